@@ -1,0 +1,60 @@
+"""Files appear whole or not at all."""
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from coco_denoiser.experiments import ExperimentError
+from coco_denoiser.experiments.output import prepare_folder, write_whole
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    for content in (b"first", b"second"):
+        write_whole(path, lambda file, content=content: _fill(file, content))
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        write_whole(tmp_path / "result", lambda file: _fill(file, b"x"))
+    finally:
+        os.umask(old)
+    assert (tmp_path / "result").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseException) -> None:
+    path = tmp_path / "result"
+    path.write_bytes(b"old")
+
+    def half(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise failure
+
+    expected = ExperimentError if isinstance(failure, OSError) else KeyboardInterrupt
+    with pytest.raises(expected):
+        write_whole(path, half)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "result").mkdir()
+    with pytest.raises(ExperimentError, match=r"cannot write .*result"):
+        write_whole(tmp_path / "result", lambda file: _fill(file, b"x"))
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_prepared_folder_is_there_and_empty(tmp_path: Path) -> None:
+    prepare_folder(tmp_path / "a" / "b")
+    prepare_folder(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def _fill(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
