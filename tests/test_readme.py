@@ -1,0 +1,41 @@
+"""What the README and the docs show works: code, commands and links."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.MULTILINE | re.DOTALL
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), BLOCK)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for number, block in enumerate(_blocks(page, "python"), start=1):
+        exec(compile(block, f"{page.name}, Python block {number}", "exec"), namespace)
+
+
+def test_the_readme_shows_python() -> None:
+    assert len(_blocks(ROOT / "README.md", "python")) >= 3
+
+
+@pytest.mark.parametrize("name", ["demo", "test"])
+def test_each_command_is_marked_once_and_complete(name: str) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    (command,) = re.findall(rf"^<!-- {name} command -->\n```bash\n(.*?)^```$", text, BLOCK)
+    assert command.startswith("python3 -m venv .venv &&\n.venv/bin/pip install ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
