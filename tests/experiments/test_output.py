@@ -1,6 +1,7 @@
 """Files appear whole or not at all."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,7 @@ from coco_denoiser.experiments.output import prepare_folder, write_whole
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "result"
     for content in (b"first", b"second"):
-        write_whole(path, lambda file, content=content: _fill(file, content))
+        write_whole(path, _filler(content))
         assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
 
@@ -21,7 +22,7 @@ def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
 def test_a_file_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:
-        write_whole(tmp_path / "result", lambda file: _fill(file, b"x"))
+        write_whole(tmp_path / "result", _filler(b"x"))
     finally:
         os.umask(old)
     assert (tmp_path / "result").stat().st_mode & 0o777 == 0o644
@@ -46,7 +47,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
 def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "result").mkdir()
     with pytest.raises(ExperimentError, match=r"cannot write .*result"):
-        write_whole(tmp_path / "result", lambda file: _fill(file, b"x"))
+        write_whole(tmp_path / "result", _filler(b"x"))
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
 
@@ -56,5 +57,8 @@ def test_a_prepared_folder_is_there_and_empty(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def _fill(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+def _filler(content: bytes) -> Callable[[BinaryIO], None]:
+    def fill(file: BinaryIO) -> None:
+        file.write(content)
+
+    return fill
