@@ -1,0 +1,77 @@
+"""What an optimizer may ask of a problem.
+
+Every problem is minimise f(x) over x in R^d, where f has curvature between mu and L, and every
+problem has an oracle: a random vector whose mean is the gradient of f. A finite sum also tells
+the gradient of each of its terms, which variance-reduced methods need.
+"""
+
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.floating[Any]]
+Indices: TypeAlias = NDArray[np.integer[Any]]
+
+
+@runtime_checkable
+class Problem(Protocol):
+    """A smooth objective f with a stochastic first-order oracle."""
+
+    @property
+    def dimension(self) -> int:
+        """The number d of variables."""
+
+    @property
+    def L(self) -> float:  # noqa: N802
+        """The largest curvature of f, that is the Lipschitz constant of its gradient."""
+
+    @property
+    def mu(self) -> float:
+        """The smallest curvature of f over all of space."""
+
+    @property
+    def minimizer(self) -> Array:
+        """The point (d,) where f is least."""
+
+    def value(self, x: Array) -> Array:
+        """Return f at one point (d,), or at each of a batch (..., d)."""
+
+    def gradient(self, x: Array) -> Array:
+        """Return the gradient at one point (d,), or at each of a batch (..., d)."""
+
+    def oracle(self, x: Array, rng: np.random.Generator) -> Array:
+        """Return one unbiased noisy gradient a point, each drawn independently."""
+
+
+@runtime_checkable
+class FiniteSum(Problem, Protocol):
+    """A problem f = (1/n) sum_i f_i whose terms can be asked one by one."""
+
+    @property
+    def size(self) -> int:
+        """The number n of terms."""
+
+    def example_gradient(self, x: Array, index: int | Indices) -> Array:
+        """Return the gradient of term `index` at x."""
+
+
+def draw_index(size: int, rng: np.random.Generator) -> int:
+    """Draw one index uniformly from 0..size-1.
+
+    A third of the time of `rng.integers`, which matters once a step. A double below 1 times
+    size always rounds below size, and the departure from uniform is under size / 2**53.
+    """
+    return int(rng.random() * size)
+
+
+def as_points(x: Array, dimension: int) -> Array:
+    """Return x as a float array (..., dimension), or say what is wrong with it."""
+    points = np.asarray(x)
+    if points.dtype.kind != "f":
+        points = points.astype(np.float64)
+    if points.shape[-1:] != (dimension,):
+        raise ValueError(
+            f"x must have shape ({dimension},) or (..., {dimension}), got {points.shape}."
+        )
+    return points
