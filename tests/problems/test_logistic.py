@@ -1,0 +1,157 @@
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
+
+from coco_denoiser.problems import LogisticRegression, breast_cancer, mushrooms
+from coco_denoiser.problems.base import Array
+
+
+def small(
+    seed: int = 0, n: int = 40, d: int = 4, regularization: float = 0.1
+) -> tuple[LogisticRegression, Array, Array]:
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n, d))
+    labels = np.where(features @ np.ones(d) + 2 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    return LogisticRegression(features, labels, regularization=regularization), features, labels
+
+
+@given(seed=st.integers(0, 10**6), regularization=st.sampled_from([0.0, 0.1]))
+def test_the_objective_is_the_mean_log_likelihood(seed: int, regularization: float) -> None:
+    problem, A, b = small(seed, regularization=regularization)
+    x = np.random.default_rng(seed).standard_normal(4)
+    direct = np.mean(np.log(1 + np.exp(-b * (A @ x)))) + regularization / 2 * x @ x
+    assert problem.value(x) == pytest.approx(direct, rel=1e-13)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_hessian_is_the_derivative_of_the_gradient(seed: int) -> None:
+    problem, _, _ = small(seed)
+    x = np.random.default_rng(seed).standard_normal(4)
+    h = 1e-5
+    differences = [(problem.gradient(x + h * e) - problem.gradient(x - h * e)) for e in np.eye(4)]
+    assert np.allclose(np.array(differences) / (2 * h), problem.hessian(x), atol=1e-8)
+
+
+def test_smoothness_is_the_curvature_at_the_origin_where_the_loss_is_steepest() -> None:
+    problem, A, _ = small()
+    assert pytest.approx(np.linalg.eigvalsh(problem.hessian(np.zeros(4)))[-1]) == problem.L
+    assert pytest.approx(np.linalg.norm(A, 2) ** 2 / (4 * len(A)) + 0.1) == problem.L
+    assert problem.mu == 0.1
+    assert problem.L_max >= problem.L
+
+
+@given(seed=st.integers(0, 10**6), scale=st.sampled_from([0.01, 1.0, 100.0]))
+def test_curvature_lies_between_its_bounds_everywhere(seed: int, scale: float) -> None:
+    problem, _, _ = small(seed)
+    x = scale * np.random.default_rng(seed).standard_normal(4)
+    eigenvalues = np.linalg.eigvalsh(problem.hessian(x))
+    assert problem.mu - 1e-12 <= eigenvalues[0]
+    assert eigenvalues[-1] <= problem.L + 1e-12
+
+
+def test_more_features_than_examples() -> None:
+    problem, A, _ = small(n=3, d=8)
+    assert pytest.approx(np.linalg.norm(A, 2) ** 2 / 12 + 0.1) == problem.L
+
+
+def test_gradients_of_examples_average_to_the_gradient() -> None:
+    problem, _, _ = small()
+    x = np.array([0.3, -2.0, 1.0, 0.5])
+    one_by_one = np.array([problem.example_gradient(x, i) for i in range(problem.size)])
+    assert np.allclose(one_by_one.mean(axis=0), problem.gradient(x), atol=1e-15)
+    assert np.allclose(problem.example_gradient(x, np.arange(problem.size)), one_by_one)
+
+
+def test_one_example_at_each_of_many_points() -> None:
+    problem, _, _ = small()
+    rng = np.random.default_rng(1)
+    points, indices = rng.standard_normal((7, 4)), rng.integers(40, size=7)
+    expected = [problem.example_gradient(x, int(i)) for x, i in zip(points, indices, strict=True)]
+    assert np.allclose(problem.example_gradient(points, indices), expected)
+
+
+def test_the_oracle_picks_every_example_equally_often() -> None:
+    # With orthogonal examples, the direction of an answer tells which example gave it.
+    problem = LogisticRegression(np.eye(5), np.ones(5))
+    rng = np.random.default_rng(0)
+    draws = 5000
+    picked = [int(np.argmax(np.abs(problem.oracle(np.zeros(5), rng)))) for _ in range(draws)]
+    counts = np.bincount(picked, minlength=5)
+    assert np.abs(counts - draws / 5).max() < 5 * np.sqrt(draws * 0.2 * 0.8)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e8, 1e150, 1e300])
+def test_huge_margins_neither_overflow_nor_warn(scale: float) -> None:
+    problem = LogisticRegression([[1.0], [-1.0]], [1.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = np.array([scale])
+        assert problem.value(x) == scale / 2
+        assert problem.gradient(x).tolist() == [0.5]
+        assert problem.hessian(x).tolist() == [[0.0]]
+        assert problem.example_gradient(x, 0).tolist() == [0.0]
+        assert problem.example_gradient(x, 1).tolist() == [1.0]
+        assert problem.example_gradient(x, np.array([0, 1])).tolist() == [[0.0], [1.0]]
+
+
+def test_a_batch_larger_than_a_block_equals_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _, _ = small()
+    points = np.random.default_rng(2).standard_normal((3, 5, 4))
+    whole_value, whole_gradient = problem.value(points), problem.gradient(points)
+    monkeypatch.setattr("coco_denoiser.problems.logistic._BLOCK", 80)
+    assert np.allclose(problem.value(points), whole_value, rtol=1e-14)
+    assert np.allclose(problem.gradient(points), whole_gradient, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["small", "mushrooms", "breast_cancer"])
+def test_minimizer_agrees_with_scikit_learn(name: str) -> None:
+    if name == "small":
+        problem, A, b = small()
+    else:
+        data = mushrooms() if name == "mushrooms" else breast_cancer()
+        A, b = data.features, data.labels
+        problem = LogisticRegression(A, b, regularization=1.00001 / np.sqrt(len(A)))
+    C = 1 / (len(A) * problem.regularization)
+    peer = SklearnLogisticRegression(
+        C=C, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=1000
+    ).fit(A, b)
+    assert np.linalg.norm(problem.gradient(problem.minimizer)) < 1e-12
+    assert np.allclose(problem.minimizer, peer.coef_[0], atol=1e-7)
+
+
+def test_separable_classes_have_no_minimizer() -> None:
+    problem = LogisticRegression([[1.0], [2.0], [-1.0]], [1, 1, -1])
+    with pytest.raises(ArithmeticError, match="regularization > 0"):
+        _ = problem.minimizer
+
+
+def test_dependent_features_have_no_unique_minimizer() -> None:
+    _, A, b = small()
+    problem = LogisticRegression(np.hstack([A, A]), b)
+    with pytest.raises(ArithmeticError, match="regularization > 0"):
+        _ = problem.minimizer
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "regularization", "word"),
+    [
+        (np.ones(3), [1, 1, -1], 0, "features"),
+        (np.ones((0, 2)), [], 0, "features"),
+        ([[1, np.nan]], [1], 0, "finite"),
+        ([[0, 0]], [1], 0, "features"),
+        (np.ones((2, 2)), [1], 0, "labels"),
+        (np.ones((2, 2)), [1, 2], 0, "signed_labels"),
+        (np.ones((2, 2)), [1, -1], -1, "regularization"),
+        (np.ones((2, 2)), [1, -1], np.inf, "regularization"),
+    ],
+)
+def test_bad_input_is_named(
+    features: ArrayLike, labels: ArrayLike, regularization: float, word: str
+) -> None:
+    with pytest.raises(ValueError, match=word):
+        LogisticRegression(features, labels, regularization=regularization)
