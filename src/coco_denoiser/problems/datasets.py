@@ -1,0 +1,243 @@
+"""The data sets of the paper's experiments, without anybody having to fetch them by hand twice.
+
+A LIBSVM file is looked for in the folder the user names (an argument, or the environment
+variable COCO_DENOISER_DATA), then in a cache of the user's, and then downloaded; in each place
+its SHA-256 decides whether it is the file that was meant. Mushrooms needs no file at all: the
+public table it was made from is part of this package.
+"""
+
+import csv
+import gzip
+import hashlib
+import importlib
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_denoiser.problems.base import Array
+
+DATA_VARIABLE = "COCO_DENOISER_DATA"
+LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+SHA256 = {
+    "fourclass": "7b36a3beaa482bd982b8a601a26b7e74ffc39e00a825b5b501bd17b34a56e48f",
+    "mushrooms": "f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538",
+}
+_TIMEOUT_SECONDS = 30.0
+
+# The 112 columns of LIBSVM's mushrooms, in its order: attribute after attribute of the UCI
+# table, and for each the letters of its values. Stalk-root, which has missing values, is left out.
+_MUSHROOM_COLUMNS = {
+    "Cap-shape": "cbfksx",
+    "Cap-surface": "ysgf",
+    "Cap-color": "cbegnpruwy",
+    "Bruises?": "tf",
+    "Odor": "acfmlnpsy",
+    "Gill-attachment": "af",
+    "Gill-spacing": "cw",
+    "Gill-size": "bn",
+    "Gill-color": "beghkonpruwy",
+    "Stalk-shape": "et",
+    "Stalk-surface-above-ring": "yskf",
+    "Stalk-surface-below-ring": "yskf",
+    "Stalk-color-above-ring": "cbegonpwy",
+    "Stalk-color-below-ring": "cbegonpwy",
+    "Veil-type": "p",
+    "Veil-color": "yown",
+    "Ring-number": "ton",
+    "Ring-type": "pnelf",
+    "Spore-print-color": "bhkonruwy",
+    "Population": "acnsvy",
+    "Habitat": "dgmlpuw",
+}
+
+
+class DatasetError(RuntimeError):
+    """A data set cannot be had; the message says what to do about it."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A binary classification task: features (n, d), labels (n,) of -1 and +1, and its source."""
+
+    name: str
+    features: Array
+    labels: Array
+    source: str
+
+
+def fourclass(folder: str | os.PathLike[str] | None = None) -> Dataset:
+    """Return LIBSVM's fourclass: n=862, d=2, features as in the file, from 0 to about 200."""
+    path = fetch("fourclass", folder)
+    return _read("fourclass", path)
+
+
+def mushrooms(folder: str | os.PathLike[str] | None = None) -> Dataset:
+    """Return LIBSVM's mushrooms: n=8124, d=112, binary features; poisonous is -1, edible +1.
+
+    A copy of the file in the folder the user names is read. Elsewhere the same numbers, to the
+    last byte of the file, are rebuilt from the table in this package, so nothing is downloaded.
+    """
+    path = _in_folder("mushrooms", folder)
+    if path is not None:
+        return _read("mushrooms", path)
+    packed = resources.files("coco_denoiser.problems") / "data" / "mushroom.csv.gz"
+    text = gzip.decompress(packed.read_bytes()).decode("ascii")
+    header, *rows = csv.reader(text.splitlines())
+    table = np.array(rows)
+    features = np.hstack(
+        [
+            table[:, [header.index(attribute)]] == np.array(list(values))
+            for attribute, values in _MUSHROOM_COLUMNS.items()
+        ]
+    ).astype(np.float64)
+    labels = np.where(table[:, 0] == "e", 1.0, -1.0)
+    return Dataset("mushrooms", features, labels, "rebuilt from the UCI Mushroom table (CC BY 4.0)")
+
+
+def breast_cancer(*, standardize: bool = True) -> Dataset:
+    """Return scikit-learn's breast cancer data: n=569, d=30; malignant is -1, benign +1.
+
+    The columns are centred and scaled to unit variance unless `standardize` is False. As they
+    come, their scales differ by a factor of 10^5, so that one column alone would decide L and a
+    first-order method would not move the others. The classes are all but separable: fit them
+    with regularization.
+    """
+    bunch = _require("sklearn.datasets", "scikit-learn").load_breast_cancer()
+    features = np.asarray(bunch.data, dtype=np.float64)
+    if standardize:
+        features = (features - features.mean(axis=0)) / features.std(axis=0)
+    return Dataset("breast_cancer", features, signed_labels(bunch.target), "scikit-learn")
+
+
+def signed_labels(labels: ArrayLike) -> Array:
+    """Map two classes, however they are numbered, to -1 (the smaller) and +1 (the larger)."""
+    values = np.asarray(labels)
+    classes = np.unique(values)
+    if len(classes) != 2:
+        raise ValueError(f"labels must hold exactly two classes, got {len(classes)}: {classes[:5]}")
+    return np.where(values == classes[1], 1.0, -1.0)
+
+
+def fetch(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+) -> Path:
+    """Return the path of a LIBSVM file, from a folder, from the cache or from the network.
+
+    Args:
+        name: fourclass or mushrooms.
+        folder: where to look first; the environment variable COCO_DENOISER_DATA when left out.
+        cache: where downloads are kept; the user's cache folder when left out.
+        base_url: the address of the folder to download from; LIBSVM_URL when left out.
+
+    Raises:
+        DatasetError: if the file is not the one meant, or cannot be downloaded. A download that
+            fails leaves nothing behind.
+    """
+    if name not in SHA256:
+        raise ValueError(f"name must be one of {sorted(SHA256)}, got {name!r}.")
+    path = _in_folder(name, folder)
+    if path is not None:
+        return path
+    pooch = _require("pooch", "pooch")
+    cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / name
+    # A cached file that somebody damaged is fetched again rather than complained about.
+    if cached.is_file() and _sha256(cached) == SHA256[name]:
+        return cached
+    url = f"{LIBSVM_URL if base_url is None else base_url}{name}"
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        pooch.retrieve(
+            url,
+            known_hash=SHA256[name],
+            fname=name,
+            path=cached.parent,
+            # Read at once, the files being small: a refused stream would leave its socket open.
+            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False),
+        )
+    except (OSError, ValueError) as error:
+        # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
+        reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
+        raise DatasetError(
+            f"{name} could not be downloaded from {url} ({reason}). Fetch it by other means "
+            f"(SHA-256 {SHA256[name]}), put it into a folder as {name!r}, and name that folder "
+            f"in the environment variable {DATA_VARIABLE}."
+        ) from error
+    return cached
+
+
+def parse_libsvm(text: str, *, source: str = "text") -> tuple[Array, Array]:
+    """Read lines of `label index:value ...`, indices from 1, as features (n, d) and labels (n,).
+
+    Labels are returned as they are; see `signed_labels`.
+    """
+    labels: list[float] = []
+    entries: list[tuple[int, int, float]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        label, *pairs = line.split() or [""]
+        if not label:
+            continue
+        try:
+            labels.append(float(label))
+            for pair in pairs:
+                column, value = pair.split(":")
+                entries.append((len(labels) - 1, int(column) - 1, float(value)))
+        except ValueError as error:
+            raise DatasetError(
+                f"{source}, line {number}: expected `label index:value ...`, got {line[:60]!r}."
+            ) from error
+        if entries and entries[-1][1] < 0:
+            raise DatasetError(f"{source}, line {number}: indices must start from 1.")
+    if not entries:
+        raise DatasetError(f"{source} holds no examples.")
+    rows, columns, values = zip(*entries, strict=True)
+    features = np.zeros((len(labels), max(columns) + 1))
+    features[rows, columns] = values
+    return features, np.array(labels)
+
+
+def _read(name: str, path: Path) -> Dataset:
+    features, labels = parse_libsvm(path.read_text("ascii"), source=str(path))
+    return Dataset(name, features, signed_labels(labels), f"LIBSVM file {path}")
+
+
+def _in_folder(name: str, folder: str | os.PathLike[str] | None) -> Path | None:
+    """Return the file's path if the user named a folder that holds it."""
+    named = os.environ.get(DATA_VARIABLE) if folder is None else folder
+    if not named:
+        return None
+    where = "folder" if folder is not None else DATA_VARIABLE
+    if not Path(named).is_dir():
+        raise DatasetError(f"{where} must name an existing folder, got {os.fspath(named)!r}.")
+    path = Path(named) / name
+    if not path.exists():
+        return None
+    if _sha256(path) != SHA256[name]:
+        raise DatasetError(
+            f"{path} is not LIBSVM's {name} (its SHA-256 differs from {SHA256[name]}); "
+            "replace it, or remove it to have it looked for elsewhere."
+        )
+    return path
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _require(module: str, package: str) -> ModuleType:
+    """Import what only the experiments need, or name the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DatasetError(
+            f"{package} is needed for this data set; run: "
+            "python -m pip install 'coco-denoiser[experiments]'"
+        ) from error

@@ -1,0 +1,134 @@
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_svmlight_file
+
+from coco_denoiser.problems import (
+    Dataset,
+    DatasetError,
+    breast_cancer,
+    datasets,
+    fourclass,
+    mushrooms,
+    signed_labels,
+)
+
+DATA = os.environ.get(datasets.DATA_VARIABLE)
+needs_files = pytest.mark.skipif(not DATA, reason=f"{datasets.DATA_VARIABLE} names no folder")
+
+
+@pytest.fixture
+def no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_rebuilt_mushrooms_written_as_libsvm_text_has_the_checksum_of_the_file() -> None:
+    data = mushrooms()
+    assert data.features.shape == (8124, 112)
+    assert "UCI" in data.source
+    lines = []
+    for row, label in zip(data.features, data.labels, strict=True):
+        columns = "".join(f"{column + 1}:1 " for column in np.flatnonzero(row))
+        lines.append(f"{1 if label < 0 else 2} {columns}\n")
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert digest == datasets.SHA256["mushrooms"]
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_mushrooms_is_one_hot_with_21_attributes() -> None:
+    data = mushrooms()
+    assert set(np.unique(data.features)) == {0.0, 1.0}
+    assert (data.features.sum(axis=1) == 21).all()
+    assert data.features.any(axis=0).all()
+    assert sorted(np.unique(data.labels)) == [-1, 1]
+
+
+@needs_files
+def test_rebuilt_mushrooms_equals_the_file_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_file = mushrooms()
+    assert "LIBSVM file" in from_file.source
+    monkeypatch.delenv(datasets.DATA_VARIABLE)
+    rebuilt = mushrooms()
+    assert np.array_equal(from_file.features, rebuilt.features)
+    assert np.array_equal(from_file.labels, rebuilt.labels)
+
+
+@needs_files
+@pytest.mark.parametrize("load", [fourclass, mushrooms])
+def test_files_agree_with_scikit_learns_reader(load: Callable[[], Dataset]) -> None:
+    data = load()
+    features, labels = load_svmlight_file(str(Path(DATA or "") / data.name))
+    assert np.array_equal(data.features, features.toarray())
+    assert np.array_equal(data.labels, signed_labels(labels))
+
+
+@needs_files
+def test_fourclass() -> None:
+    data = fourclass()
+    assert data.features.shape == (862, 2)
+    assert sorted(np.unique(data.labels)) == [-1, 1]
+
+
+def test_breast_cancer_is_standardized_unless_asked() -> None:
+    data, raw = breast_cancer(), breast_cancer(standardize=False)
+    assert np.allclose(data.features.mean(axis=0), 0, atol=1e-12)
+    assert np.allclose(data.features.std(axis=0), 1)
+    bunch = load_breast_cancer()
+    assert np.array_equal(raw.features, bunch.data)
+    assert np.array_equal(raw.labels == 1, bunch.target == 1)
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 2], [0, 1, 1], [-1, 1, 1], [3.5, 7, 7]])
+def test_any_two_classes_become_minus_and_plus_one(labels: list[float]) -> None:
+    assert signed_labels(labels).tolist() == [-1, 1, 1]
+
+
+@pytest.mark.parametrize("labels", [[1, 1], [1, 2, 3], []])
+def test_other_numbers_of_classes_are_refused(labels: list[float]) -> None:
+    with pytest.raises(ValueError, match="two classes"):
+        signed_labels(labels)
+
+
+def test_libsvm_text_may_leave_out_entries_and_lines() -> None:
+    features, labels = datasets.parse_libsvm("+1 2:0.5\n\n-1 1:2 3:-1e3 \n+1\n")
+    assert features.tolist() == [[0, 0.5, 0], [2, 0, -1000], [0, 0, 0]]
+    assert labels.tolist() == [1, -1, 1]
+
+
+@pytest.mark.parametrize("text", ["1 2:a", "x 1:2", "1 2", "1 1:1\n1 0:3", "", "<html>\n"])
+def test_malformed_text_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(DatasetError, match=r"numbers\.txt"):
+        datasets.parse_libsvm(text, source="numbers.txt")
+
+
+def test_a_named_folder_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DatasetError, match="folder must name an existing folder"):
+        mushrooms(tmp_path / "absent")
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "absent"))
+    with pytest.raises(DatasetError, match=datasets.DATA_VARIABLE):
+        fourclass()
+
+
+def test_a_wrong_file_in_a_named_folder_is_refused_not_used(tmp_path: Path) -> None:
+    (tmp_path / "mushrooms").write_text("1 1:1\n2 1:0\n")
+    with pytest.raises(DatasetError, match="not LIBSVM's mushrooms"):
+        mushrooms(tmp_path)
+
+
+def test_the_argument_wins_over_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "absent"))
+    assert "UCI" in mushrooms(tmp_path).source
+
+
+def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(DatasetError, match=r"pip install 'coco-denoiser\[experiments\]'"):
+        breast_cancer()
