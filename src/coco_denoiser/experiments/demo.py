@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, optimizers
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.output import prepare_folder, write_whole
+from coco_denoiser.optimizers import SGD
+from coco_denoiser.problems import Quadratic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,28 +79,21 @@ def demonstrate(config: Config, folder: Path) -> tuple[Result, Path]:
 
 def run(config: Config) -> Result:
     """Run SGD, then SGD+COCO_K for each window K, on the same noise."""
-    L = 1.0
-    curvature = np.linspace(L, L / 3, config.dimension)
-    noise = config.sigma * np.random.default_rng(config.seed).standard_normal(
-        (config.runs, config.steps, config.dimension)
-    )
+    problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
+    start = np.full(config.dimension, config.start)
 
-    def distances(denoiser: Denoiser | None) -> NDArray[np.float64]:
+    def distances(denoiser: Denoiser | None = None) -> NDArray[np.float64]:
+        sgd = SGD(1 / problem.L, denoiser=denoiser)
         out = np.empty((config.runs, config.steps + 1))
-        for distance, errors in zip(out, noise, strict=True):
-            if denoiser is not None:
-                denoiser.reset()
-            x = np.full(config.dimension, config.start)
-            distance[0] = np.linalg.norm(x)
-            for k, error in enumerate(errors, start=1):
-                g = curvature * x + error
-                x = x - (g if denoiser is None else denoiser(x, g)) / L
-                distance[k] = np.linalg.norm(x)
+        for number in range(config.runs):
+            rng = np.random.default_rng([config.seed, number])  # the same for every method
+            path = optimizers.run(sgd, problem, start, steps=config.steps, rng=rng)
+            out[number] = np.linalg.norm(path.iterates - problem.minimizer, axis=1)
         return out
 
-    series = {"SGD": distances(None)}
-    series.update({f"SGD+COCO_{K}": distances(Denoiser(L=L, window=K)) for K in config.windows})
-    return Result(config, series)
+    denoisers = {f"SGD+COCO_{K}": Denoiser(L=problem.L, window=K) for K in config.windows}
+    denoised = {name: distances(denoiser) for name, denoiser in denoisers.items()}
+    return Result(config, {"SGD": distances()} | denoised)
 
 
 def table(result: Result) -> str:
