@@ -5,7 +5,7 @@ problem has an oracle: a random vector whose mean is the gradient of f. A finite
 the gradient of each of its terms, which variance-reduced methods need.
 """
 
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ Array: TypeAlias = NDArray[np.floating[Any]]
 Indices: TypeAlias = NDArray[np.integer[Any]]
 
 
-@runtime_checkable
 class Problem(Protocol):
     """A smooth objective f with a stochastic first-order oracle."""
 
@@ -44,7 +43,6 @@ class Problem(Protocol):
         """Return one unbiased noisy gradient a point, each drawn independently."""
 
 
-@runtime_checkable
 class FiniteSum(Problem, Protocol):
     """A problem f = (1/n) sum_i f_i whose terms can be asked one by one."""
 
@@ -54,6 +52,14 @@ class FiniteSum(Problem, Protocol):
 
     def example_gradient(self, x: Array, index: int | Indices) -> Array:
         """Return the gradient of term `index` at x."""
+
+
+def is_finite_sum(problem: Problem) -> TypeGuard[FiniteSum]:
+    """Say whether a problem tells the gradients of its terms.
+
+    By name: `isinstance` would read every property, and so compute the minimizer.
+    """
+    return hasattr(problem, "size") and hasattr(problem, "example_gradient")
 
 
 def draw_index(size: int, rng: np.random.Generator) -> int:
