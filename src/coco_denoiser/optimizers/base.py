@@ -1,0 +1,84 @@
+"""The frame of every optimizer: oracle, denoiser, update, as in the paper's Figure 1(b)."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from coco_denoiser.optimizers.schedules import Schedule, as_schedule
+from coco_denoiser.problems.base import Array, Problem
+
+# Denoiser(L=..., window=...) is one; so is any function of a point and a noisy gradient.
+GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
+
+
+class Optimizer:
+    """Minimise f from noisy gradients, one estimate a step.
+
+    A step is three stages, and a method defines the first or the last of them:
+
+    1. `estimate`: ask for a noisy gradient g_k at x_k (one oracle call, unless a finite-sum
+       method corrects it with what it remembers);
+    2. the denoiser, if there is one: theta_k = denoiser(x_k, g_k);
+    3. `increment`: x_{k+1} = x_k - increment(theta_k, gamma_k).
+
+    The denoiser takes its input for a noisy gradient of f at x_k, whatever the first stage did.
+
+    Args:
+        step_size: gamma, a number or a schedule k -> gamma_k with k = 1, 2, ...
+        denoiser: called as denoiser(x, g) once a step. If it has a `reset` method, that is
+            called when the optimizer is reset.
+
+    Attributes:
+        steps: the number of steps taken.
+        evaluations: the number of gradients of single terms (or oracle answers) asked for.
+    """
+
+    def __init__(
+        self, step_size: float | Schedule, *, denoiser: GradientDenoiser | None = None
+    ) -> None:
+        if denoiser is not None and not callable(denoiser):
+            raise TypeError(f"denoiser must be callable as denoiser(x, g), got {denoiser!r}.")
+        self._schedule = as_schedule(step_size)
+        self._denoiser = denoiser
+        self.steps = 0
+        self.evaluations = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Set the method's own state to that of a new optimizer. Methods with state override it."""
+
+    def reset(self) -> None:
+        """Start over: counters, the method's state, and the denoiser's window."""
+        self.steps = 0
+        self.evaluations = 0
+        self.forget()
+        clear = getattr(self._denoiser, "reset", None)
+        if callable(clear):
+            clear()
+
+    def advance(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+        """Take one step on a problem and return the next point."""
+        return self.step(x, self.estimate(problem, x, rng))
+
+    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+        """Return a noisy gradient of f at x: by default one answer of the oracle."""
+        self.evaluations += 1
+        return problem.oracle(x, rng)
+
+    def step(self, x: Array, g: Array) -> Array:
+        """Denoise g, take one step from x and return the next point; x and g stay as they are."""
+        if x.shape != g.shape:
+            raise ValueError(f"g must have the shape of x, got {g.shape} and {x.shape}.")
+        if self._denoiser is not None:
+            g = self._denoiser(x, g)
+        self.steps += 1
+        return x - self.increment(g, self._schedule(self.steps))
+
+    def increment(self, g: Array, step_size: float) -> Array:
+        """Return what to subtract from x."""
+        return step_size * g
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent (Robbins and Monro, 1951): x_{k+1} = x_k - gamma_k g_k."""

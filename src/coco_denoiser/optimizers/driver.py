@@ -1,0 +1,71 @@
+"""Run an optimizer on a problem and keep the path."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_denoiser.optimizers.averaging import Average
+from coco_denoiser.optimizers.base import Optimizer
+from coco_denoiser.problems.base import Array, Problem
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The path of an optimizer.
+
+    Attributes:
+        iterates: x_0, ..., x_steps, or their averages if asked for, (steps + 1, d).
+        evaluations: the gradient evaluations spent before each of them, (steps + 1,).
+    """
+
+    iterates: Array
+    evaluations: NDArray[np.int64]
+
+
+def run(
+    optimizer: Optimizer,
+    problem: Problem,
+    x0: ArrayLike,
+    *,
+    steps: int,
+    rng: np.random.Generator,
+    average: Average | None = None,
+) -> Trajectory:
+    """Minimise `problem` from x0 by `steps` steps of `optimizer`.
+
+    The optimizer, its denoiser and the average are reset first, so the path depends on the
+    arguments and the generator's state alone.
+
+    Args:
+        optimizer: any of this package.
+        problem: an objective with its oracle.
+        x0: the starting point (d,). An optimizer that works coordinate by coordinate, without a
+            denoiser, also takes a batch (runs, d) of independent runs.
+        steps: how many steps to take.
+        rng: the only source of randomness.
+        average: what to record instead of the iterates; it does not change the path.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {rng!r}; "
+            "pass numpy.random.default_rng(seed)."
+        )
+    if steps < 0 or not float(steps).is_integer():
+        raise ValueError(f"steps must be an integer of at least 0, got {steps!r}.")
+    x: Array = np.array(x0, dtype=np.float64)
+    if x.shape[-1:] != (problem.dimension,) or not np.isfinite(x).all():
+        raise ValueError(
+            f"x0 must be a finite point of {problem.dimension} coordinates, got {x0!r}."
+        )
+    optimizer.reset()
+    if average is not None:
+        average.reset()
+    iterates = np.empty((steps + 1, *x.shape))
+    evaluations = np.zeros(steps + 1, dtype=np.int64)
+    iterates[0] = x if average is None else average(x)
+    for k in range(1, steps + 1):
+        x = optimizer.advance(problem, x, rng)
+        iterates[k] = x if average is None else average(x)
+        evaluations[k] = optimizer.evaluations
+    return Trajectory(iterates, evaluations)

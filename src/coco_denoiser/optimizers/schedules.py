@@ -1,0 +1,31 @@
+"""Step sizes as functions of the step's number k = 1, 2, ..."""
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+Schedule: TypeAlias = Callable[[int], float]
+
+
+def fixed(size: float) -> Schedule:
+    """Return the schedule gamma_k = size."""
+    value = positive("size", size)
+    return lambda _: value
+
+
+def decreasing(C: float) -> Schedule:
+    """Return the schedule gamma_k = C / k, under which SGD's noise averages out."""
+    value = positive("C", C)
+    return lambda k: value / k
+
+
+def as_schedule(step_size: float | Schedule) -> Schedule:
+    """Return a schedule as it is, and a number as the fixed schedule."""
+    return step_size if callable(step_size) else fixed(positive("step_size", step_size))
+
+
+def positive(name: str, value: float) -> float:
+    """Return the value as a float, or say that it must be positive and finite."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be positive and finite, got {value}.")
+    return float(value)
