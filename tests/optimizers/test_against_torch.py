@@ -1,0 +1,87 @@
+"""PyTorch's optimizers, step for step, as the independent implementation of ours."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coco_denoiser.optimizers import (
+    SGD,
+    Adadelta,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    Nadam,
+    Optimizer,
+    RMSprop,
+    decreasing,
+)
+from coco_denoiser.problems.base import Array
+
+PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
+    (SGD, torch.optim.SGD, {}, {}),
+    (Adam, torch.optim.Adam, {}, {}),
+    (Adam, torch.optim.Adam, {"beta1": 0.5, "eps": 1e-3}, {"betas": (0.5, 0.999), "eps": 1e-3}),
+    (AdaGrad, torch.optim.Adagrad, {}, {}),
+    (Adadelta, torch.optim.Adadelta, {}, {}),
+    (Adadelta, torch.optim.Adadelta, {"rho": 0.5, "eps": 1e-3}, {"rho": 0.5, "eps": 1e-3}),
+    (RMSprop, torch.optim.RMSprop, {}, {}),
+    (RMSprop, torch.optim.RMSprop, {"alpha": 0.7}, {"alpha": 0.7}),
+    (AdaMax, torch.optim.Adamax, {}, {}),
+    (AdaMax, torch.optim.Adamax, {"beta2": 0.6}, {"betas": (0.9, 0.6)}),
+    (Nadam, torch.optim.NAdam, {}, {}),
+    (
+        Nadam,
+        torch.optim.NAdam,
+        {"beta1": 0.7, "decay": 0.1},
+        {"betas": (0.7, 0.999), "momentum_decay": 0.1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "options", "their_options"), PAIRS)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), step_size=st.floats(1e-4, 10), scale=st.floats(1e-6, 1e6))
+def test_same_gradients_same_path(
+    ours: type[Optimizer],
+    theirs: type[torch.optim.Optimizer],
+    options: dict[str, Any],
+    their_options: dict[str, Any],
+    seed: int,
+    step_size: float,
+    scale: float,
+) -> None:
+    # PyTorch keeps the product of NAdam's momentum factors in single precision.
+    accuracy = 3e-7 if ours is Nadam else 1e-11
+    rng = np.random.default_rng(seed)
+    x: Array = rng.standard_normal(6)
+    parameter = torch.nn.Parameter(torch.tensor(x, dtype=torch.float64))
+    reference = theirs([parameter], lr=step_size, **their_options)  # type: ignore[call-arg]
+    optimizer = ours(step_size, **options)
+    for _ in range(30):
+        g = scale * rng.standard_normal(6)
+        g[rng.random(6) < 0.2] = 0
+        parameter.grad = torch.tensor(g, dtype=torch.float64)
+        reference.step()
+        x = optimizer.step(x, g)
+        expected = parameter.detach().numpy()
+        assert np.allclose(x, expected, rtol=accuracy, atol=accuracy * np.abs(expected).max())
+
+
+def test_a_decreasing_step_is_a_learning_rate_scheduler() -> None:
+    rng = np.random.default_rng(0)
+    x: Array = rng.standard_normal(4)
+    parameter = torch.nn.Parameter(torch.tensor(x, dtype=torch.float64))
+    reference = torch.optim.SGD([parameter], lr=0.8)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(reference, lambda done: 1 / (done + 1))
+    optimizer = SGD(decreasing(0.8))
+    for _ in range(20):
+        g = rng.standard_normal(4)
+        parameter.grad = torch.tensor(g, dtype=torch.float64)
+        reference.step()
+        scheduler.step()
+        x = optimizer.step(x, g)
+        assert np.allclose(x, parameter.detach().numpy(), rtol=1e-13)
