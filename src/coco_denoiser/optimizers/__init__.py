@@ -1,0 +1,33 @@
+"""The paper's baselines and rivals, as small NumPy classes that take an optional denoiser."""
+
+from coco_denoiser.optimizers.adaptive import Adadelta, AdaGrad, Adam, AdaMax, Nadam, RMSprop
+from coco_denoiser.optimizers.averaging import PolyakRuppert, TailAverage
+from coco_denoiser.optimizers.base import SGD, GradientDenoiser, Optimizer
+from coco_denoiser.optimizers.driver import Trajectory, run
+from coco_denoiser.optimizers.finite_sum import SAG, SAGA, STRSAGA
+from coco_denoiser.optimizers.schedules import Schedule, decreasing, fixed
+from coco_denoiser.optimizers.svrg import SSVRG, SVRG
+
+__all__ = [
+    "SAG",
+    "SAGA",
+    "SGD",
+    "SSVRG",
+    "STRSAGA",
+    "SVRG",
+    "AdaGrad",
+    "AdaMax",
+    "Adadelta",
+    "Adam",
+    "GradientDenoiser",
+    "Nadam",
+    "Optimizer",
+    "PolyakRuppert",
+    "RMSprop",
+    "Schedule",
+    "TailAverage",
+    "Trajectory",
+    "decreasing",
+    "fixed",
+    "run",
+]

@@ -1,0 +1,203 @@
+import copy
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
+
+from coco_denoiser.optimizers import SAG, SAGA, STRSAGA, run
+from coco_denoiser.problems import LogisticRegression, Quadratic
+from coco_denoiser.problems.base import Array, Indices
+
+
+def make_problem(seed: int = 0, n: int = 12, d: int = 3) -> LogisticRegression:
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    return LogisticRegression(rng.standard_normal((n, d)), labels, regularization=0.1)
+
+
+class Watched(LogisticRegression):
+    """A problem that remembers which term was asked where."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        labels = np.where(rng.random(12) < 0.5, -1.0, 1.0)
+        super().__init__(rng.standard_normal((12, 3)), labels, regularization=0.1)
+        self.last: dict[int, Array] = {}
+        self.asked: list[int] = []
+
+    def example_gradient(self, x: Array, index: int | Indices) -> Array:
+        g = super().example_gradient(x, index)
+        self.asked.append(int(index))
+        self.last[int(index)] = g
+        return g.copy()
+
+
+def test_the_minimizer_is_not_computed_for_nothing() -> None:
+    problem = make_problem()
+    run(STRSAGA(0.1), problem, np.ones(3), steps=3, rng=np.random.default_rng(0))
+    assert "minimizer" not in vars(problem)
+
+
+class Scripted:
+    """A generator whose uniform number is chosen, to walk through all indices."""
+
+    def __init__(self, index: int, size: int) -> None:
+        self._value = (index + 0.5) / size
+
+    def random(self) -> float:
+        return self._value
+
+
+def direction_of(
+    optimizer: SAGA, problem: LogisticRegression, x: Array, index: int, size: int
+) -> Array:
+    # The problem is shared, since an optimizer knows its problem by identity.
+    twin = copy.deepcopy(optimizer, {id(problem): problem})
+    return twin.estimate(problem, x, cast("np.random.Generator", Scripted(index, size)))
+
+
+@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
+@given(seed=st.integers(0, 10**6))
+def test_the_running_average_is_the_mean_of_the_stored_gradients_at_every_step(
+    kind: type[SAG | SAGA], seed: int
+) -> None:
+    problem, rng = Watched(seed), np.random.default_rng(seed)
+    optimizer = kind(0.1)
+    x: Array = np.ones(3)
+    for _ in range(60):
+        x = optimizer.advance(problem, x, rng)
+        assert np.allclose(optimizer.average, optimizer.stored.mean(axis=0), atol=1e-14)
+        # Kept apart by the problem: each term's gradient where it was last asked, 0 before.
+        members = problem.size if kind is SAGA else len(problem.last)
+        expected = np.sum(list(problem.last.values()), axis=0) / members
+        assert len(optimizer.stored) == members
+        assert np.allclose(optimizer.average, expected, atol=1e-14)
+
+
+def test_saga_is_unbiased_whatever_is_stored() -> None:
+    problem, rng = make_problem(), np.random.default_rng(1)
+    optimizer = SAGA(0.1)
+    x: Array = np.ones(3)
+    for _ in range(20):
+        x = optimizer.advance(problem, x, rng)
+        directions = [direction_of(optimizer, problem, x, i, 12) for i in range(12)]
+        assert np.allclose(np.mean(directions, axis=0), problem.gradient(x), atol=1e-14)
+
+
+def test_strsaga_is_unbiased_over_the_samples_that_have_arrived() -> None:
+    problem, rng = Watched(3), np.random.default_rng(1)
+    optimizer = STRSAGA(0.1)
+    x: Array = np.ones(3)
+    for step in range(1, 40):
+        x = optimizer.advance(problem, x, rng)
+        members = np.array(sorted(problem.last))
+        if step % 2 == 0 and len(members) < 12:
+            continue  # an arrival is next, and there is nothing to draw
+        plain = LogisticRegression.example_gradient(problem, x, members).mean(axis=0)
+        last = dict(problem.last)
+        directions = [
+            direction_of(optimizer, problem, x, i, len(members)) for i in range(len(members))
+        ]
+        problem.last = last
+        assert np.allclose(np.mean(directions, axis=0), plain, atol=1e-14)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_strsaga_takes_an_arrival_and_an_old_sample_by_turns(seed: int) -> None:
+    problem = Watched(seed)
+    run(STRSAGA(0.1), problem, np.ones(3), steps=40, rng=np.random.default_rng(seed))
+    seen: set[int] = set()
+    for step, term in enumerate(problem.asked):
+        new = step % 2 == 0 and len(seen) < problem.size
+        assert (term not in seen) is new
+        seen.add(term)
+    assert len(seen) == problem.size
+
+
+def test_strsaga_starts_as_plain_sgd_and_then_corrects() -> None:
+    problem, rng, x = Watched(0), np.random.default_rng(0), np.ones(3)
+    optimizer = STRSAGA(0.1)
+    first = optimizer.estimate(problem, x, rng)
+    assert np.array_equal(first, problem.last[problem.asked[0]])
+    # At the same point the only sample held is corrected to itself.
+    assert np.allclose(optimizer.estimate(problem, x, rng), first, atol=1e-15)
+    # The second arrival enters with alpha = 0: its gradient plus half of the first's.
+    third = optimizer.estimate(problem, x, rng)
+    assert np.allclose(third, problem.last[problem.asked[2]] + first / 2, atol=1e-15)
+
+
+def test_strsaga_is_saga_once_everything_has_arrived() -> None:
+    problem = make_problem()
+    x: Array = np.ones(3)
+    streaming, saga, rng = STRSAGA(0.1), SAGA(0.1), np.random.default_rng(0)
+    for _ in range(24):
+        x = streaming.advance(problem, x, rng)
+    saga.estimate(problem, x, rng)
+    saga._alpha, saga._mean = streaming._alpha.copy(), streaming._mean.copy()
+    for index in range(12):
+        term = int(streaming._order[index])
+        assert np.array_equal(
+            direction_of(streaming, problem, x, index, 12), direction_of(saga, problem, x, term, 12)
+        )
+
+
+def test_sag_follows_the_mean_of_what_it_has_seen() -> None:
+    problem, rng = Watched(0), np.random.default_rng(0)
+    optimizer = SAG(0.1)
+    x: Array = np.ones(3)
+    for _ in range(50):
+        g = optimizer.estimate(problem, x, rng)
+        assert np.allclose(g, np.mean(list(problem.last.values()), axis=0), atol=1e-14)
+        x = optimizer.step(x, g)
+
+
+@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
+def test_it_converges_linearly_to_the_optimum_of_scikit_learns_saga(kind: type[SAG | SAGA]) -> None:
+    rng = np.random.default_rng(2)
+    features = rng.standard_normal((60, 4))
+    labels = np.where(features[:, 0] + rng.standard_normal(60) > 0, 1.0, -1.0)
+    problem = LogisticRegression(features, labels, regularization=0.1)
+    peer = SklearnLogisticRegression(
+        C=1 / 6, fit_intercept=False, solver="saga", tol=1e-13, max_iter=10_000, random_state=0
+    ).fit(features, labels)
+    x = run(kind(1 / (3 * problem.L_max)), problem, np.zeros(4), steps=6000, rng=rng).iterates[-1]
+    assert np.allclose(x, peer.coef_[0], atol=1e-8)
+    assert np.linalg.norm(problem.gradient(x)) < 1e-8
+
+
+def test_the_denoiser_sees_the_corrected_direction() -> None:
+    problem, seen = make_problem(), []
+
+    def watch(_: Array, g: Array) -> Array:
+        seen.append(g.copy())
+        return g
+
+    run(SAGA(0.1, denoiser=watch), problem, np.ones(3), steps=30, rng=np.random.default_rng(5))
+    plain, rng = SAGA(0.1), np.random.default_rng(5)
+    x: Array = np.ones(3)
+    for g in seen:
+        expected = plain.estimate(problem, x, rng)
+        assert np.array_equal(g, expected)
+        x = plain.step(x, g)
+
+
+@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
+class TestRefusals:
+    def test_a_problem_without_terms(self, kind: type[SAG | SAGA]) -> None:
+        with pytest.raises(TypeError, match="finite sum"):
+            run(kind(0.1), Quadratic([1.0]), [1.0], steps=1, rng=np.random.default_rng(0))
+
+    def test_a_second_problem_without_reset(self, kind: type[SAG | SAGA]) -> None:
+        optimizer, rng = kind(0.1), np.random.default_rng(0)
+        optimizer.advance(make_problem(0), np.ones(3), rng)
+        with pytest.raises(ValueError, match="reset"):
+            optimizer.advance(make_problem(1), np.ones(3), rng)
+        optimizer.reset()
+        optimizer.advance(make_problem(1), np.ones(3), rng)
+
+    def test_a_batch_of_points(self, kind: type[SAG | SAGA]) -> None:
+        with pytest.raises(ValueError, match="one point"):
+            kind(0.1).advance(make_problem(), np.ones((2, 3)), np.random.default_rng(0))
