@@ -1,0 +1,223 @@
+"""What every optimizer promises, whatever its method."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_denoiser.optimizers import (
+    SAG,
+    SAGA,
+    SGD,
+    SSVRG,
+    STRSAGA,
+    SVRG,
+    Adadelta,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    Nadam,
+    Optimizer,
+    RMSprop,
+    run,
+)
+from coco_denoiser.problems import LogisticRegression
+from coco_denoiser.problems.base import Array
+
+Make = Callable[..., Optimizer]
+
+# Each with a step size that suits the problem below; Adadelta's first steps are tiny by design.
+OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
+    "SGD": (SGD, 0.05),
+    "Adam": (Adam, 0.02),
+    "AdaGrad": (AdaGrad, 0.3),
+    "Adadelta": (Adadelta, 5.0),
+    "RMSprop": (RMSprop, 0.02),
+    "AdaMax": (AdaMax, 0.05),
+    "Nadam": (Nadam, 0.05),
+    "SAG": (SAG, 0.1),
+    "SAGA": (SAGA, 0.1),
+    "STRSAGA": (STRSAGA, 0.1),
+    "SVRG": (SVRG, 0.1),
+    "SSVRG": (SSVRG, 0.1),
+}
+ONE_EVALUATION = set(OPTIMIZERS) - {"SVRG", "SSVRG"}
+
+
+@pytest.fixture(params=list(OPTIMIZERS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(name: str) -> Make:
+    kind, step_size = OPTIMIZERS[name]
+
+    def build(step: Any = step_size, **options: Any) -> Optimizer:
+        return kind(step, **options)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def problem() -> LogisticRegression:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((50, 4))
+    labels = np.where(features[:, 0] + rng.standard_normal(50) > 0, 1.0, -1.0)
+    return LogisticRegression(features, labels, regularization=0.1)
+
+
+class Recorder:
+    """A denoiser that changes nothing and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Array, Array]] = []
+        self.resets = 0
+
+    def __call__(self, x: Array, g: Array) -> Array:
+        self.calls.append((x.copy(), g.copy()))
+        return g.copy()
+
+    def reset(self) -> None:
+        self.calls.clear()
+        self.resets += 1
+
+
+def test_it_converges_to_the_minimizer(make: Make, problem: LogisticRegression) -> None:
+    x0 = problem.minimizer + 1.0
+    path = run(make(), problem, x0, steps=1500, rng=np.random.default_rng(1)).iterates
+    gap = problem.value(path) - problem.value(problem.minimizer)
+    assert gap[-300:].mean() < 0.05 * gap[0]
+
+
+def test_it_descends_along_exact_gradients(make: Make, problem: LogisticRegression) -> None:
+    optimizer, x = make(), problem.minimizer + 1.0
+    start = problem.value(x)
+    for _ in range(300):
+        x = optimizer.step(x, problem.gradient(x))
+    assert problem.value(x) < start - 0.5 * (start - problem.value(problem.minimizer))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_it_keeps_the_dtype_and_the_shape(make: Make, dtype: type) -> None:
+    optimizer = make()
+    x: Array = np.ones((2, 3), dtype)
+    g: Array = np.full((2, 3), 0.5, dtype)
+    for _ in range(3):
+        x = optimizer.step(x, g)
+    assert x.dtype == dtype
+    assert x.shape == (2, 3)
+
+
+def test_what_is_passed_in_stays_as_it_is(make: Make) -> None:
+    optimizer = make()
+    x, g = np.arange(3.0), np.array([1.0, -2.0, 0.0])
+    first = optimizer.step(x, g)
+    kept = first.copy()
+    g[:] = 7
+    optimizer.step(first, g)
+    assert x.tolist() == [0, 1, 2]
+    assert np.array_equal(first, kept)
+
+
+def test_the_path_depends_on_the_seed_alone(make: Make, problem: LogisticRegression) -> None:
+    used = make()
+    run(used, problem, np.zeros(4), steps=7, rng=np.random.default_rng(9))
+    paths = [
+        run(optimizer, problem, np.ones(4), steps=60, rng=np.random.default_rng(2))
+        for optimizer in (make(), used)
+    ]
+    assert np.array_equal(paths[0].iterates, paths[1].iterates)
+    assert np.array_equal(paths[0].evaluations, paths[1].evaluations)
+    other = run(make(), problem, np.ones(4), steps=60, rng=np.random.default_rng(3))
+    assert not np.array_equal(paths[0].iterates, other.iterates)
+
+
+def test_a_denoiser_that_does_nothing_changes_nothing(
+    make: Make, problem: LogisticRegression
+) -> None:
+    recorder = Recorder()
+    plain, denoised = (
+        run(optimizer, problem, np.ones(4), steps=60, rng=np.random.default_rng(2)).iterates
+        for optimizer in (make(), make(denoiser=recorder))
+    )
+    assert np.array_equal(plain, denoised)
+    assert np.array_equal([x for x, _ in recorder.calls], plain[:-1])
+    assert recorder.resets == 1
+
+
+def test_the_denoiser_stands_between_estimate_and_update(
+    make: Make, problem: LogisticRegression
+) -> None:
+    recorder = Recorder()
+    watched = make(denoiser=recorder)
+    run(watched, problem, np.ones(4), steps=40, rng=np.random.default_rng(4))
+    # The update alone, fed with what came out of the denoiser, walks the same path.
+    alone = make()
+    x: Array = np.ones(4)
+    for seen_x, g in recorder.calls:
+        assert np.array_equal(seen_x, x)
+        x = alone.step(x, g)
+
+
+def test_a_denoised_gradient_of_zero_stops_a_fresh_optimizer(make: Make) -> None:
+    optimizer = make(denoiser=lambda _, g: np.zeros_like(g))
+    x = np.array([1.0, -2.0])
+    assert np.array_equal(optimizer.step(x, np.array([5.0, 5.0])), x)
+
+
+def test_evaluations_are_counted(
+    name: str, make: Make, problem: LogisticRegression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    example, full = LogisticRegression.example_gradient, LogisticRegression.gradient
+
+    def count_examples(self: LogisticRegression, x: Array, index: Any) -> Array:
+        nonlocal asked
+        asked += np.size(index)
+        return example(self, x, index)
+
+    def count_full(self: LogisticRegression, x: Array) -> Array:
+        nonlocal asked
+        asked += self.size
+        return full(self, x)
+
+    monkeypatch.setattr(LogisticRegression, "example_gradient", count_examples)
+    monkeypatch.setattr(LogisticRegression, "gradient", count_full)
+    trajectory = run(make(), problem, np.ones(4), steps=250, rng=np.random.default_rng(4))
+    assert trajectory.evaluations[0] == 0
+    assert trajectory.evaluations[-1] == asked
+    if name in ONE_EVALUATION:
+        assert np.array_equal(trajectory.evaluations, np.arange(251))
+
+
+def test_the_schedule_is_asked_for_steps_from_one(make: Make) -> None:
+    asked: list[int] = []
+
+    def schedule(k: int) -> float:
+        asked.append(k)
+        return 0.1
+
+    optimizer = make(schedule)
+    for _ in range(3):
+        optimizer.step(np.ones(2), np.ones(2))
+    optimizer.reset()
+    optimizer.step(np.ones(2), np.ones(2))
+    assert asked == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize("step_size", [0.0, -1.0, np.nan, np.inf])
+def test_a_bad_step_size_is_named(make: Make, step_size: float) -> None:
+    with pytest.raises(ValueError, match="step_size must be positive"):
+        make(step_size)
+
+
+def test_a_denoiser_that_cannot_be_called_is_named(make: Make) -> None:
+    with pytest.raises(TypeError, match="denoiser"):
+        make(denoiser=3)
+
+
+def test_a_gradient_of_another_shape_is_refused(make: Make) -> None:
+    with pytest.raises(ValueError, match="shape of x"):
+        make().step(np.ones(3), np.ones(1))
