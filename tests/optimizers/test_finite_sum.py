@@ -117,6 +117,16 @@ def test_strsaga_takes_an_arrival_and_an_old_sample_by_turns(seed: int) -> None:
     assert len(seen) == problem.size
 
 
+def test_strsaga_draws_the_order_of_arrival() -> None:
+    firsts = []
+    for seed in range(600):
+        problem = Watched(0)
+        run(STRSAGA(0.1), problem, np.ones(3), steps=1, rng=np.random.default_rng(seed))
+        firsts += problem.asked
+    counts = np.bincount(firsts, minlength=12)
+    assert np.abs(counts - 50).max() < 5 * np.sqrt(600 / 12 * 11 / 12)
+
+
 def test_strsaga_starts_as_plain_sgd_and_then_corrects() -> None:
     problem, rng, x = Watched(0), np.random.default_rng(0), np.ones(3)
     optimizer = STRSAGA(0.1)

@@ -146,7 +146,7 @@ class LogisticRegression:
         norm = float(np.linalg.norm(self.gradient(x)))
         step = float(np.linalg.norm(self._newton_step(x)))
         # On separable classes the gradient dies out along a ray, but Newton's step does not.
-        if not (norm <= 1e-11 * self._scale and step <= 1e-8 * (1e-3 + np.linalg.norm(x))):
+        if not (norm <= 1e-10 * self._scale and step <= 1e-8 * (1e-3 + np.linalg.norm(x))):
             raise ArithmeticError(
                 f"no unique minimizer found (gradient norm {norm:.1e}, next step {step:.1e}): "
                 "the classes are separable or features dependent; pass regularization > 0."
