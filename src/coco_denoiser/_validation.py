@@ -1,0 +1,140 @@
+"""The only place where input is checked. Every error names the argument and what is allowed."""
+
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_denoiser.typing import Float64
+
+
+def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array of real numbers; booleans, text, objects and complex are not."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers: {error}.") from None
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {array.dtype}. Convert it, for instance "
+            f"by numpy.asarray({name}, dtype=float)."
+        )
+    return array
+
+
+def finite_array(name: str, value: ArrayLike) -> Float64:
+    """Return `value` as a contiguous float64 array without NaN or infinity."""
+    array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(
+            f"{name} must be finite, got {array[where]} at index {where}. Drop that observation."
+        )
+    return array
+
+
+def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Float64]:
+    """Return points and gradients, both (K, d) with K, d >= 1."""
+    x, g = finite_array("points", points), finite_array("gradients", gradients)
+    for name, array in (("points", x), ("gradients", g)):
+        if array.ndim != 2 or 0 in array.shape:
+            raise ValueError(
+                f"{name} must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, "
+                f"got shape {array.shape}."
+            )
+    if x.shape != g.shape:
+        raise ValueError(
+            f"points and gradients must have the same shape, got {x.shape} and {g.shape}."
+        )
+    return x, g
+
+
+def pair(
+    point: ArrayLike, gradient: ArrayLike, shape: tuple[int, ...] | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return one point and its gradient, of one shape: the given one, if there is one."""
+    x, g = real_array("point", point), real_array("gradient", gradient)
+    if x.shape != g.shape:
+        raise ValueError(
+            f"point and gradient must have the same shape, got {x.shape} and {g.shape}."
+        )
+    if shape is not None and g.shape != shape:
+        raise ValueError(
+            f"point and gradient must have the shape of the earlier ones, {shape}, got "
+            f"{g.shape}. Call reset() to start with another shape."
+        )
+    if g.size == 0:
+        raise ValueError(f"gradient must have at least one entry, got shape {g.shape}.")
+    return x, g
+
+
+def number(name: str, value: object) -> float:
+    """Return a finite real number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number, np.ndarray)):
+        raise TypeError(f"{name} must be a real number, got {value!r}.")
+    if isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind not in "iuf"):
+        raise TypeError(f"{name} must be one real number, got an array of shape {value.shape}.")
+    result = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must be finite, got {result}.")
+    return result
+
+
+def curvature(L: object, mu: object) -> tuple[float, float]:
+    """Return the curvature bounds, L > 0 and mu < L."""
+    upper, lower = number("L", L), number("mu", mu)
+    if upper <= 0.0:
+        raise ValueError(f"L must be positive and finite, got {upper}.")
+    if lower >= upper:
+        raise ValueError(
+            f"mu must be less than L, got mu={lower} and L={upper}. Use mu=0 for convex and "
+            "mu=-L for merely smooth objectives."
+        )
+    return upper, lower
+
+
+def positive(name: str, value: object) -> float:
+    """Return a positive, finite number."""
+    result = number(name, value)
+    if result <= 0.0:
+        raise ValueError(f"{name} must be positive and finite, got {result}.")
+    return result
+
+
+def variances(value: ArrayLike | None, K: int) -> Float64:
+    """Return K noise variances; None stands for equal ones."""
+    if value is None:
+        return np.ones(K)
+    array = finite_array("noise_variance", value)
+    if array.shape != (K,):
+        raise ValueError(
+            f"noise_variance must be one number an observation, shape ({K},), "
+            f"got shape {array.shape}. Use None for equal variances."
+        )
+    if not (array > 0.0).all():
+        raise ValueError(
+            f"noise_variance must be positive, got {array.min()} at index {array.argmin()}."
+        )
+    return array
+
+
+def count(name: str, value: object, *, optional: bool) -> int | None:
+    """Return a positive integer, or None where that is allowed."""
+    if value is None and optional:
+        return None
+    what = f"a positive integer{' or None' if optional else ''}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Integral, np.integer)):
+        raise TypeError(f"{name} must be {what}, got {value!r}.")
+    if int(value) < 1:
+        raise ValueError(f"{name} must be {what}, got {value}.")
+    return int(value)
+
+
+def one_of(name: str, value: object, allowed: Collection[str]) -> str:
+    """Return `value` if it is one of the allowed words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
+    return value

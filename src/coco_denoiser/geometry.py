@@ -1,0 +1,347 @@
+"""From observations to what a solver needs: K residuals, and how far apart each two may be.
+
+A function whose curvature lies between mu and L has, with the centre c = (L + mu) / 2 and the
+radius r = (L - mu) / 2, gradients theta that obey, for every two points,
+
+    ||(theta_m - c x_m) - (theta_l - c x_l)|| <= r ||x_m - x_l||.
+
+This is the only place where that inequality is written. With residuals h = g - c x and
+phi = theta - c x, denoising is
+
+    minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml,
+
+where rho_ml = r ||x_m - x_l|| and n_i is the inverse noise variance of observation i.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser._linalg import solve_laplacian
+from coco_denoiser.typing import Float64, Int64
+
+# Both relative to the largest residual coordinate. Points whose bound is below the first move
+# as one; a distance is known up to the second, which is a few roundings.
+COINCIDENT = 1e-11
+ROUNDING = 2e-15
+# A gap is relative to the objective, or to this share of the value that the trivial answer
+# (all residuals at their centroid) has, if that is more: below it, rounding decides.
+OBJECTIVE_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """K residuals and how far apart each two may be: all that a solver sees.
+
+    Attributes:
+        residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is 1, and
+            shifted so that their mean, weighted by the precisions, is zero.
+        bounds: (K, K), symmetric, in the same scale.
+        precisions: (K,), inverse noise variances, the largest being 1.
+    """
+
+    residuals: Float64
+    bounds: Float64
+    precisions: Float64
+
+
+def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
+    """Return c and r; halved first, so that neither overflows."""
+    return 0.5 * L + 0.5 * mu, 0.5 * L - 0.5 * mu
+
+
+def observe(
+    points: Float64, gradients: Float64, L: float, mu: float, variances: Float64
+) -> tuple[Window, Float64, float, int]:
+    """Return the window and, in all coordinates, its residuals (K, d) with their scale.
+
+    A residual is `residuals * scale * 2**exponent`, up to a shift that all have in common.
+    """
+    K, d = points.shape
+    precisions = variances.min() / variances
+    c, r = centre_and_radius(L, mu)
+    exponent = 0
+    if not _in_range(points, gradients, L, mu):
+        points, gradients, c, r, exponent = _into_range(points, gradients, c, r)
+    residuals, bounds, scale = _observe(points, gradients, c, r, precisions)
+    coordinates = residuals
+    if d > 2 * K:
+        # Rotated into K coordinates. From the vectors, not from the table of distances: close
+        # residuals would lose half of their digits there.
+        coordinates = np.ascontiguousarray(np.linalg.qr(residuals.T, mode="r").T)
+    return Window(coordinates, bounds, precisions), residuals, scale, exponent
+
+
+def _into_range(
+    points: Float64, gradients: Float64, c: float, r: float
+) -> tuple[Float64, Float64, float, float, int]:
+    """Scale by powers of two, which is exact, so that no square overflows or underflows."""
+    ex = int(np.frexp(np.abs(points).max())[1])
+    eg = int(np.frexp(np.abs(gradients).max())[1])
+    ec = int(np.frexp(max(abs(c), r))[1])
+    exponent = max(eg, ec + ex) if points.any() and gradients.any() else eg + (ec + ex)
+    return (
+        np.ldexp(points, -ex),
+        np.ldexp(gradients, -exponent),
+        float(np.ldexp(c, ex - exponent)),
+        float(np.ldexp(r, ex - exponent)),
+        exponent,
+    )
+
+
+def from_tables(
+    point_distances: Float64, residual_distances: Float64, radius: float, variances: Float64
+) -> Window:
+    """Return the window of which only the distances are known, (K, K) each."""
+    precisions = variances.min() / variances
+    coordinates, scale = _embed(residual_distances, precisions)
+    return Window(coordinates, (radius / scale) * point_distances, precisions)
+
+
+def is_feasible(window: Window) -> bool:
+    """Say whether every pair of residuals obeys its bound, up to rounding."""
+    return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
+
+
+def merge(window: Window) -> tuple[Window, Int64]:
+    """Join points that coincide into one, with their mean and their added precision.
+
+    Returns the window of the K' <= K distinct points, and for each point which one it became.
+    """
+    labels, count = _coincident(window.bounds)
+    if count == labels.size:
+        return window, labels
+    precisions = np.bincount(labels, window.precisions)
+    sums = np.zeros((count, window.residuals.shape[1]))
+    np.add.at(sums, labels, window.precisions[:, None] * window.residuals)
+    bounds = np.full((count, count), np.inf)
+    np.minimum.at(bounds, (labels[:, None], labels[None, :]), window.bounds)
+    np.fill_diagonal(bounds, 0.0)
+    return Window(sums / precisions[:, None], bounds, precisions), labels
+
+
+def weights(multipliers: Float64, window: Window) -> Float64:
+    """Return W (K, K), so that phi = W h is feasible and, for the best multipliers, optimal.
+
+    W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits.
+    """
+    return _weights(multipliers, window.residuals, window.bounds, window.precisions)
+
+
+def split(
+    multipliers: Float64, W: Float64, window: Window, labels: Int64
+) -> tuple[Float64, Float64]:
+    """Return multipliers and weights of all K points from those of the distinct ones.
+
+    Points that coincide share their weight in the ratio of their precisions, and are held
+    together by infinite multipliers; what pulls two groups together acts on the pair of
+    members whose bound is the least.
+    """
+    K, count = labels.size, W.shape[0]
+    share = window.precisions / np.bincount(labels, window.precisions)[labels]
+    full = np.zeros((K, K))
+    full[labels[:, None] == labels] = np.inf
+    np.fill_diagonal(full, 0.0)
+    for a in range(count):
+        mine = np.flatnonzero(labels == a)
+        for b in range(a):
+            theirs = np.flatnonzero(labels == b)
+            block = window.bounds[np.ix_(mine, theirs)]
+            i, j = divmod(int(block.argmin()), theirs.size)
+            full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
+    return full, W[np.ix_(labels, labels)] * share
+
+
+@kernel
+def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
+    """Say whether nothing is so large or small that squares would leave the range of floats."""
+    low, high = 1e-60, 1e60
+    ok = low < L < high and (mu == 0.0 or low < abs(mu) < high)
+    for table in (points, gradients):
+        top = 0.0
+        for i in range(table.shape[0]):
+            for j in range(table.shape[1]):
+                top = max(top, abs(table[i, j]))
+        ok = ok and (top == 0.0 or low < top < high)
+    return ok
+
+
+@kernel
+def _observe(
+    points: Float64, gradients: Float64, c: float, r: float, n: Float64
+) -> tuple[Float64, Float64, float]:
+    K, d = points.shape
+    h, bounds = np.empty((K, d)), np.zeros((K, K))
+    for i in range(K):
+        for j in range(d):
+            # Differences first: a shift of all points or gradients leaves no rounding behind.
+            h[i, j] = (gradients[i, j] - gradients[0, j]) - c * (points[i, j] - points[0, j])
+        for j in range(i):
+            bounds[i, j] = r * distance(points[i], points[j])
+    scale = _centre(h, n)
+    if scale == 0.0:
+        scale = 1.0
+    for i in range(K):
+        for j in range(d):
+            h[i, j] /= scale
+        for j in range(i):
+            bounds[i, j] /= scale
+            bounds[j, i] = bounds[i, j]
+    return h, bounds, scale
+
+
+@subroutine
+def distance(x: Float64, y: Float64) -> float:
+    """Return ||x - y||, summed again with a scale where squares would leave the range."""
+    total, top = 0.0, 0.0
+    for j in range(x.size):
+        difference = np.float64(x[j]) - np.float64(y[j])
+        total += difference * difference
+        top = max(top, abs(difference))
+    if (1e-250 < total < 1e250) or top == 0.0:
+        return np.sqrt(total)
+    total = 0.0
+    for j in range(x.size):
+        total += ((np.float64(x[j]) - np.float64(y[j])) / top) ** 2
+    return top * np.sqrt(total)
+
+
+@subroutine
+def _centre(h: Float64, n: Float64) -> float:
+    """Subtract the weighted mean from h; return the largest entry left."""
+    K, q = h.shape
+    total, top = 0.0, 0.0
+    for i in range(K):
+        total += n[i]
+    for c in range(q):
+        mean = 0.0
+        for i in range(K):
+            mean += n[i] * h[i, c]
+        mean /= total
+        for i in range(K):
+            h[i, c] -= mean
+            top = max(top, abs(h[i, c]))
+    return top
+
+
+@kernel
+def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
+    """Return residuals (K, q) that have these distances, scaled, and the scale.
+
+    Pivoted Cholesky of the Gram matrix of the differences to one residual.
+    """
+    K = distances.shape[0]
+    scale = 0.0
+    for i in range(K):
+        for j in range(i):
+            scale = max(scale, distances[i, j])
+    if scale == 0.0:
+        return np.zeros((K, 1)), 1.0
+    gram = np.empty((K, K))
+    for i in range(K):
+        for j in range(K):
+            a, b, c = distances[i, 0] / scale, distances[j, 0] / scale, distances[i, j] / scale
+            gram[i, j] = 0.5 * (a * a + b * b - c * c)
+    factor = np.zeros((K, K))
+    rank = 0
+    while rank < K:
+        pivot = 0
+        for i in range(K):
+            if gram[i, i] > gram[pivot, pivot]:
+                pivot = i
+        if gram[pivot, pivot] <= 1e-15 * K:
+            break
+        root = np.sqrt(gram[pivot, pivot])
+        for i in range(K):
+            factor[i, rank] = gram[i, pivot] / root
+        for i in range(K):
+            for j in range(K):
+                gram[i, j] -= factor[i, rank] * factor[j, rank]
+        rank += 1
+    coordinates = np.empty((K, rank))
+    for i in range(K):
+        for c in range(rank):
+            coordinates[i, c] = factor[i, c]
+    top = _centre(coordinates, n)
+    for i in range(K):
+        for c in range(rank):
+            coordinates[i, c] /= top
+    return coordinates, scale * top
+
+
+@kernel
+def _worst_excess(h: Float64, bounds: Float64) -> float:
+    """Return by how much the worst pair exceeds its bound, rounding forgiven."""
+    worst = -1.0
+    for i in range(h.shape[0]):
+        for j in range(i):
+            total = 0.0
+            x, y = h[i], h[j]
+            for c in range(x.size):
+                total += (x[c] - y[c]) ** 2
+            worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + 1e-12) - ROUNDING)
+    return worst
+
+
+@kernel
+def _coincident(bounds: Float64) -> tuple[Int64, int]:
+    """Number the groups of points that coincide, in the order of their first members."""
+    K = bounds.shape[0]
+    labels = np.empty(K, np.int64)
+    for i in range(K):
+        labels[i] = -1
+    stack = np.empty(K, np.int64)
+    count = 0
+    for i in range(K):
+        if labels[i] >= 0:
+            continue
+        labels[i] = count
+        stack[0], size = i, 1
+        while size > 0:
+            size -= 1
+            member = stack[size]
+            for j in range(i + 1, K):
+                if labels[j] < 0 and bounds[member, j] <= COINCIDENT:
+                    labels[j] = count
+                    stack[size] = j
+                    size += 1
+        count += 1
+    return labels, count
+
+
+@kernel
+def _weights(lam: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
+    K = n.size
+    W, a, rest = np.zeros((K, K)), np.empty((K, K)), np.empty(K)
+    for i in range(K):
+        W[i, i] = 1.0
+        rest[i] = n[i]
+        for j in range(K):
+            a[i, j] = lam[i, j]
+    solve_laplacian(a, rest, W, 0)
+    total = 0.0
+    for i in range(K):
+        total += n[i]
+        for j in range(K):
+            W[i, j] *= n[j]
+    phi = np.zeros(h.shape)
+    for i in range(K):
+        for j in range(K):
+            for c in range(h.shape[1]):
+                phi[i, c] += W[i, j] * h[j, c]
+    shrink = 1.0
+    for i in range(K):
+        for j in range(i):
+            squared = 0.0
+            x, y = phi[i], phi[j]
+            for c in range(x.size):
+                squared += (x[c] - y[c]) ** 2
+            apart = np.sqrt(squared) - ROUNDING
+            if apart > bounds[i, j]:
+                shrink = min(shrink, bounds[i, j] / apart)
+    if shrink < 1.0:
+        for i in range(K):
+            for j in range(K):
+                W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total
+    return W
