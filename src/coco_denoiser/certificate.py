@@ -1,0 +1,105 @@
+"""How good an answer is, from the definition of the problem alone.
+
+For any feasible phi and any forces y_e on the pairs, weak duality says that the objective at
+phi exceeds its minimum by at most
+
+    gap = 1/2 sum_i ||f_i||^2 / n_i + sum_e (rho_e ||y_e|| - <y_e, v_e>),
+
+where f_i = n_i (h_i - phi_i) - sum of the forces on i, and v_e = phi_m - phi_l. Every term is
+non-negative, so nothing cancels. The multipliers give the forces: y_e = lam_e (v_e + u_m - u_l),
+where u makes up for the rounding of phi, which large multipliers would magnify. Any forces
+would do for a valid bound. No solver uses this file.
+"""
+
+import numpy as np
+
+from coco_denoiser._jit import kernel
+from coco_denoiser._linalg import solve_laplacian
+from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
+from coco_denoiser.typing import Float64
+
+
+def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[float, float]:
+    """Return the relative duality gap and the worst relative violation of phi = weights·h.
+
+    Args:
+        window: K residuals and their bounds.
+        weights: (K, K), the answer.
+        multipliers: (K, K), symmetric; infinite for pairs that move as one.
+    """
+    gap, violation = _certify(
+        window.residuals, window.bounds, window.precisions, weights, multipliers
+    )
+    return float(gap), float(violation)
+
+
+@kernel
+def _certify(
+    h: Float64, bounds: Float64, n: Float64, W: Float64, lam: Float64
+) -> tuple[float, float]:
+    K, q = h.shape
+    phi, force = np.zeros((K, q)), np.empty((K, q))
+    value, trivial = 0.0, 0.0
+    for i in range(K):
+        for j in range(K):
+            for c in range(q):
+                phi[i, c] += W[i, j] * h[j, c]
+        for c in range(q):
+            force[i, c] = n[i] * (h[i, c] - phi[i, c])
+            value += n[i] * (h[i, c] - phi[i, c]) ** 2
+            trivial += n[i] * h[i, c] ** 2
+    a, rest, u = np.zeros((K, K)), np.empty(K), np.empty((K, q))
+    for i in range(K):
+        rest[i] = n[i]
+        for c in range(q):
+            u[i, c] = force[i, c]
+        for j in range(i):
+            a[j, i] = min(lam[i, j], 1e30)
+            if np.isfinite(lam[i, j]):
+                for c in range(q):
+                    y = lam[i, j] * (phi[i, c] - phi[j, c])
+                    u[i, c] -= y
+                    u[j, c] += y
+    solve_laplacian(a, rest, u, q)
+    gap, violation = 0.0, 0.0
+    for i in range(K):
+        for j in range(i):
+            squared, strength, work = 0.0, 0.0, 0.0
+            for c in range(q):
+                v = phi[i, c] - phi[j, c]
+                squared += v * v
+                if np.isfinite(lam[i, j]):
+                    y = lam[i, j] * (v + u[i, c] - u[j, c])
+                    strength += y * y
+                    work += y * v
+                    force[i, c] -= y
+                    force[j, c] += y
+            gap += abs(bounds[i, j] * np.sqrt(strength) - work)
+            excess = np.sqrt(squared) - bounds[i, j] - ROUNDING
+            if excess > 0.0:
+                violation = max(violation, excess / (bounds[i, j] + ROUNDING))
+    # What is left acts inside the groups that move as one, as a force between every two of
+    # their members; a group can only take up what sums to zero.
+    for i in range(K):
+        size = 1
+        for j in range(K):
+            if j != i and np.isinf(lam[i, j]):
+                size += 1
+        squared = 0.0
+        for c in range(q):
+            mean = force[i, c]
+            for j in range(K):
+                if j != i and np.isinf(lam[i, j]):
+                    mean += force[j, c]
+            squared += (mean / size) ** 2
+        gap += 0.5 * squared / n[i]
+        for j in range(i):
+            if np.isinf(lam[i, j]):
+                squared, work = 0.0, 0.0
+                for c in range(q):
+                    y = (force[i, c] - force[j, c]) / size
+                    squared += y * y
+                    work += y * (phi[i, c] - phi[j, c])
+                gap += abs(bounds[i, j] * np.sqrt(squared) - work)
+    scale = 0.5 * max(value, OBJECTIVE_FLOOR * trivial)
+    return (gap / scale if gap > 0.0 else 0.0), violation

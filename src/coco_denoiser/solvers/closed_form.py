@@ -1,0 +1,69 @@
+"""Two points: the closed form, for one pair and for many pairs at once.
+
+Two residuals are further apart than their bound allows, ||h_1 - h_2|| > rho. The nearest two
+that are not (Theorem 3.1 of the paper, for any curvature bounds and any two noise variances)
+lie on the segment between them, and the noisier one moves more:
+
+    phi_1 = h_1 - a_1 t (h_1 - h_2),    phi_2 = h_2 + a_2 t (h_1 - h_2),
+    t = 1 - rho / ||h_1 - h_2||,        a_i = v_i / (v_1 + v_2).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_denoiser import _validation as check
+from coco_denoiser.geometry import Window, centre_and_radius
+from coco_denoiser.typing import Float64
+
+
+def solve(
+    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
+) -> tuple[Float64, int]:
+    """Return the multiplier, as a (2, 2) table, and 0 iterations; the rest is not needed."""
+    del tol, max_iter, start
+    difference = window.residuals[0] - window.residuals[1]
+    variances = 1.0 / window.precisions
+    excess = np.sqrt(difference @ difference) / window.bounds[0, 1] - 1.0
+    multiplier = max(excess, 0.0) / variances.sum()
+    return np.array([[0.0, multiplier], [multiplier, 0.0]]), 0
+
+
+def pull(apart: float, rho: float) -> float:
+    """Return t: by what share of their distance two residuals must approach each other."""
+    return 1.0 - rho / apart if apart > rho else 0.0
+
+
+def denoise_pairs(
+    points: ArrayLike,
+    gradients: ArrayLike,
+    *,
+    L: float,
+    mu: float = 0.0,
+    noise_variance: tuple[float, float] = (1.0, 1.0),
+) -> Float64:
+    """Denoise many windows of two points at once, each by itself: (..., 2, d) -> (..., 2, d).
+
+    Made for Monte Carlo: one call takes any number of runs.
+
+    Args:
+        points: (..., 2, d), the two points of each window; broadcast against the gradients.
+        gradients: (..., 2, d), their noisy gradients.
+        L: upper bound on the curvature.
+        mu: lower bound on the curvature.
+        noise_variance: variance of the first and of the second observation of a window.
+    """
+    x, g = check.finite_array("points", points), check.finite_array("gradients", gradients)
+    L, mu = check.curvature(L, mu)
+    for name, array in (("points", x), ("gradients", g)):
+        if array.ndim < 2 or array.shape[-2] != 2:
+            raise ValueError(f"{name} must have shape (..., 2, d), got {array.shape}.")
+    variances = check.variances(noise_variance, 2)
+    c, r = centre_and_radius(L, mu)
+    dx = x[..., 0, :] - x[..., 1, :]
+    dh = (g[..., 0, :] - g[..., 1, :]) - c * dx
+    rho, apart = r * np.linalg.norm(dx, axis=-1), np.linalg.norm(dh, axis=-1)
+    t = np.zeros(np.broadcast_shapes(rho.shape, apart.shape))
+    np.divide(apart - rho, apart, out=t, where=apart > rho)
+    a = variances / variances.sum()
+    move = t[..., None] * dh
+    return g - np.stack((a[0] * move, -a[1] * move), axis=-2)
