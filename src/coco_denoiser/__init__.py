@@ -1,0 +1,19 @@
+"""Exact co-coercive denoising of stochastic gradients, in batch and in a stream."""
+
+from coco_denoiser._version import __version__
+from coco_denoiser.denoise import denoise, solve
+from coco_denoiser.solution import ConvergenceError, ConvergenceWarning, Solution, Status
+from coco_denoiser.solvers.closed_form import denoise_pairs
+from coco_denoiser.streaming import Denoiser
+
+__all__ = [
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "Denoiser",
+    "Solution",
+    "Status",
+    "__version__",
+    "denoise",
+    "denoise_pairs",
+    "solve",
+]

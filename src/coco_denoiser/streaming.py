@@ -1,0 +1,296 @@
+"""Denoiser: the sliding window, between an oracle and an optimizer.
+
+A step costs one pass over the window for the new rows of the tables, and one for the weighted
+sum. The window is a ring of K points and K residuals; nothing else has the length d.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_denoiser import _validation as check
+from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser.denoise import with_gradients
+from coco_denoiser.geometry import centre_and_radius, distance
+from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
+from coco_denoiser.solvers import closed_form
+from coco_denoiser.tables import Tables
+from coco_denoiser.typing import Float64
+
+Array: TypeAlias = NDArray[np.floating[Any]]
+
+_VERSION = 1  # of state_dict
+_BLOCK = 2048  # entries of a vector that are worked on while they are in the cache
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+class Denoiser:
+    """Denoise a stream of gradients, each together with the K - 1 observed before it.
+
+    At every call, over the last K points x_i with their noisy gradients g_i,
+
+        argmin over theta of  sum_i ||theta_i - g_i||^2 / v_i
+        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+
+    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta is returned. Use it between
+    oracle and optimizer:
+
+        denoiser = Denoiser(L=1.0, window=16)
+        x = x - step * denoiser(x, g)
+
+    Args:
+        L: upper bound on the curvature of the objective.
+        window: how many observations are kept, K; None keeps all of them.
+        mu: lower bound on the curvature: 0 convex, > 0 strongly convex, -L merely smooth.
+        tol: relative duality gap to reach at every step. A step that falls short warns
+            (ConvergenceWarning) and uses the best answer found.
+    """
+
+    def __init__(
+        self, L: float, window: int | None = 16, *, mu: float = 0.0, tol: float = 1e-9
+    ) -> None:
+        self.L, self.mu = check.curvature(L, mu)
+        self.window = check.count("window", window, optional=True)
+        self.tol = check.positive("tol", tol)
+        self._centre, self._radius = centre_and_radius(self.L, self.mu)
+        self._tables = Tables(self.window)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self._tables.reset()
+        self._shape: tuple[int, ...] | None = None
+        self._points: Array = np.empty((0, 0))
+        self._residuals: Array = np.empty((0, 0))
+        self._answer: Answer | None = None
+
+    def __len__(self) -> int:
+        """Return the number of observations in the window."""
+        return self._tables.count
+
+    def __call__(
+        self, point: ArrayLike, gradient: ArrayLike, *, noise_variance: float = 1.0
+    ) -> Array:
+        """Take one observation and return its gradient, denoised.
+
+        Args:
+            point: where the gradient was observed; any shape, the same at every call.
+            gradient: the noisy gradient, of the same shape.
+            noise_variance: noise variance of this observation, relative to the others'.
+
+        Returns:
+            The denoised gradient: shape and floating dtype of `gradient`, float64 for integers.
+
+        Raises:
+            ValueError, TypeError: if the observation cannot be taken; the window is unchanged.
+        """
+        x, g = check.pair(point, gradient, self._shape)
+        if noise_variance != 1.0:
+            noise_variance = check.positive("noise_variance", noise_variance)
+        shape, dtype = g.shape, g.dtype if g.dtype.kind == "f" else _FLOAT64
+        slot = self._tables.next
+        self._make_room(slot, x, g)
+        x = np.ascontiguousarray(x, self._points.dtype).reshape(-1)
+        g = np.ascontiguousarray(g, self._points.dtype).reshape(-1)
+        rows = np.empty((2, max(len(self), slot + 1)))
+        if not _observe(self._points, self._residuals, x, g, self._centre, slot, rows):
+            check.finite_array("point", x)
+            check.finite_array("gradient", g)
+            raise ValueError(
+                f"gradient - c * point overflows, with c = (L + mu) / 2 = {self._centre}: scale "
+                "the problem."
+            )
+        self._shape = shape
+        self._tables.insert(rows[0], rows[1], noise_variance)
+        return self._denoised(slot, g).reshape(shape).astype(dtype, copy=False)
+
+    @property
+    def solution(self) -> Solution:
+        """The last step's window, solved: all its gradients, (K, *shape), oldest first."""
+        if self._shape is None:
+            raise ValueError("solution: there is none before the first observation.")
+        found = self._answer or self._tables.answer(self._radius, self.tol)
+        order = self._tables.order()
+        W = found.weights[np.ix_(order, order)]
+        points = self._points[order].astype(np.float64)
+        gradients = self._centre * points + W @ self._residuals[order]
+        ordered = Answer(
+            weights=W,
+            multipliers=found.multipliers[np.ix_(order, order)],
+            gap=found.gap,
+            violation=found.violation,
+            iterations=found.iterations,
+            method=found.method,
+            status=found.status,
+        )
+        return with_gradients(
+            ordered, gradients.reshape(-1, *self._shape), self._tables.variances[order]
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain arrays and numbers; a window of 0 stands for None."""
+        used = slice(len(self))
+        return {
+            "version": _VERSION,
+            "L": self.L,
+            "mu": self.mu,
+            "tol": self.tol,
+            "window": self.window or 0,
+            "shape": np.array(self._shape or (), dtype=np.int64),
+            "points": self._points[used].copy(),
+            "residuals": self._residuals[used].copy(),
+            **self._tables.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a saved state, of a denoiser with the same settings; then go on as it would.
+
+        Raises:
+            ValueError: if the state is incomplete or of other settings; nothing has changed.
+        """
+        mine = self.state_dict()
+        missing = sorted(mine.keys() - state.keys())
+        if missing:
+            raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
+        for name in ("version", "L", "mu", "tol", "window"):
+            if state[name] != mine[name]:
+                raise ValueError(
+                    f"state was saved with {name}={state[name]}, this denoiser has "
+                    f"{name}={mine[name]}. Create it with the same settings."
+                )
+        points, residuals = np.asarray(state["points"]), np.asarray(state["residuals"])
+        count, shape = int(state["count"]), tuple(int(n) for n in state["shape"])
+        if (
+            points.shape != residuals.shape
+            or len(points) != count
+            or count > (self.window or count)
+        ):
+            raise ValueError(
+                f"state holds {points.shape} points and {residuals.shape} residuals for "
+                f"{count} observations: it is damaged."
+            )
+        self.reset()
+        self._tables.load_state_dict(dict(state))
+        if count:
+            self._shape = shape
+            self._allocate(self._tables.variances.size, points.shape[1], points.dtype)
+            self._points[:count], self._residuals[:count] = points, residuals
+
+    def _denoised(self, slot: int, g: Array) -> Array:
+        tables = self._tables
+        self._answer = None
+        if tables.count == 1:
+            return g.copy()
+        if tables.count == 2:
+            # The closed form, with no more than its two numbers: this is the fast path.
+            other = 1 - slot
+            pull = closed_form.pull(
+                tables.residuals.item(0, 1), self._radius * tables.points.item(0, 1)
+            )
+            v, u = tables.variances.item(slot), tables.variances.item(other)
+            share = pull * (v / (v + u))
+            row = np.empty(2)
+            row[slot], row[other] = 1.0 - share, share
+        else:
+            self._answer = found = tables.answer(self._radius, self.tol)
+            tables.keep(found.multipliers)
+            if not found.status.success:
+                warnings.warn(
+                    f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
+                    f"tol={self.tol:.1e}.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+            row = found.weights[slot]
+        if row[slot] == 1.0:
+            return g.copy()
+        out = np.empty_like(g)
+        _combine(self._residuals, g, row, slot, out)
+        return out
+
+    def _make_room(self, slot: int, x: Array, g: Array) -> None:
+        """Have a slot for vectors like these; float32 as long as nothing wider has come."""
+        narrow = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in (x, g))
+        dtype = _FLOAT32 if narrow else _FLOAT64
+        slots, size = self._points.shape
+        if slot >= slots or not (narrow or self._points.dtype == dtype):
+            dtype = dtype if size == 0 else np.promote_types(dtype, self._points.dtype)
+            slots = slots if slot < slots else self.window or max(16, 2 * slots)
+            self._allocate(slots, x.size, dtype)
+
+    def _allocate(self, slots: int, size: int, dtype: np.dtype[Any]) -> None:
+        used = slice(len(self))
+        for name in ("_points", "_residuals"):
+            ring = np.empty((slots, size), dtype)
+            old = getattr(self, name)[used]
+            if len(old):
+                ring[: len(old)] = old
+            setattr(self, name, ring)
+
+
+@kernel
+def _observe(
+    points: Array, residuals: Array, x: Array, g: Array, c: float, slot: int, rows: Float64
+) -> bool:
+    """Write x and g - c x into a slot, and their distances to the other slots into rows.
+
+    Returns False, with nothing written, if one of them is not finite.
+    """
+    d, count = x.size, rows.shape[1]
+    for j in range(d):
+        # NaN fails every comparison, infinity this one.
+        if not (abs(x[j]) < np.inf and abs(g[j] - c * x[j]) < np.inf):
+            return False
+    for i in range(count):
+        rows[0, i], rows[1, i] = 0.0, 0.0
+    mine, my = points[slot], residuals[slot]
+    for start in range(0, d, _BLOCK):
+        stop = min(start + _BLOCK, d)
+        for j in range(start, stop):
+            mine[j] = x[j]
+            my[j] = g[j] - c * x[j]
+        for i in range(count):
+            if i != slot:
+                rows[0, i] += _squared(points[i], mine, start, stop)
+                rows[1, i] += _squared(residuals[i], my, start, stop)
+    for i in range(count):
+        rows[0, i] = _root(rows[0, i], points[i], mine)
+        rows[1, i] = _root(rows[1, i], residuals[i], my)
+    return True
+
+
+@subroutine
+def _squared(x: Array, y: Array, start: int, stop: int) -> float:
+    total = 0.0
+    for j in range(start, stop):
+        difference = np.float64(x[j]) - np.float64(y[j])
+        total += difference * difference
+    return total
+
+
+@subroutine
+def _root(squared: float, x: Array, y: Array) -> float:
+    """Return the distance, from the sum of squares unless that has left the range of floats."""
+    return np.sqrt(squared) if 1e-250 < squared < 1e250 else distance(x, y)
+
+
+@kernel
+def _combine(residuals: Array, g: Array, weights: Float64, slot: int, out: Array) -> None:
+    """Write g + sum_i w_i h_i - h into out, h being the residual in the slot."""
+    d = g.size
+    block = np.empty(_BLOCK)
+    for start in range(0, d, _BLOCK):
+        size = min(_BLOCK, d - start)
+        for j in range(size):
+            block[j] = 0.0
+        for i in range(weights.size):
+            factor = weights[i] - (1.0 if i == slot else 0.0)
+            if factor != 0.0:
+                row = residuals[i]
+                for j in range(size):
+                    block[j] += factor * row[start + j]
+        for j in range(size):
+            out[start + j] = g[start + j] + block[j]

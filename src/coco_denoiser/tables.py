@@ -1,0 +1,123 @@
+"""The two K by K tables of a sliding window, kept up to date one row at a time.
+
+Everything about a window that does not depend on d lives here: the distances between its
+points and between its residuals, the noise variances, and the multipliers of the last answer.
+Whoever holds the vectors (NumPy arrays, torch tensors, shards on many ranks) has two duties
+only: the distances that fill one new row, and one weighted sum.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from coco_denoiser import geometry
+from coco_denoiser._jit import kernel
+from coco_denoiser.solution import Answer
+from coco_denoiser.solvers import answer
+from coco_denoiser.typing import Float64, Int64
+
+
+class Tables:
+    """Tables of the last `window` observations, in slots that are reused in a ring."""
+
+    def __init__(self, window: int | None) -> None:
+        self.window = window
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self.count = 0  # slots in use: always the first ones
+        self.next = 0  # the slot that the next observation takes
+        self.points = np.zeros((0, 0))
+        self.residuals = np.zeros((0, 0))
+        self.multipliers = np.zeros((0, 0))
+        self.variances = np.zeros(0)
+
+    def insert(self, points: Float64, residuals: Float64, variance: float) -> None:
+        """Take one observation into the next slot, by its distances (slots,) to all the others.
+
+        The entry of the slot itself is ignored.
+        """
+        slot = self.next
+        if slot >= self.variances.size:
+            self._grow(slot + 1)
+        self.count = max(self.count, slot + 1)
+        _insert(
+            self.points,
+            self.residuals,
+            self.multipliers,
+            points,
+            residuals,
+            slot,
+            self.count,
+        )
+        self.variances[slot] = variance
+        self.next = slot + 1 if self.window is None else (slot + 1) % self.window
+
+    def answer(self, radius: float, tol: float) -> Answer:
+        """Solve the window, starting from the multipliers kept; all is indexed by slots."""
+        used = slice(self.count)
+        window = geometry.from_tables(
+            self.points[used, used], self.residuals[used, used], radius, self.variances[used]
+        )
+        return answer(window, tol=tol, start=self.multipliers[used, used])
+
+    def keep(self, multipliers: Float64) -> None:
+        """Keep multipliers for the next answer to start from."""
+        used = slice(self.count)
+        self.multipliers[used, used] = np.where(np.isfinite(multipliers), multipliers, 0.0)
+
+    def order(self) -> Int64:
+        """Return the slots in use, from the oldest observation to the newest."""
+        start = self.next if self.count == self.window else 0
+        return np.roll(np.arange(self.count), -start)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain arrays and numbers."""
+        used = slice(self.count)
+        return {
+            "count": self.count,
+            "next": self.next,
+            "point_distances": self.points[used, used].copy(),
+            "residual_distances": self.residuals[used, used].copy(),
+            "multipliers": self.multipliers[used, used].copy(),
+            "variances": self.variances[used].copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a saved state."""
+        self.reset()
+        count = int(state["count"])
+        self._grow(count)
+        self.count, self.next = count, int(state["next"])
+        used = slice(count)
+        self.points[used, used] = state["point_distances"]
+        self.residuals[used, used] = state["residual_distances"]
+        self.multipliers[used, used] = state["multipliers"]
+        self.variances[used] = state["variances"]
+
+    def _grow(self, slots: int) -> None:
+        old = self.variances.size
+        new = self.window or max(16, 2 * old, slots)
+        for name in ("points", "residuals", "multipliers"):
+            table = np.zeros((new, new))
+            table[:old, :old] = getattr(self, name)
+            setattr(self, name, table)
+        self.variances = np.concatenate((self.variances, np.zeros(new - old)))
+
+
+@kernel
+def _insert(
+    points: Float64,
+    residuals: Float64,
+    multipliers: Float64,
+    point_row: Float64,
+    residual_row: Float64,
+    slot: int,
+    count: int,
+) -> None:
+    for i in range(count):
+        here = i != slot
+        points[slot, i] = points[i, slot] = point_row[i] if here else 0.0
+        residuals[slot, i] = residuals[i, slot] = residual_row[i] if here else 0.0
+        multipliers[slot, i] = multipliers[i, slot] = 0.0
