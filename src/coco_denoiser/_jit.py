@@ -18,11 +18,14 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+_njit: Any = numba.njit  # not all options are in its type hints
+
+
 def kernel(function: F) -> F:
     """Compile `function` on its first call and keep the machine code for later processes."""
-    return cast("F", numba.njit(**_OPTIONS)(function))
+    return cast("F", _njit(**_OPTIONS)(function))
 
 
 def subroutine(function: F) -> F:
     """Compile a function that only kernels call: without the way in from Python, in less time."""
-    return cast("F", numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function))
+    return cast("F", _njit(no_cpython_wrapper=True, **_OPTIONS)(function))

@@ -77,7 +77,7 @@ def number(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a real number, got {value!r}.")
     if isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind not in "iuf"):
         raise TypeError(f"{name} must be one real number, got an array of shape {value.shape}.")
-    result = float(value)  # type: ignore[arg-type]
+    result = float(value)
     if not math.isfinite(result):
         raise ValueError(f"{name} must be finite, got {result}.")
     return result

@@ -13,7 +13,7 @@ would do for a valid bound. No solver uses this file.
 
 import numpy as np
 
-from coco_denoiser._jit import kernel
+from coco_denoiser._jit import kernel, subroutine
 from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
 from coco_denoiser.typing import Float64
@@ -48,19 +48,7 @@ def _certify(
             force[i, c] = n[i] * (h[i, c] - phi[i, c])
             value += n[i] * (h[i, c] - phi[i, c]) ** 2
             trivial += n[i] * h[i, c] ** 2
-    a, rest, u = np.zeros((K, K)), np.empty(K), np.empty((K, q))
-    for i in range(K):
-        rest[i] = n[i]
-        for c in range(q):
-            u[i, c] = force[i, c]
-        for j in range(i):
-            a[j, i] = min(lam[i, j], 1e30)
-            if np.isfinite(lam[i, j]):
-                for c in range(q):
-                    y = lam[i, j] * (phi[i, c] - phi[j, c])
-                    u[i, c] -= y
-                    u[j, c] += y
-    solve_laplacian(a, rest, u, q)
+    u = _correction(phi, force, lam, n)
     gap, violation = 0.0, 0.0
     for i in range(K):
         for j in range(i):
@@ -78,28 +66,60 @@ def _certify(
             excess = np.sqrt(squared) - bounds[i, j] - ROUNDING
             if excess > 0.0:
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
-    # What is left acts inside the groups that move as one, as a force between every two of
-    # their members; a group can only take up what sums to zero.
     for i in range(K):
-        size = 1
-        for j in range(K):
-            if j != i and np.isinf(lam[i, j]):
-                size += 1
-        squared = 0.0
-        for c in range(q):
-            mean = force[i, c]
-            for j in range(K):
-                if j != i and np.isinf(lam[i, j]):
-                    mean += force[j, c]
-            squared += (mean / size) ** 2
-        gap += 0.5 * squared / n[i]
-        for j in range(i):
-            if np.isinf(lam[i, j]):
-                squared, work = 0.0, 0.0
-                for c in range(q):
-                    y = (force[i, c] - force[j, c]) / size
-                    squared += y * y
-                    work += y * (phi[i, c] - phi[j, c])
-                gap += abs(bounds[i, j] * np.sqrt(squared) - work)
+        gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, i) / n[i]
     scale = 0.5 * max(value, OBJECTIVE_FLOOR * trivial)
     return (gap / scale if gap > 0.0 else 0.0), violation
+
+
+@subroutine
+def _correction(phi: Float64, force: Float64, lam: Float64, n: Float64) -> Float64:
+    """Return u, the answer to what the forces lam v leave unbalanced."""
+    K, q = phi.shape
+    a, rest, u = np.zeros((K, K)), np.empty(K), np.empty((K, q))
+    for i in range(K):
+        rest[i] = n[i]
+        for c in range(q):
+            u[i, c] = force[i, c]
+        for j in range(i):
+            a[j, i] = min(lam[i, j], 1e30)
+            if np.isfinite(lam[i, j]):
+                for c in range(q):
+                    y = lam[i, j] * (phi[i, c] - phi[j, c])
+                    u[i, c] -= y
+                    u[j, c] += y
+    solve_laplacian(a, rest, u, q)
+    return u
+
+
+@subroutine
+def _imbalance(force: Float64, lam: Float64, i: int) -> float:
+    """Return half the square of the mean force on the group that i moves with."""
+    total = 0.0
+    for c in range(force.shape[1]):
+        mean, size = force[i, c], 1
+        for j in range(lam.shape[0]):
+            if j != i and np.isinf(lam[i, j]):
+                mean += force[j, c]
+                size += 1
+        total += 0.5 * (mean / size) ** 2
+    return total
+
+
+@subroutine
+def _remainder(phi: Float64, force: Float64, bounds: Float64, lam: Float64, i: int) -> float:
+    """Return what it costs to balance the forces inside a group by one between every two."""
+    size = 1
+    for j in range(lam.shape[0]):
+        if j != i and np.isinf(lam[i, j]):
+            size += 1
+    total = 0.0
+    for j in range(i):
+        if np.isinf(lam[i, j]):
+            squared, work = 0.0, 0.0
+            for c in range(force.shape[1]):
+                y = (force[i, c] - force[j, c]) / size
+                squared += y * y
+                work += y * (phi[i, c] - phi[j, c])
+            total += abs(bounds[i, j] * np.sqrt(squared) - work)
+    return total

@@ -13,13 +13,14 @@ phi = theta - c x, denoising is
 where rho_ml = r ||x_m - x_l|| and n_i is the inverse noise variance of observation i.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
 from coco_denoiser._linalg import solve_laplacian
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.typing import Array, Float64, Int64
 
 # Both relative to the largest residual coordinate. Points whose bound is below the first move
 # as one; a distance is known up to the second, which is a few roundings.
@@ -69,7 +70,7 @@ def observe(
     if d > 2 * K:
         # Rotated into K coordinates. From the vectors, not from the table of distances: close
         # residuals would lose half of their digits there.
-        coordinates = np.ascontiguousarray(np.linalg.qr(residuals.T, mode="r").T)
+        coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(residuals.T, mode="r")).T)
     return Window(coordinates, bounds, precisions), residuals, scale, exponent
 
 
@@ -112,7 +113,7 @@ def merge(window: Window) -> tuple[Window, Int64]:
     labels, count = _coincident(window.bounds)
     if count == labels.size:
         return window, labels
-    precisions = np.bincount(labels, window.precisions)
+    precisions = np.bincount(labels, window.precisions).astype(np.float64)
     sums = np.zeros((count, window.residuals.shape[1]))
     np.add.at(sums, labels, window.precisions[:, None] * window.residuals)
     bounds = np.full((count, count), np.inf)
@@ -192,7 +193,7 @@ def _observe(
 
 
 @subroutine
-def distance(x: Float64, y: Float64) -> float:
+def distance(x: Array, y: Array) -> float:
     """Return ||x - y||, summed again with a scale where squares would leave the range."""
     total, top = 0.0, 0.0
     for j in range(x.size):
@@ -200,11 +201,11 @@ def distance(x: Float64, y: Float64) -> float:
         total += difference * difference
         top = max(top, abs(difference))
     if (1e-250 < total < 1e250) or top == 0.0:
-        return np.sqrt(total)
+        return math.sqrt(total)
     total = 0.0
     for j in range(x.size):
         total += ((np.float64(x[j]) - np.float64(y[j])) / top) ** 2
-    return top * np.sqrt(total)
+    return top * math.sqrt(total)
 
 
 @subroutine
@@ -227,10 +228,7 @@ def _centre(h: Float64, n: Float64) -> float:
 
 @kernel
 def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
-    """Return residuals (K, q) that have these distances, scaled, and the scale.
-
-    Pivoted Cholesky of the Gram matrix of the differences to one residual.
-    """
+    """Return residuals (K, q) that have these distances, scaled, and the scale."""
     K = distances.shape[0]
     scale = 0.0
     for i in range(K):
@@ -238,27 +236,12 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
             scale = max(scale, distances[i, j])
     if scale == 0.0:
         return np.zeros((K, 1)), 1.0
-    gram = np.empty((K, K))
+    gram, factor = np.empty((K, K)), np.empty((K, K))
     for i in range(K):
         for j in range(K):
             a, b, c = distances[i, 0] / scale, distances[j, 0] / scale, distances[i, j] / scale
             gram[i, j] = 0.5 * (a * a + b * b - c * c)
-    factor = np.zeros((K, K))
-    rank = 0
-    while rank < K:
-        pivot = 0
-        for i in range(K):
-            if gram[i, i] > gram[pivot, pivot]:
-                pivot = i
-        if gram[pivot, pivot] <= 1e-15 * K:
-            break
-        root = np.sqrt(gram[pivot, pivot])
-        for i in range(K):
-            factor[i, rank] = gram[i, pivot] / root
-        for i in range(K):
-            for j in range(K):
-                gram[i, j] -= factor[i, rank] * factor[j, rank]
-        rank += 1
+    rank = _pivoted_cholesky(gram, factor)
     coordinates = np.empty((K, rank))
     for i in range(K):
         for c in range(rank):
@@ -268,6 +251,29 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
         for c in range(rank):
             coordinates[i, c] /= top
     return coordinates, scale * top
+
+
+@subroutine
+def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
+    """Fill the columns of factor so that factor factor' = gram, which is used up; return how many.
+
+    Pivots below the rounding of the largest are noise, not a further dimension.
+    """
+    K = gram.shape[0]
+    for rank in range(K):
+        pivot = 0
+        for i in range(K):
+            if gram[i, i] > gram[pivot, pivot]:
+                pivot = i
+        if gram[pivot, pivot] <= 1e-15 * K:
+            return int(rank)
+        root = np.sqrt(gram[pivot, pivot])
+        for i in range(K):
+            factor[i, rank] = gram[i, pivot] / root
+        for i in range(K):
+            for j in range(K):
+                gram[i, j] -= factor[i, rank] * factor[j, rank]
+    return K
 
 
 @kernel

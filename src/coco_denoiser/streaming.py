@@ -6,10 +6,10 @@ sum. The window is a ring of K points and K residuals; nothing else has the leng
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel, subroutine
@@ -18,9 +18,7 @@ from coco_denoiser.geometry import centre_and_radius, distance
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.tables import Tables
-from coco_denoiser.typing import Float64
-
-Array: TypeAlias = NDArray[np.floating[Any]]
+from coco_denoiser.typing import Array, Float64
 
 _VERSION = 1  # of state_dict
 _BLOCK = 2048  # entries of a vector that are worked on while they are in the cache

@@ -66,4 +66,4 @@ def denoise_pairs(
     np.divide(apart - rho, apart, out=t, where=apart > rho)
     a = variances / variances.sum()
     move = t[..., None] * dh
-    return g - np.stack((a[0] * move, -a[1] * move), axis=-2)
+    return np.asarray(g - np.stack((a[0] * move, -a[1] * move), axis=-2))

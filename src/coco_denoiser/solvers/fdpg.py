@@ -65,14 +65,14 @@ def iterate(
     K, q = window.residuals.shape
     s = np.zeros((K * (K - 1) // 2, q)) if dual is None else dual.copy()
     history, iterations = _iterate(
-        window.residuals, window.bounds, window.precisions, s, tol, max_iter, restart
+        window.residuals, window.bounds, window.precisions, s, tol, max_iter, int(restart)
     )
     return s, iterations, history[: iterations + 1]
 
 
 @kernel
 def _iterate(
-    h: Float64, bounds: Float64, n: Float64, s: Float64, tol: float, max_iter: int, restart: bool
+    h: Float64, bounds: Float64, n: Float64, s: Float64, tol: float, max_iter: int, restart: int
 ) -> tuple[Float64, int]:
     pairs, q = s.shape
     step = n.min() / h.shape[0]
@@ -104,7 +104,7 @@ def _iterate(
                     s[e, c] *= keep
                     uphill += (y[e, c] - s[e, c]) * (s[e, c] - before[e, c])
                 e += 1
-        if restart and uphill > 0.0:
+        if restart == 1 and uphill > 0.0:
             t = 1.0
         new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         momentum = (t - 1.0) / new

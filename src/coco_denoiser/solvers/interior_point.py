@@ -22,9 +22,11 @@ from coco_denoiser._linalg import cholesky, solve_laplacian, substitute
 from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
 from coco_denoiser.typing import Float64, Int64
 
-_ROUNDS, _READY = 30, 1.05  # step 1 ends here, or when no pair exceeds its bound by more
-_NEAR, _START = 0.95, 1.025  # step 2 works on pairs this near, and starts this far inside
-_DIAGONAL = 1e-2  # below this share of the slack, a pair's coupling is ignored
+# Step 1 ends when no pair exceeds its bound by more than _READY, and those nearer than _NEAR
+# alone keep all others within _CARRY; or after _ROUNDS, with all pairs.
+_ROUNDS, _READY, _NEAR, _CARRY = 30, 1.05, 0.95, 1.25
+_START = 1.025  # how far inside its bounds step 2 starts
+_DIAGONAL = 1e-2  # a pair is solved for by itself if its coupling is below this share of its slack
 _GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
 
 
@@ -52,57 +54,26 @@ def _solve(
     K, q = h.shape
     first, second, rho = _irredundant(bounds)
     pairs = rho.size
+    hat, M, phi, dphi = np.empty((K, q)), np.empty((K, K)), np.empty((K, q)), np.empty((K, q))
+    w, work = np.empty(pairs), np.empty(pairs, np.int64)
     lam = _initial(h, first, second, rho, start)
-    hat, M, none = np.empty((K, q)), np.empty((K, K)), np.empty((0, 0))
-    w = np.empty(pairs)
-
-    last, kept, reach = np.ones(pairs), np.empty(pairs), np.empty(pairs)
-    work, m = np.empty(pairs, np.int64), 0
-    rounds = 0
-    while True:
-        _stationary(lam, first, second, n, h, hat, none)
-        worst = _distances(hat, first, second, w, rho)
-        if worst <= _READY or rounds == _ROUNDS:
-            near = _NEAR if rounds < _ROUNDS else 0.0
-            m = 0
-            for e in range(pairs):
-                kept[e] = 0.0
-                if w[e] > near * rho[e]:
-                    work[m] = e
-                    m += 1
-                    kept[e] = lam[e]
-            _stationary(kept, first, second, n, h, hat, M)
-            worst = _distances(hat, first, second, reach, rho)
-            if worst <= 1.25 or rounds == _ROUNDS:
-                break
-        for e in range(pairs):
-            # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but
-            # swings to and fro on such a pair, and is given up there.
-            x = max(w[e] / rho[e], 0.1)
-            lam[e] *= x * x if (x - 1.0) * (last[e] - 1.0) >= 0.0 else x
-            last[e] = x
-        rounds += 1
+    m = _multiplicative(h, n, first, second, rho, lam, hat, M, w, work)
 
     force = 0.0
     for e in range(pairs):
-        lam[e] = kept[e]
         force = max(force, lam[e] * rho[e])
     s, omega = np.zeros(pairs), np.zeros(pairs)
+    shrink = 1.0 / (_START * min(max(_distances(hat, first, second, w, rho), 1.0), _READY))
     for k in range(m):
         e = work[k]
         lam[e] = max(lam[e], 1e-6 * force / rho[e])
+        s[e] = 0.5 * max(rho[e] ** 2 - (shrink * w[e]) ** 2, (1.0 - 1.0 / _START) * rho[e] ** 2)
         omega[e] = rho[e] * max(lam[e] * rho[e], 1e-3 * force)
-    shrink = 1.0 / (_START * min(max(worst, 1.0), _READY))
-    phi = np.empty((K, q))
     for i in range(K):
         for c in range(q):
             phi[i, c] = shrink * hat[i, c]
-    for k in range(m):
-        e = work[k]
-        s[e] = 0.5 * max(rho[e] ** 2 - (shrink * reach[e]) ** 2, (1.0 - 1.0 / _START) * rho[e] ** 2)
     residual = _residual(phi, hat, first, second, rho, s, work[:m])
 
-    dphi = np.empty((K, q))
     dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
     coupled = np.empty(pairs, np.int64)
     iterations = 0
@@ -121,30 +92,91 @@ def _solve(
             H, coupled[:na], work[:m], target, diagonal, lam, s, omega, dlam, ds
         )
         _primal_direction(phi, hat, M, first, second, work[:m], dlam, dphi)
+        before = residual
         for attempt in range(8):
             if attempt > 0:  # the step was too long: go back half of it
-                step_lam *= 0.5
                 step_s *= 0.5
-            back = -1.0 if attempt > 0 else 1.0
-            for k in range(m):
-                e = work[k]
-                lam[e] += back * step_lam * dlam[e]
-                s[e] += back * step_s * ds[e]
-            for i in range(K):
-                for c in range(q):
-                    phi[i, c] += back * step_s * dphi[i, c]
+                step_lam *= 0.5
+            sign = 1.0 if attempt == 0 else -1.0
+            _move(phi, lam, s, work[:m], dphi, dlam, ds, sign * step_s, sign * step_lam)
             _stationary(lam, first, second, n, h, hat, M)
-            new = _residual(phi, hat, first, second, rho, s, work[:m])
-            if new <= max(_GROWTH * residual, _FLOOR):
+            residual = _residual(phi, hat, first, second, rho, s, work[:m])
+            if residual <= max(_GROWTH * before, _FLOOR):
                 break
-        residual = new
         iterations += 1
 
     table = np.zeros((K, K))
     for e in range(pairs):
-        table[first[e], second[e]] = lam[e]
-        table[second[e], first[e]] = lam[e]
+        table[first[e], second[e]] = table[second[e], first[e]] = lam[e]
     return table, iterations
+
+
+@subroutine
+def _multiplicative(
+    h: Float64,
+    n: Float64,
+    first: Int64,
+    second: Int64,
+    rho: Float64,
+    lam: Float64,
+    hat: Float64,
+    M: Float64,
+    w: Float64,
+    work: Int64,
+) -> int:
+    """Improve lam until the pairs near their bounds carry the rest; list them in work.
+
+    Fills hat and M, sets lam of the other pairs to zero, and returns how many are listed.
+    """
+    pairs = rho.size
+    last, kept, reach, none = np.ones(pairs), np.empty(pairs), np.empty(pairs), np.empty((0, 0))
+    m = 0
+    for rounds in range(_ROUNDS + 1):
+        _stationary(lam, first, second, n, h, hat, none)
+        worst = _distances(hat, first, second, w, rho)
+        if worst <= _READY or rounds == _ROUNDS:
+            near = _NEAR if rounds < _ROUNDS else 0.0
+            m = 0
+            for e in range(pairs):
+                kept[e] = 0.0
+                if w[e] > near * rho[e]:
+                    work[m] = e
+                    m += 1
+                    kept[e] = lam[e]
+            _stationary(kept, first, second, n, h, hat, M)
+            if _distances(hat, first, second, reach, rho) <= _CARRY:
+                break
+        if rounds < _ROUNDS:
+            for e in range(pairs):
+                # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but
+                # swings to and fro on such a pair, and is given up there.
+                x = max(w[e] / rho[e], 0.1)
+                lam[e] *= x * x if (x - 1.0) * (last[e] - 1.0) >= 0.0 else x
+                last[e] = x
+    for e in range(pairs):
+        lam[e] = kept[e]
+    return m
+
+
+@subroutine
+def _move(
+    phi: Float64,
+    lam: Float64,
+    s: Float64,
+    work: Int64,
+    dphi: Float64,
+    dlam: Float64,
+    ds: Float64,
+    step_s: float,
+    step_lam: float,
+) -> None:
+    for k in range(work.size):
+        e = work[k]
+        lam[e] += step_lam * dlam[e]
+        s[e] += step_s * ds[e]
+    for i in range(phi.shape[0]):
+        for c in range(phi.shape[1]):
+            phi[i, c] += step_s * dphi[i, c]
 
 
 @subroutine
