@@ -69,7 +69,10 @@ def _certify(
     for i in range(K):
         gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, i) / n[i]
     scale = 0.5 * max(value, OBJECTIVE_FLOOR * trivial)
-    return (gap / scale if gap > 0.0 else 0.0), violation
+    if gap == 0.0:
+        return 0.0, violation
+    # An answer that is not a number certifies nothing.
+    return (gap / scale if gap > 0.0 else np.inf), violation
 
 
 @subroutine

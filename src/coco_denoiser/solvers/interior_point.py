@@ -144,7 +144,7 @@ def _multiplicative(
                     m += 1
                     kept[e] = lam[e]
             _stationary(kept, first, second, n, h, hat, M)
-            if _distances(hat, first, second, reach, rho) <= _CARRY:
+            if m > 0 and _distances(hat, first, second, reach, rho) <= _CARRY:
                 break
         if rounds < _ROUNDS:
             for e in range(pairs):

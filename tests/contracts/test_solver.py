@@ -1,0 +1,99 @@
+"""What every solver promises: the certificate holds, and all of them find the same answer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import coco_denoiser as coco
+from coco_denoiser.solvers import METHODS
+from coco_denoiser.typing import Float64
+from tests.windows import hard, windows
+
+GENERAL = [name for name in METHODS if name != "closed-form"]
+
+# What a method does not claim to solve to 1e-9. The first-order method needs too many
+# iterations where bounds differ by orders of magnitude; Clarabel's multipliers are too rough
+# there. Both say so by their status, and their answers are still feasible.
+UNCLAIMED = {
+    "interior-point": (),
+    "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
+    "conic": ("near-duplicates", "two clusters", "shrinking"),
+}
+
+
+def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
+    """Say whether two answers agree, on the scale of the observations' spread."""
+    spread = np.abs(gradients - gradients.mean(axis=0)).max()
+    return bool(np.abs(a - b).max() <= tol * max(spread, 1e-300))
+
+
+@pytest.mark.parametrize("method", GENERAL)
+@given(window=windows(max_points=6))
+@settings(max_examples=60)
+def test_all_methods_agree(method: str, window: tuple[Float64, Float64, float, float]) -> None:
+    points, gradients, L, mu = window
+    exact = coco.solve(points, gradients, L=L, mu=mu)
+    other = coco.solve(points, gradients, L=L, mu=mu, method=method, throw=False)
+    assert exact.gap <= 1e-9
+    assert exact.violation <= 1e-9
+    # Two answers with gaps a and b are within sqrt(2a) + sqrt(2b) of each other, relative to
+    # the distance from the observations to the answer.
+    moved = np.linalg.norm(exact.gradients - gradients)
+    floor = 1e-6 * np.linalg.norm(gradients - gradients.mean(axis=0))
+    reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
+    assert np.linalg.norm(exact.gradients - other.gradients) <= 2.0 * reach * max(moved, floor)
+
+
+@pytest.mark.parametrize("method", GENERAL)
+@pytest.mark.parametrize("d", [1, 2, 3, 10, 112])
+@pytest.mark.parametrize("K", [2, 3, 8, 16])
+def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
+    if method == "fdpg" and K > 8:
+        K = 5  # its cost grows too fast for a test; what it claims is claimed for small windows
+    rng = np.random.default_rng([K, d])
+    for case in hard(rng, K, d):
+        solution = coco.solve(
+            case.points, case.gradients, L=case.L, method=method, throw=False
+        )
+        assert solution.violation <= 1e-9, case.name
+        if not any(word in case.name for word in UNCLAIMED[method]):
+            assert solution.status.success, (case.name, solution.gap)
+            assert solution.gap <= 1e-9, case.name
+        else:
+            assert solution.gap <= 1e-4, case.name
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 10])
+@pytest.mark.parametrize("K", [32, 64])
+def test_large_hard_cases_are_solved_one_way_or_another(K: int, d: int) -> None:
+    rng = np.random.default_rng([K, d])
+    for case in hard(rng, K, d):
+        solution = coco.solve(case.points, case.gradients, L=case.L, throw=False)
+        assert solution.status.success, (case.name, solution)
+
+
+@pytest.mark.parametrize("method", GENERAL)
+def test_the_iteration_limit_is_a_status_with_the_best_answer(method: str) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(8, 10))
+    gradients = points + 10.0 * rng.normal(size=points.shape)
+    solution = coco.solve(
+        points, gradients, L=1.0, method=method, max_iter=1, tol=1e-12, throw=False
+    )
+    assert solution.status in (coco.Status.ITERATION_LIMIT, coco.Status.STALLED)
+    assert solution.iterations <= 1
+    assert solution.violation <= 1e-9
+    assert 1e-12 < solution.gap < 10.0
+    with pytest.raises(coco.ConvergenceError, match=method) as caught:
+        coco.solve(points, gradients, L=1.0, method=method, max_iter=1, tol=1e-12)
+    np.testing.assert_array_equal(caught.value.solution.gradients, solution.gradients)
+
+
+@pytest.mark.parametrize("method", GENERAL)
+def test_no_method_touches_what_is_feasible(method: str) -> None:
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    solution = coco.solve(points, 0.5 * points, L=1.0, method=method)
+    np.testing.assert_array_equal(solution.gradients, 0.5 * points)
+    assert solution.status is coco.Status.UNCHANGED
+    assert solution.method == method
+    assert solution.gap == 0.0

@@ -1,0 +1,114 @@
+"""The certificate, recomputed by hand from the definition, and what it says of wrong answers."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser as coco
+from coco_denoiser import geometry
+from coco_denoiser.certificate import certify
+from coco_denoiser.typing import Float64
+from tests.windows import box, path, windows
+
+
+def by_hand(
+    points: Float64, gradients: Float64, L: float, mu: float, solution: coco.Solution
+) -> tuple[float, float]:
+    """Primal minus dual value, relative to the primal, and the worst relative excess."""
+    c, r = (L + mu) / 2, (L - mu) / 2
+    first, second = np.triu_indices(len(points), 1)
+    theta = solution.gradients
+    v = (theta - c * points)[first] - (theta - c * points)[second]
+    difference = (gradients - c * points)[first] - (gradients - c * points)[second]
+    rho = r * np.linalg.norm(points[first] - points[second], axis=1)
+    y = solution.multipliers[first, second][:, None] * v
+    pulled = np.zeros_like(theta)
+    np.add.at(pulled, first, y)
+    np.add.at(pulled, second, -y)
+    primal = 0.5 * np.sum((theta - gradients) ** 2)
+    dual = np.sum(y * difference) - 0.5 * np.sum(pulled**2)
+    dual -= np.sum(rho * np.linalg.norm(y, axis=1))
+    excess = np.linalg.norm(v, axis=1) / rho - 1.0
+    return (primal - dual) / primal, float(excess.max())
+
+
+@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
+@pytest.mark.parametrize("method", ["interior-point", "fdpg", "conic"])
+def test_anyone_can_recompute_it(method: str, mu: float) -> None:
+    rng = np.random.default_rng(3)
+    for points, gradients in (box(rng, 6, 4), path(rng, 6, 4), path(rng, 6, 4, 0.05)):
+        for tol in (1e-3, 1e-9):
+            solution = coco.solve(
+                points, gradients, L=1.0, mu=mu, method=method, tol=tol, throw=False
+            )
+            gap, excess = by_hand(points, gradients, 1.0, mu, solution)
+            assert solution.gap == pytest.approx(gap, rel=0.2, abs=1e-11)
+            assert excess <= solution.violation + 1e-12
+
+
+@given(window=windows(max_points=5), seed=st.integers(0, 2**32))
+def test_the_gap_bounds_the_error_of_any_weights(
+    window: tuple[Float64, Float64, float, float], seed: int
+) -> None:
+    """Feasible answers that are worse than the optimum have a gap of at least the difference."""
+    points, gradients, L, mu = window
+    rng = np.random.default_rng(seed)
+    observed, *_ = geometry.observe(points, gradients, L, mu, np.ones(len(points)))
+    best = coco.solve(points, gradients, L=L, mu=mu)
+    # Any mixture of the optimum with the centroid is feasible.
+    K = len(points)
+    mix = rng.uniform()
+    W = mix * best.weights + (1.0 - mix) / K
+    lam = best.multipliers * rng.uniform(0.5, 1.5)
+    gap, violation = certify(observed, W, lam)
+    h = observed.residuals
+    value, least = 0.5 * np.sum((W @ h - h) ** 2), 0.5 * np.sum((best.weights @ h - h) ** 2)
+    scale = max(value, 1e-12 * 0.5 * np.sum(h**2))
+    assert violation <= 1e-9
+    if scale > 0.0:
+        assert gap * scale >= (value - least) - 1e-8 * least - 1e-14
+
+
+def test_violations_are_seen() -> None:
+    points = np.array([[0.0], [1.0], [2.0]])
+    window, *_ = geometry.observe(points, np.array([[0.0], [5.0], [0.0]]), 1.0, 0.0, np.ones(3))
+    _, violation = certify(window, np.eye(3), np.zeros((3, 3)))
+    # Residuals 0, 4.5, -1; the bound of the last two is 0.5, and they are 5.5 apart.
+    assert violation == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_agrees_with_cvxpy(mu: float, weighted: bool) -> None:
+    rng = np.random.default_rng(4)
+    for points, gradients in (box(rng, 5, 3), path(rng, 5, 3), box(rng, 4, 12, 100.0)):
+        K, d = points.shape
+        variance = rng.uniform(0.5, 2.0, K) if weighted else np.ones(K)
+        theta = cp.Variable((K, d))
+        c, r = (1.0 + mu) / 2, (1.0 - mu) / 2
+        constraints = [
+            cp.norm(theta[i] - theta[j] - c * (points[i] - points[j]))
+            <= r * np.linalg.norm(points[i] - points[j])
+            for i in range(K)
+            for j in range(i)
+        ]
+        objective = cp.sum_squares(cp.multiply(theta - gradients, variance[:, None] ** -0.5))
+        value = cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
+        ours = coco.denoise(points, gradients, L=1.0, mu=mu, noise_variance=variance)
+        assert np.sum((ours - gradients) ** 2 / variance[:, None]) == pytest.approx(value, rel=1e-6)
+        np.testing.assert_allclose(ours, theta.value, atol=2e-3)
+
+
+@given(window=windows())
+@settings(max_examples=50)
+def test_the_answer_is_co_coercive(window: tuple[Float64, Float64, float, float]) -> None:
+    """The paper's own inequality, for mu = 0, on the gradients as they are returned."""
+    points, gradients, L, _ = window
+    theta = coco.denoise(points, gradients, L=L)
+    for i in range(len(points)):
+        for j in range(i):
+            dx, dt = points[i] - points[j], theta[i] - theta[j]
+            scale = np.sum(gradients**2) + L**2 * np.sum(points**2)
+            assert dt @ dt <= L * (dt @ dx) + 1e-9 * scale

@@ -1,0 +1,246 @@
+"""The laws of the projection, on windows of every kind."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser as coco
+from coco_denoiser.typing import Float64
+from tests.windows import windows
+
+Window = tuple[Float64, Float64, float, float]
+
+
+def moved(points: Float64, gradients: Float64, L: float, mu: float) -> Float64:
+    return coco.denoise(points, gradients, L=L, mu=mu) - gradients
+
+
+def size(points: Float64, gradients: Float64, L: float) -> float:
+    """The scale that rounding is relative to: the spread of g and of L x."""
+    spread = np.ptp(gradients, axis=0).max() + L * np.ptp(points, axis=0).max()
+    return float(spread) + 1e-300
+
+
+def assert_close(a: Float64, b: Float64, scale: float, tol: float = 2e-5) -> None:
+    # A gap of 1e-9 leaves sqrt(2e-9) = 4e-5 of the distance moved; most answers are far better.
+    assert np.abs(a - b).max() <= tol * scale
+
+
+@given(window=windows())
+def test_weights_are_a_symmetric_average(window: Window) -> None:
+    points, gradients, L, mu = window
+    solution = coco.solve(points, gradients, L=L, mu=mu)
+    W = solution.weights
+    assert W.min() >= 0.0
+    np.testing.assert_allclose(W.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(W, W.T, atol=1e-9)
+    residuals = gradients - 0.5 * (L + mu) * points
+    expected = 0.5 * (L + mu) * points + W @ residuals
+    assert_close(solution.gradients, expected, size(points, gradients, L), 1e-9)
+
+
+@given(window=windows())
+def test_weights_come_from_the_multipliers(window: Window) -> None:
+    points, gradients, L, mu = window
+    solution = coco.solve(points, gradients, L=L, mu=mu)
+    lam = np.minimum(solution.multipliers, 1e13)  # points that coincide have infinite ones
+    np.testing.assert_array_equal(lam, lam.T)
+    assert lam.min() >= 0.0
+    W = np.linalg.inv(np.eye(len(points)) + np.diag(lam.sum(axis=1)) - lam)
+    if lam.max() < 1e6:
+        np.testing.assert_allclose(solution.weights, W, atol=1e-6)
+
+
+@given(window=windows())
+def test_centroid_is_kept(window: Window) -> None:
+    """Theorem 4.1."""
+    points, gradients, L, mu = window
+    theta = coco.denoise(points, gradients, L=L, mu=mu)
+    scale = size(points, gradients, L)
+    assert_close(theta.mean(axis=0), gradients.mean(axis=0), scale, 1e-9)
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_centroid_is_kept_in_its_weighted_form(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
+    theta = coco.denoise(points, gradients, L=L, mu=mu, noise_variance=variance)
+    drift = ((theta - gradients) / variance[:, None]).sum(axis=0)
+    assert_close(drift, np.zeros_like(drift), 10.0 * size(points, gradients, L), 1e-9)
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_unequal_variances_are_optimal_too(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
+    solution = coco.solve(points, gradients, L=L, mu=mu, noise_variance=variance)
+    assert solution.gap <= 1e-9
+    rescaled = coco.solve(points, gradients, L=L, mu=mu, noise_variance=1e3 * variance)
+    np.testing.assert_allclose(rescaled.weights, solution.weights, atol=1e-8)
+    finite = np.isfinite(solution.multipliers)
+    top = solution.multipliers[finite].max()
+    np.testing.assert_allclose(
+        1e3 * rescaled.multipliers[finite], solution.multipliers[finite], atol=1e-6 * top
+    )
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_order_does_not_matter(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    order = np.random.default_rng(seed).permutation(len(points))
+    assert_close(
+        moved(points[order], gradients[order], L, mu),
+        moved(points, gradients, L, mu)[order],
+        size(points, gradients, L),
+    )
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_shifts_do_not_matter(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    rng = np.random.default_rng(seed)
+    scale = size(points, gradients, L)
+    dx, dg = scale / L * rng.normal(size=points.shape[1]), scale * rng.normal(size=points.shape[1])
+    assert_close(
+        moved(points + dx, gradients + dg, L, mu), moved(points, gradients, L, mu), scale
+    )
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_rotations_carry_over(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    d = points.shape[1]
+    Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
+    assert_close(
+        moved(points @ Q, gradients @ Q, L, mu),
+        moved(points, gradients, L, mu) @ Q,
+        size(points, gradients, L),
+    )
+
+
+@given(window=windows(), a=st.integers(-60, 60), b=st.integers(-60, 60))
+def test_scaling_by_powers_of_two_carries_over_to_the_last_bit(
+    window: Window, a: int, b: int
+) -> None:
+    points, gradients, L, mu = window
+    theta = coco.denoise(points, gradients, L=L, mu=mu)
+    unit = 2.0 ** (b - a)
+    scaled = coco.denoise(points * 2.0**a, gradients * 2.0**b, L=L * unit, mu=mu * unit)
+    np.testing.assert_array_equal(scaled, theta * 2.0**b)
+
+
+@given(window=windows(), slope=st.floats(-5, 5))
+def test_adding_a_linear_function_adds_its_gradient(window: Window, slope: float) -> None:
+    points, gradients, L, mu = window
+    scale = size(points, gradients, L)
+    assert_close(
+        moved(points, gradients + slope * scale, L, mu), moved(points, gradients, L, mu), scale
+    )
+
+
+@given(window=windows(), slope=st.floats(-5, 5))
+def test_adding_a_quadratic_shifts_the_curvature_bounds(window: Window, slope: float) -> None:
+    points, gradients, L, mu = window
+    shift = slope * L
+    if L + shift <= 0.0:
+        shift = 0.0
+    assert_close(
+        moved(points, gradients + shift * points, L + shift, mu + shift),
+        moved(points, gradients, L, mu),
+        size(points, gradients, L) + abs(shift) * np.ptp(points),
+    )
+
+
+@given(window=windows(), seed=st.integers(0, 2**32))
+def test_the_projection_is_non_expansive(window: Window, seed: int) -> None:
+    points, gradients, L, mu = window
+    scale = size(points, gradients, L)
+    other = gradients + scale * np.random.default_rng(seed).normal(size=gradients.shape)
+    a = coco.denoise(points, gradients, L=L, mu=mu)
+    b = coco.denoise(points, other, L=L, mu=mu)
+    assert np.linalg.norm(a - b) <= np.linalg.norm(gradients - other) * (1.0 + 1e-4)
+
+
+@given(window=windows())
+def test_denoising_twice_is_denoising_once(window: Window) -> None:
+    points, gradients, L, mu = window
+    once = coco.denoise(points, gradients, L=L, mu=mu)
+    twice = coco.denoise(points, once, L=L, mu=mu)
+    assert_close(twice, once, size(points, gradients, L), 1e-9)
+
+
+@pytest.mark.parametrize("L", [1.0, 2.5])
+@given(seed=st.integers(0, 2**32), K=st.integers(2, 10), d=st.integers(1, 8))
+@settings(max_examples=60)
+def test_total_error_never_grows(L: float, seed: int, K: int, d: int) -> None:
+    """Theorem 4.2, in the form that its proof gives: run by run, not only on average."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, d))
+    hessian = root @ root.T
+    hessian /= np.linalg.eigvalsh(hessian)[-1]
+    points = rng.normal(size=(K, d)) * 10.0 ** rng.uniform(-2, 2)
+    true = points @ hessian
+    gradients = true + rng.normal(size=true.shape)
+    mu = min(float(np.linalg.eigvalsh(hessian)[0]), 1.0 / 3.0)
+    for lower in (-L, 0.0, mu * (1.0 - 1e-9)):
+        theta = coco.denoise(points, gradients, L=L, mu=lower)
+        assert np.linalg.norm(theta - true) <= np.linalg.norm(gradients - true) * (1.0 + 1e-4)
+
+
+@given(window=windows())
+def test_tighter_curvature_bounds_move_further(window: Window) -> None:
+    """Each set contains the next: merely smooth, convex, strongly convex."""
+    points, gradients, L, _ = window
+    distances = [np.linalg.norm(moved(points, gradients, L, mu)) for mu in (-L, 0.0, L / 3)]
+    scale = 1e-4 * size(points, gradients, L)
+    assert distances[0] <= distances[1] + scale
+    assert distances[1] <= distances[2] + scale
+
+
+def test_closed_form_of_theorem_3_1() -> None:
+    rng = np.random.default_rng(1)
+    for L in (0.3, 1.0, 7.0):
+        x = rng.normal(size=(2, 5))
+        g = 3.0 * rng.normal(size=(2, 5))
+        apart = g[0] - g[1] - L / 2 * (x[0] - x[1])
+        reach = L / 4 * np.linalg.norm(x[0] - x[1]) * apart / np.linalg.norm(apart)
+        middle = (g[0] + g[1]) / 2
+        lean = L / 4 * (x[0] - x[1])
+        expected = np.array([middle + lean + reach, middle - lean - reach])
+        np.testing.assert_allclose(coco.denoise(x, g, L=L), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["auto", "interior-point", "conic", "fdpg"])
+def test_coinciding_points_get_the_mean(method: str) -> None:
+    gradients = np.random.default_rng(2).normal(size=(5, 3))
+    solution = coco.solve(np.zeros((5, 3)), gradients, L=1.0, method=method)
+    np.testing.assert_allclose(
+        solution.gradients, np.tile(gradients.mean(axis=0), (5, 1)), atol=1e-12
+    )
+    assert np.isinf(solution.multipliers[0, 1])
+    assert solution.gap <= 1e-12
+
+
+def test_coinciding_points_get_the_mean_weighted_by_precision() -> None:
+    gradients = np.random.default_rng(2).normal(size=(4, 3))
+    variance = np.array([1.0, 2.0, 5.0, 0.5])
+    theta = coco.denoise(np.ones((4, 3)), gradients, L=1.0, noise_variance=variance)
+    mean = (gradients / variance[:, None]).sum(axis=0) / (1.0 / variance).sum()
+    np.testing.assert_allclose(theta, np.tile(mean, (4, 1)), atol=1e-12)
+
+
+def test_auto_tells_which_method_answered() -> None:
+    rng = np.random.default_rng(0)
+    for K, method in ((1, "closed-form"), (2, "closed-form"), (3, "interior-point")):
+        points = rng.normal(size=(K, 3))
+        solution = coco.solve(points, 10.0 * rng.normal(size=(K, 3)), L=1.0)
+        assert solution.method == method
+
+
+def test_many_points_are_solved_exactly() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-10, 10, (150, 4))
+    solution = coco.solve(points, points + 10.0 * rng.normal(size=points.shape), L=1.0)
+    assert solution.gap <= 1e-9
+    assert solution.method == "interior-point"
