@@ -1,6 +1,8 @@
 """The certificate, recomputed by hand from the definition, and what it says of wrong answers."""
 
-import cvxpy as cp
+from typing import Any
+
+import cvxpy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.typing import Float64
 from tests.windows import box, path, windows
+
+cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 
 
 def by_hand(
@@ -85,7 +89,7 @@ def test_agrees_with_cvxpy(mu: float, weighted: bool) -> None:
     rng = np.random.default_rng(4)
     for points, gradients in (box(rng, 5, 3), path(rng, 5, 3), box(rng, 4, 12, 100.0)):
         K, d = points.shape
-        variance = rng.uniform(0.5, 2.0, K) if weighted else np.ones(K)
+        variance: Float64 = rng.uniform(0.5, 2.0, K) if weighted else np.ones(K)
         theta = cp.Variable((K, d))
         c, r = (1.0 + mu) / 2, (1.0 - mu) / 2
         constraints = [

@@ -102,9 +102,7 @@ def test_shifts_do_not_matter(window: Window, seed: int) -> None:
     rng = np.random.default_rng(seed)
     scale = size(points, gradients, L)
     dx, dg = scale / L * rng.normal(size=points.shape[1]), scale * rng.normal(size=points.shape[1])
-    assert_close(
-        moved(points + dx, gradients + dg, L, mu), moved(points, gradients, L, mu), scale
-    )
+    assert_close(moved(points + dx, gradients + dg, L, mu), moved(points, gradients, L, mu), scale)
 
 
 @given(window=windows(), seed=st.integers(0, 2**32))

@@ -34,9 +34,7 @@ def box(rng: np.random.Generator, K: int, d: int, half: float = 10.0) -> tuple[F
     return points, noisy(points, rng)
 
 
-def path(
-    rng: np.random.Generator, K: int, d: int, step: float = 0.7
-) -> tuple[Float64, Float64]:
+def path(rng: np.random.Generator, K: int, d: int, step: float = 0.7) -> tuple[Float64, Float64]:
     """K points that SGD visits one after another, from its start or from later on."""
     x = np.full(d, 100.0)
     points, gradients = [], []

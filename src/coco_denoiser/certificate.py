@@ -63,8 +63,8 @@ def _certify(
                     force[i, c] -= y
                     force[j, c] += y
             gap += abs(bounds[i, j] * np.sqrt(strength) - work)
-            excess = np.sqrt(squared) - bounds[i, j] - ROUNDING
-            if excess > 0.0:
+            excess = np.sqrt(squared) - bounds[i, j]
+            if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
     for i in range(K):
         gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, i) / n[i]

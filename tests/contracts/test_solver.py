@@ -52,9 +52,7 @@ def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
         K = 5  # its cost grows too fast for a test; what it claims is claimed for small windows
     rng = np.random.default_rng([K, d])
     for case in hard(rng, K, d):
-        solution = coco.solve(
-            case.points, case.gradients, L=case.L, method=method, throw=False
-        )
+        solution = coco.solve(case.points, case.gradients, L=case.L, method=method, throw=False)
         assert solution.violation <= 1e-9, case.name
         if not any(word in case.name for word in UNCLAIMED[method]):
             assert solution.status.success, (case.name, solution.gap)

@@ -22,12 +22,15 @@ from coco_denoiser._linalg import cholesky, solve_laplacian, substitute
 from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
 from coco_denoiser.typing import Float64, Int64
 
-# Step 1 ends when no pair exceeds its bound by more than _READY, and those nearer than _NEAR
+# Step 1 ends when no pair exceeds its bound by more than _READY, and those nearer than `near`
 # alone keep all others within _CARRY; or after _ROUNDS, with all pairs.
-_ROUNDS, _READY, _NEAR, _CARRY = 30, 1.05, 0.95, 1.25
+_ROUNDS, _READY, _CARRY = 60, 1.05, 1.25
 _START = 1.025  # how far inside its bounds step 2 starts
 _DIAGONAL = 1e-2  # a pair is solved for by itself if its coupling is below this share of its slack
-_GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
+# A step may double the residual, or lift it to `floor`. Where bounds differ by many orders of
+# magnitude, about one large window in a hundred runs in circles, and is begun anew from another
+# working set.
+_ATTEMPTS, _STEPS = ((0.95, 0.2), (0.8, 0.1), (0.5, 0.05)), 70  # (near, floor), steps of each
 
 
 def solve(
@@ -43,21 +46,43 @@ def solve(
     """
     if start is None:
         start = np.zeros_like(window.bounds)
-    # Half the tolerance: the certificate is computed after a last rounding.
-    return _solve(window.residuals, window.bounds, window.precisions, start, 0.5 * tol, max_iter)
+    iterations = 0
+    for near, floor in _ATTEMPTS:
+        # Half the tolerance: the certificate is computed after a last rounding.
+        multipliers, steps, solved = _solve(
+            window.residuals,
+            window.bounds,
+            window.precisions,
+            start if iterations == 0 else np.zeros_like(start),
+            0.5 * tol,
+            min(max_iter - iterations, _STEPS),
+            near,
+            floor,
+        )
+        iterations += steps
+        if solved or iterations >= max_iter:
+            break
+    return multipliers, iterations
 
 
 @kernel
 def _solve(
-    h: Float64, bounds: Float64, n: Float64, start: Float64, tol: float, max_iter: int
-) -> tuple[Float64, int]:
+    h: Float64,
+    bounds: Float64,
+    n: Float64,
+    start: Float64,
+    tol: float,
+    max_iter: int,
+    near: float,
+    floor: float,
+) -> tuple[Float64, int, bool]:
     K, q = h.shape
     first, second, rho = _irredundant(bounds)
     pairs = rho.size
     hat, M, phi, dphi = np.empty((K, q)), np.empty((K, K)), np.empty((K, q)), np.empty((K, q))
     w, work = np.empty(pairs), np.empty(pairs, np.int64)
     lam = _initial(h, first, second, rho, start)
-    m = _multiplicative(h, n, first, second, rho, lam, hat, M, w, work)
+    m = _multiplicative(h, n, first, second, rho, lam, near, hat, M, w, work)
 
     force = 0.0
     for e in range(pairs):
@@ -76,18 +101,21 @@ def _solve(
 
     dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
     coupled = np.empty(pairs, np.int64)
-    iterations = 0
+    iterations, solved = 0, False
     while True:
         worst = _distances(hat, first, second, w, rho)
-        if iterations == max_iter or _relative_gap(lam, w, rho, hat, h, n, worst) <= tol:
+        solved = _relative_gap(lam, w, rho, hat, h, n, worst) <= tol
+        if solved or iterations >= max_iter:
             break
         m = _join(phi, first, second, rho, lam, s, omega, work, m, force)
         na = _linearise(
             phi, hat, M, first, second, rho, lam, s, work[:m], target, diagonal, coupled
         )
-        H = _hessian(phi, M, first, second, lam, s, coupled[:na])
-        if not cholesky(H):
-            break
+        ridge = 1e-12
+        H = _hessian(phi, M, first, second, lam, s, coupled[:na], ridge)
+        while not cholesky(H) and ridge < 1e-3:
+            ridge *= 100.0
+            H = _hessian(phi, M, first, second, lam, s, coupled[:na], ridge)
         step_s, step_lam = _direction(
             H, coupled[:na], work[:m], target, diagonal, lam, s, omega, dlam, ds
         )
@@ -101,14 +129,14 @@ def _solve(
             _move(phi, lam, s, work[:m], dphi, dlam, ds, sign * step_s, sign * step_lam)
             _stationary(lam, first, second, n, h, hat, M)
             residual = _residual(phi, hat, first, second, rho, s, work[:m])
-            if residual <= max(_GROWTH * before, _FLOOR):
+            if residual <= max(2.0 * before, floor):
                 break
         iterations += 1
 
     table = np.zeros((K, K))
     for e in range(pairs):
         table[first[e], second[e]] = table[second[e], first[e]] = lam[e]
-    return table, iterations
+    return table, iterations, solved
 
 
 @subroutine
@@ -119,6 +147,7 @@ def _multiplicative(
     second: Int64,
     rho: Float64,
     lam: Float64,
+    near: float,
     hat: Float64,
     M: Float64,
     w: Float64,
@@ -135,7 +164,8 @@ def _multiplicative(
         _stationary(lam, first, second, n, h, hat, none)
         worst = _distances(hat, first, second, w, rho)
         if worst <= _READY or rounds == _ROUNDS:
-            near = _NEAR if rounds < _ROUNDS else 0.0
+            if rounds == _ROUNDS:
+                near = 0.0
             m = 0
             for e in range(pairs):
                 kept[e] = 0.0
@@ -338,7 +368,14 @@ def _linearise(
 
 @subroutine
 def _hessian(
-    phi: Float64, M: Float64, first: Int64, second: Int64, lam: Float64, s: Float64, coupled: Int64
+    phi: Float64,
+    M: Float64,
+    first: Int64,
+    second: Int64,
+    lam: Float64,
+    s: Float64,
+    coupled: Int64,
+    ridge: float,
 ) -> Float64:
     """Return (b_e' M b_f)(v_e . v_f) + diag(s / lam) over the coupled pairs, upper triangle.
 
@@ -367,8 +404,8 @@ def _hessian(
         Hk = H[k]
         for f in range(k, m):
             Hk[f] = (Xi[f] - Xj[f]) * (Yi[f] - Yj[f])
-        # Dependent constraints leave H singular; the ridge is below what rounding leaves.
-        Hk[k] = Hk[k] * (1.0 + 1e-12) + s[e] / lam[e]
+        # Dependent constraints leave H singular; the first ridge is below its rounding.
+        Hk[k] = Hk[k] * (1.0 + ridge) + s[e] / lam[e]
     return H
 
 

@@ -1,0 +1,85 @@
+"""The paper's Algorithm 1, against the same algorithm written with its matrix A."""
+
+import numpy as np
+import pytest
+
+from coco_denoiser import geometry
+from coco_denoiser.geometry import Window
+from coco_denoiser.solvers import fdpg, interior_point
+from coco_denoiser.typing import Float64
+from tests.windows import path
+
+
+def window(seed: int, K: int = 5, d: int = 3) -> Window:
+    points, gradients = path(np.random.default_rng(seed), K, d)
+    return geometry.observe(points, gradients, 1.0, 0.0, np.ones(K))[0]
+
+
+def dense(window: Window, steps: int) -> tuple[Float64, list[float]]:
+    """Algorithm 1 as it is printed: A as a matrix, prox by a projection onto balls."""
+    K = len(window.residuals)
+    first, second = np.triu_indices(K, 1)
+    A = np.zeros((first.size, K))
+    A[np.arange(first.size), first], A[np.arange(first.size), second] = 1.0, -1.0
+    Lp = np.linalg.norm(A, 2) ** 2
+    assert Lp == pytest.approx(K)  # the notes' remark: no singular values are needed
+    c, r = A @ window.residuals, window.bounds[first, second]
+    s = y = np.zeros_like(c)
+    t, values = 1.0, []
+    for _ in range(steps + 1):
+        lengths = np.linalg.norm(s, axis=1)
+        values.append(0.5 * np.sum((A.T @ s) ** 2) + np.sum(r * lengths) - np.sum(s * c))
+        step = y - A @ (A.T @ y) / Lp
+        v = c + Lp * step
+        v *= np.minimum(1.0, r / np.linalg.norm(v, axis=1))[:, None]
+        before, s = s, step - (v - c) / Lp
+        new = (1 + np.sqrt(1 + 4 * t**2)) / 2
+        y, t = s + (t - 1) / new * (s - before), new
+    return before, values
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_restart_it_is_the_paper_to_the_letter(seed: int) -> None:
+    problem = window(seed)
+    s, values = dense(problem, 40)
+    ours, iterations, history = fdpg.iterate(problem, tol=0.0, max_iter=40, restart=False)
+    assert iterations == 40
+    np.testing.assert_allclose(history, values, atol=1e-12)
+    np.testing.assert_allclose(ours, s, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_dual_objective_ends_at_minus_the_primal(seed: int) -> None:
+    problem = window(seed)
+    _, _, history = fdpg.iterate(problem, tol=1e-12, max_iter=100_000)
+    lam, _ = interior_point.solve(problem, tol=1e-12, max_iter=100)
+    W = geometry.weights(lam, problem)
+    h = problem.residuals
+    assert -history[-1] == pytest.approx(0.5 * np.sum((W @ h - h) ** 2), rel=1e-9)
+    assert history[0] == 0.0
+    assert history.min() >= history[-1] - 1e-9
+
+
+def test_a_warm_start_begins_lower_and_ends_sooner() -> None:
+    problem = window(1, K=6, d=10)
+    s, cold, _ = fdpg.iterate(problem, tol=1e-9, max_iter=10_000)
+    shifted = Window(1.001 * problem.residuals, problem.bounds, problem.precisions)
+    _, warm, history = fdpg.iterate(shifted, tol=1e-9, max_iter=10_000, dual=s)
+    _, _, from_zero = fdpg.iterate(shifted, tol=1e-9, max_iter=10_000)
+    assert warm < cold
+    assert history[0] < from_zero[0]
+
+
+def test_restarts_save_iterations() -> None:
+    problem = window(2, K=8, d=10)
+    _, with_restart, _ = fdpg.iterate(problem, tol=1e-9, max_iter=100_000)
+    _, without, _ = fdpg.iterate(problem, tol=1e-9, max_iter=100_000, restart=False)
+    assert with_restart < without
+
+
+def test_multipliers_of_an_earlier_answer_are_a_start() -> None:
+    problem = window(3, K=6)
+    lam, cold = fdpg.solve(problem, tol=1e-9, max_iter=10_000)
+    again, warm = fdpg.solve(problem, tol=1e-9, max_iter=10_000, start=lam)
+    assert warm < cold
+    np.testing.assert_allclose(again, lam, atol=1e-4 * lam.max())

@@ -1,0 +1,297 @@
+"""A stream equals a batch over its window at every step, and nothing bad ever enters it."""
+
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser as coco
+from coco_denoiser import Denoiser, streaming
+from coco_denoiser.solution import Answer, Status
+from coco_denoiser.tables import Tables
+from coco_denoiser.typing import Float64
+
+
+def sgd(rng: np.random.Generator, steps: int, d: int, step: float = 0.7) -> tuple[Float64, Float64]:
+    """A plain SGD path, to be fed to denoisers without following them."""
+    x, points, gradients = np.full(d, 30.0), [], []
+    for _ in range(steps):
+        g = x * np.linspace(1.0, 1.0 / 3.0, d) + 10.0 * rng.normal(size=d)
+        points.append(x)
+        gradients.append(g)
+        x = x - step * g
+    return np.array(points), np.array(gradients)
+
+
+@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
+@pytest.mark.parametrize("window", [1, 2, 3, 5, None])
+@given(seed=st.integers(0, 2**32), d=st.integers(1, 12), step=st.sampled_from([0.7, 0.05, 1e-3]))
+@settings(max_examples=10)
+def test_streaming_equals_batch_at_every_step(
+    window: int | None, mu: float, seed: int, d: int, step: float
+) -> None:
+    points, gradients = sgd(np.random.default_rng(seed), 12, d, step)
+    denoiser = Denoiser(L=1.0, window=window, mu=mu)
+    for k in range(1, len(points) + 1):
+        theta = denoiser(points[k - 1], gradients[k - 1])
+        used = slice(max(0, k - (window or k)), k)
+        batch = coco.solve(points[used], gradients[used], L=1.0, mu=mu)
+        assert len(denoiser) == len(batch.gradients)
+        solution = denoiser.solution
+        assert solution.gap <= 1e-9
+        assert solution.status.success
+        # Both have a relative gap of at most 1e-9, so are within sqrt(2e-9) of the optimum.
+        moved = np.linalg.norm(batch.gradients - gradients[used])
+        reach = 2.0 * np.sqrt(2.0 * max(solution.gap, batch.gap, 1e-14)) * moved + 1e-7
+        assert np.linalg.norm(solution.gradients - batch.gradients) <= reach
+        np.testing.assert_allclose(theta, solution.gradients[-1], atol=1e-9)
+
+
+@pytest.mark.parametrize("window", [2, 4, None])
+def test_noise_variances_are_those_of_the_observations(window: int | None) -> None:
+    rng = np.random.default_rng(5)
+    points, gradients = sgd(rng, 9, 4)
+    variance = rng.uniform(0.2, 5.0, 9)
+    denoiser = Denoiser(L=1.0, window=window)
+    for k in range(1, 10):
+        theta = denoiser(points[k - 1], gradients[k - 1], noise_variance=variance[k - 1])
+        used = slice(max(0, k - (window or k)), k)
+        batch = coco.solve(points[used], gradients[used], L=1.0, noise_variance=variance[used])
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
+        np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 8, None])
+@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 11])
+def test_a_restored_denoiser_goes_on_bit_for_bit(window: int | None, saved_after: int) -> None:
+    points, gradients = sgd(np.random.default_rng(1), 24, 6)
+    original, restored = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
+    for x, g in zip(points[:saved_after], gradients[:saved_after], strict=True):
+        original(x, g)
+    file = io.BytesIO()
+    np.savez(file, **original.state_dict())
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as state:
+        restored.load_state_dict(state)
+    assert len(restored) == len(original)
+    for x, g in zip(points[saved_after:], gradients[saved_after:], strict=True):
+        np.testing.assert_array_equal(original(x, g), restored(x, g))
+
+
+def test_looking_at_the_solution_changes_nothing() -> None:
+    points, gradients = sgd(np.random.default_rng(1), 12, 6)
+    quiet, looked_at = Denoiser(L=1.0, window=4), Denoiser(L=1.0, window=4)
+    for x, g in zip(points, gradients, strict=True):
+        expected = quiet(x, g)
+        np.testing.assert_array_equal(looked_at(x, g), expected)
+        assert looked_at.solution.status.success
+        assert looked_at.solution.gradients.shape == (len(looked_at), 6)
+
+
+def test_a_warm_start_finds_what_a_cold_start_finds() -> None:
+    points, gradients = sgd(np.random.default_rng(2), 30, 10)
+    warm = Denoiser(L=1.0, window=8)
+    for k, (x, g) in enumerate(zip(points, gradients, strict=True), 1):
+        theta = warm(x, g)
+        cold = Denoiser(L=1.0, window=8)
+        for y, f in zip(
+            points[max(0, k - 8) : k - 1], gradients[max(0, k - 8) : k - 1], strict=True
+        ):
+            cold(y, f)
+            cold._tables.keep(np.zeros((len(cold), len(cold))))
+        np.testing.assert_allclose(cold(x, g), theta, atol=1e-3)
+
+
+REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
+    ([1.0, np.nan, 0.0], [1.0, 1.0, 1.0], ValueError, "point must be finite, got nan"),
+    ([1.0, 1.0, 0.0], [1.0, np.inf, 1.0], ValueError, "gradient must be finite, got inf"),
+    ([1.0, 1.0], [1.0, 1.0], ValueError, r"shape of the earlier ones, \(3,\), got \(2,\)"),
+    ([1.0, 1.0, 0.0], [1.0, 1.0], ValueError, r"same shape, got \(3,\) and \(2,\)"),
+    ([1.0, 1.0, 0.0], ["a", "b", "c"], TypeError, "gradient must hold real numbers"),
+    ([1.0, 1.0, 0.0], [1j, 0.0, 0.0], TypeError, "gradient must hold real numbers"),
+    ([1e308, 0.0, 0.0], [-1.7e308, 0.0, 0.0], ValueError, "overflows"),
+]
+
+
+@pytest.mark.parametrize(("point", "gradient", "error", "message"), REFUSED)
+@pytest.mark.parametrize("window", [1, 2, 3, None])
+def test_a_refused_pair_leaves_the_window_as_it_was(
+    point: Any, gradient: Any, error: type[Exception], message: str, window: int | None
+) -> None:
+    points, gradients = sgd(np.random.default_rng(3), 6, 3)
+    denoiser, untouched = Denoiser(L=2.0, window=window), Denoiser(L=2.0, window=window)
+    for x, g in zip(points[:4], gradients[:4], strict=True):
+        denoiser(x, g)
+        untouched(x, g)
+    before = denoiser.state_dict()
+    with pytest.raises(error, match=message):
+        denoiser(point, gradient)
+    after = denoiser.state_dict()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+    for x, g in zip(points[4:], gradients[4:], strict=True):
+        np.testing.assert_array_equal(denoiser(x, g), untouched(x, g))
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0, np.nan, np.inf])
+def test_bad_variances_are_refused(variance: float) -> None:
+    denoiser = Denoiser(L=1.0)
+    with pytest.raises(ValueError, match="noise_variance"):
+        denoiser([1.0], [2.0], noise_variance=variance)
+    assert len(denoiser) == 0
+
+
+def test_a_refused_first_pair_fixes_no_shape() -> None:
+    denoiser = Denoiser(L=1.0)
+    with pytest.raises(ValueError, match="finite"):
+        denoiser(np.full(3, np.nan), np.ones(3))
+    assert denoiser(np.ones((2, 2)), np.ones((2, 2))).shape == (2, 2)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_any_shape_comes_back(shape: tuple[int, ...], window: int) -> None:
+    rng = np.random.default_rng(4)
+    flat, shaped = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
+    for _ in range(6):
+        x, g = rng.normal(size=shape), 10.0 * rng.normal(size=shape)
+        theta = shaped(x, g)
+        assert theta.shape == shape
+        np.testing.assert_array_equal(theta.reshape(-1), flat(x.reshape(-1), g.reshape(-1)))
+    assert shaped.solution.gradients.shape == (window, *shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_the_dtype_of_the_gradient_comes_back(dtype: type, window: int) -> None:
+    rng = np.random.default_rng(4)
+    narrow, wide = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
+    for _ in range(6):
+        x, g = (10 * rng.normal(size=(2, 5))).astype(dtype)
+        theta = narrow(x, g)
+        assert theta.dtype == (dtype if np.issubdtype(dtype, np.floating) else np.float64)
+        expected = wide(x.astype(np.float64), g.astype(np.float64))
+        eps = float(np.finfo(theta.dtype).eps)
+        np.testing.assert_allclose(theta, expected, atol=max(100 * eps, 1e-5))
+
+
+def test_single_precision_is_stored_as_such_until_something_wider_comes() -> None:
+    denoiser = Denoiser(L=1.0, window=3)
+    ones = np.ones(4, np.float32)
+    denoiser(ones, 2 * ones)
+    assert denoiser.state_dict()["points"].dtype == np.float32
+    denoiser(np.full(4, 0.1), ones)
+    state = denoiser.state_dict()
+    assert state["points"].dtype == np.float64
+    np.testing.assert_array_equal(state["points"], [np.ones(4), np.full(4, 0.1)])
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, None])
+def test_nothing_is_aliased(window: int | None) -> None:
+    rng = np.random.default_rng(6)
+    x, g = np.empty(3), np.empty(3)
+    shared, copied = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
+    for _ in range(8):
+        x[:], g[:] = rng.normal(size=3), 10.0 * rng.normal(size=3)
+        theta = shared(x, g)
+        np.testing.assert_array_equal(theta, copied(x.copy(), g.copy()))
+        assert not np.shares_memory(theta, g)
+        theta[:] = np.nan
+        shared.state_dict()["points"][:] = np.nan
+
+
+def test_nothing_active_means_bit_equal_gradients() -> None:
+    rng = np.random.default_rng(7)
+    denoiser = Denoiser(L=1.0, window=5)
+    for k in range(12):
+        x = 1e6 * (k + rng.normal(size=3))
+        g = 0.5 * x + rng.normal(size=3)
+        np.testing.assert_array_equal(denoiser(x, g), g)
+    assert denoiser.solution.status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-300, 1e150])
+@pytest.mark.parametrize("window", [2, 4])
+def test_extreme_scales(scale: float, window: int) -> None:
+    points, gradients = sgd(np.random.default_rng(8), 8, 3)
+    extreme, plain = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
+    for x, g in zip(points, gradients, strict=True):
+        theta, expected = extreme(scale * x, scale * g), plain(x, g)
+        np.testing.assert_allclose(theta / scale, expected, atol=1e-3)
+
+
+def test_memory_is_two_vectors_an_observation_and_small_tables() -> None:
+    d, K = 100_000, 4
+    denoiser = Denoiser(L=1.0, window=K)
+    rng = np.random.default_rng(9)
+    for _ in range(K + 2):
+        denoiser(rng.normal(size=d), rng.normal(size=d))
+    arrays = [value for value in vars(denoiser).values() if isinstance(value, np.ndarray)]
+    arrays += [value for value in vars(denoiser._tables).values() if isinstance(value, np.ndarray)]
+    assert sum(array.nbytes for array in arrays) <= 8 * (2 * K * d) + 8 * (4 * K * K)
+
+
+def test_reset_forgets_everything() -> None:
+    points, gradients = sgd(np.random.default_rng(1), 6, 3)
+    used, new = Denoiser(L=1.0, window=3), Denoiser(L=1.0, window=3)
+    for x, g in zip(points, gradients, strict=True):
+        used(x, g)
+    used.reset()
+    assert len(used) == 0
+    with pytest.raises(ValueError, match="before the first observation"):
+        _ = used.solution
+    for x, g in zip(points[:, :2], gradients[:, :2], strict=True):
+        np.testing.assert_array_equal(used(x, g), new(x, g))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"L": 3.0}, "saved with L=3.0"),
+        ({"window": 9}, "saved with window=9"),
+        ({"points": np.zeros((2, 3))}, "damaged"),
+    ],
+)
+def test_a_wrong_state_is_refused_and_changes_nothing(change: dict[str, Any], message: str) -> None:
+    denoiser = Denoiser(L=1.0, window=3)
+    for x in np.eye(3):
+        denoiser(x, -x)
+    before = denoiser.state_dict()
+    with pytest.raises(ValueError, match=message):
+        denoiser.load_state_dict({**before, **change})
+    with pytest.raises(ValueError, match="lacks points"):
+        denoiser.load_state_dict({name: before[name] for name in before if name != "points"})
+    for name, value in denoiser.state_dict().items():
+        np.testing.assert_array_equal(before[name], value)
+
+
+def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Tables.answer
+
+    def short(self: Tables, radius: float, tol: float) -> Answer:
+        found = honest(self, radius, tol)
+        fields = {name: getattr(found, name) for name in Answer.__dataclass_fields__}
+        return Answer(**{**fields, "status": Status.STALLED, "gap": 0.5})
+
+    monkeypatch.setattr(Tables, "answer", short)
+    denoiser = Denoiser(L=1.0, window=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in np.eye(3)[:2]:
+            denoiser(x, -x)
+    with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01"):
+        denoiser(np.ones(3), np.zeros(3))
+
+
+def test_long_vectors_are_summed_block_by_block() -> None:
+    d = 3 * streaming._BLOCK + 7
+    rng = np.random.default_rng(0)
+    points, gradients = rng.normal(size=(4, d)), 10.0 * rng.normal(size=(4, d))
+    denoiser = Denoiser(L=1.0, window=4)
+    for x, g in zip(points, gradients, strict=True):
+        theta = denoiser(x, g)
+    np.testing.assert_allclose(theta, coco.denoise(points, gradients, L=1.0)[-1], atol=1e-4)
