@@ -1,0 +1,110 @@
+"""A window inside the state_dict of the wrapped optimizer, and out of it again.
+
+The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
+state holds its history, one tensor of its shape a slot, so that whatever can shard, gather or
+reshard an optimizer's state can do it with the window. What has no parameter's shape, the tables,
+lies in the first group.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from coco_denoiser.torch.denoiser import GradientDenoiser
+
+PREFIX = "coco_"
+_TABLES = ("point_distances", "residual_distances", "multipliers")
+_VERSION = 1
+
+
+def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[torch.Tensor]) -> None:
+    """Add a window to a state_dict of the optimizer of these parameters."""
+    if not window.members:
+        # Room for a window, so that a checkpoint can be read into it in place.
+        window.prepare([p for p in parameters if p.requires_grad])
+    index = {id(p): i for i, p in enumerate(parameters)}
+    idle = {id(p): n for p, n in zip(window.members, window.idle.tolist(), strict=True)}
+    for ring in window.rings:
+        for p, points, residuals in ring.slots():
+            entries = state["state"].setdefault(index[id(p)], {})
+            entries[f"{PREFIX}idle"] = idle[id(p)]
+            for k, (point, residual) in enumerate(zip(points, residuals, strict=True)):
+                entries[f"{PREFIX}point_{k}"] = point
+                entries[f"{PREFIX}residual_{k}"] = residual
+    if not state["param_groups"]:
+        return
+    small = window.tables.state_dict()
+    group = state["param_groups"][0]
+    group[f"{PREFIX}version"] = _VERSION
+    group[f"{PREFIX}window"] = window.window
+    group[f"{PREFIX}count"] = small["count"]
+    group[f"{PREFIX}next"] = small["next"]
+    group[f"{PREFIX}centre"] = window.centre
+    for name in _TABLES:
+        table = np.zeros((window.window, window.window))
+        table[: small["count"], : small["count"]] = small[name]
+        group[PREFIX + name] = torch.from_numpy(table)
+
+
+def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what belongs to the wrapped optimizer, and what to the window."""
+    plain: dict[str, Any] = {**state, "state": {}, "param_groups": []}
+    ours: dict[str, Any] = {"state": {}, "group": {}}
+    for index, entries in state["state"].items():
+        kept, taken = _part(entries)
+        if kept or not taken:
+            plain["state"][index] = kept
+        if taken:
+            ours["state"][index] = taken
+    for group in state["param_groups"]:
+        kept, taken = _part(group)
+        plain["param_groups"].append(kept)
+        ours["group"].update(taken)
+    return plain, ours
+
+
+def restore(
+    ours: Mapping[str, Any],
+    saved_groups: list[dict[str, Any]],
+    window: GradientDenoiser,
+    parameters: list[torch.Tensor],
+) -> None:
+    """Put a window back that `remove` has taken out of a state_dict with these groups."""
+    group = ours["group"]
+    if group[f"{PREFIX}version"] != _VERSION:
+        raise ValueError(
+            f"state was saved with layout {group[f'{PREFIX}version']}, this release reads "
+            f"{_VERSION}."
+        )
+    if group[f"{PREFIX}window"] != window.window:
+        raise ValueError(
+            f"state was saved with window={group[f'{PREFIX}window']}, this optimizer has "
+            f"window={window.window}. Create it with the same window."
+        )
+    names = [name for saved in saved_groups for name in saved["params"]]
+    held = {
+        id(p): ours["state"][n]
+        for n, p in zip(names, parameters, strict=True)
+        if n in ours["state"]
+    }
+    window.reset()
+    window.prepare([p for p in parameters if id(p) in held])
+    window.idle[:] = [int(held[id(p)][f"{PREFIX}idle"]) for p in window.members]
+    for ring in window.rings:
+        for p, points, residuals in ring.slots():
+            for k in range(window.window):
+                points[k].copy_(held[id(p)][f"{PREFIX}point_{k}"])
+                residuals[k].copy_(held[id(p)][f"{PREFIX}residual_{k}"])
+    count = int(group[f"{PREFIX}count"])
+    small = {name: group[PREFIX + name].cpu().numpy()[:count, :count] for name in _TABLES}
+    window.tables.load_state_dict(
+        {"count": count, "next": group[f"{PREFIX}next"], "variances": np.ones(count), **small}
+    )
+    window.centre = float(group[f"{PREFIX}centre"])
+
+
+def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    kept = {k: v for k, v in entries.items() if not str(k).startswith(PREFIX)}
+    return kept, {k: v for k, v in entries.items() if str(k).startswith(PREFIX)}

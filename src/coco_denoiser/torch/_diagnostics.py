@@ -1,0 +1,48 @@
+"""What the last step did, and what the window costs."""
+
+from dataclasses import dataclass
+
+from coco_denoiser.typing import Float64
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What the last step did, and what the window costs.
+
+    Attributes:
+        observations: how many are in the window.
+        window: how many may be, K.
+        L: upper bound on the curvature at the last step.
+        mu: lower bound at the last step.
+        weights: (observations,), how the last gradient was averaged, oldest first; the last
+            entry is the weight of the newest observation itself.
+        active: how many pairs of observations were drawn together.
+        gap: relative duality gap of the last step.
+        moved: distance between the last gradient and the denoised one.
+        skipped: how many observations were refused because they were not finite.
+        nbytes: memory that the window takes on this rank: 2 K copies of the parameters.
+    """
+
+    observations: int
+    window: int
+    L: float
+    mu: float
+    weights: Float64
+    active: int
+    gap: float
+    moved: float
+    skipped: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        weights = " ".join(f"{w:.3f}" for w in self.weights)
+        return (
+            f"window: {self.observations} of {self.window} observations, "
+            f"{self.nbytes / 2**20:.1f} MiB (2 x {self.window} copies of the parameters)\n"
+            f"curvature: between {self.mu:g} and {self.L:g}\n"
+            f"weights, oldest first: {weights}\n"
+            f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
+            f"the gradient moved by {self.moved:.3e}\n"
+            f"refused as not finite: {self.skipped}"
+        )

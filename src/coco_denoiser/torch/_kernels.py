@@ -1,0 +1,272 @@
+"""The two passes over a window that lies in main memory, at the speed of that memory.
+
+`measure` reads the whole window once and writes nothing; `commit` reads the residuals once and
+writes the new slot. Between them lies the decision whether the observation may enter at all.
+
+The parameters stay where they are: tensors come as addresses, and a block of each is worked on
+while it is in the cache. `coco_denoiser.torch._generic` does the same for other devices.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+import torch
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser.typing import Array, Float64, Int64
+
+# Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
+# streams, short enough for three such blocks to stay in the second-level cache.
+_BLOCK = 8192
+
+Plain: TypeAlias = Sequence[torch.Tensor | None]
+carray: Any = vars(numba)["carray"]  # not in its type hints
+
+
+def measure(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: Plain,
+    g: Plain,
+    *,
+    offsets: Int64,
+    sizes: Int64,
+    shares: Float64,
+    centre: float,
+    count: int,
+    skip: int,
+) -> torch.Tensor:
+    """Return the squared distances of one observation to the slots, summed in float64.
+
+    Args:
+        points: (K, D), the ring of points.
+        residuals: (K, D), the ring of residuals.
+        x: contiguous tensors of the rings' dtype: where the gradient was taken.
+        g: its parts, alike; None stands for zeros.
+        offsets: where each tensor begins in a slot.
+        sizes: how many numbers each has.
+        shares: by how much each counts.
+        centre: c of the residual g - c x.
+        count: slots in use.
+        skip: the slot that is about to be overwritten.
+
+    Returns:
+        (2K + 2,) in float64: distances of points and of residuals, then a number that is NaN
+        if the observation is not finite and 0 otherwise, and one that is 0 if g is zero.
+    """
+    K = points.shape[0]
+    out = np.zeros(2 * K + 2)
+    _measure(
+        points.numpy(),
+        residuals.numpy(),
+        addresses(x),
+        addresses(g),
+        offsets,
+        sizes,
+        shares,
+        centre,
+        count,
+        skip,
+        out,
+    )
+    return torch.from_numpy(out)
+
+
+def commit(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: Plain,
+    g: Plain,
+    *,
+    offsets: Int64,
+    sizes: Int64,
+    centre: float,
+    slot: int,
+    weights: Float64 | None,
+    out: torch.Tensor | None,
+) -> None:
+    """Write an observation into its slot and, if there are weights, its denoised gradient to out.
+
+    With weights w, one a slot, that is g + sum_i w_i (h_i - h), (D,): the row of weights sums
+    to 1, and what all residuals have in common cancels before it is rounded.
+    """
+    _commit(
+        points.numpy(),
+        residuals.numpy(),
+        addresses(x),
+        addresses(g),
+        offsets,
+        sizes,
+        centre,
+        slot,
+        np.zeros(0) if weights is None else weights,
+        points.numpy()[slot] if out is None else out.numpy(),
+    )
+
+
+def addresses(tensors: Plain) -> Int64:
+    """Return where each tensor lies; 0 for None."""
+    return np.array([0 if t is None else t.data_ptr() for t in tensors], dtype=np.int64)
+
+
+def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+    """Say how Numba turns an address into a pointer."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), generate
+
+
+_pointer: Any = intrinsic(_to_pointer)
+
+
+@kernel
+def _measure(
+    points: Array,
+    residuals: Array,
+    x: Int64,
+    g: Int64,
+    offsets: Int64,
+    sizes: Int64,
+    shares: Float64,
+    c: float,
+    count: int,
+    skip: int,
+    out: Float64,
+) -> None:
+    K = points.shape[0]
+    x_block, h_block = np.empty(_BLOCK, points.dtype), np.empty(_BLOCK, points.dtype)
+    for t in range(x.size):
+        size, share = sizes[t], shares[t]
+        x_all = carray(_pointer(x[t]), (size,), points.dtype)
+        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        for start in range(0, size, _BLOCK):
+            stop = min(start + _BLOCK, size)
+            X, H = x_block[: stop - start], h_block[: stop - start]
+            X[:] = x_all[start:stop]
+            if g[t] == 0:
+                _residual_of_zero(X, c, H)
+            else:
+                G = g_all[start:stop]
+                _residual(X, G, c, H)
+                out[2 * K + 1] += _size(G)
+            out[2 * K] += _nonfinite(H)
+            a, b = offsets[t] + start, offsets[t] + stop
+            for i in range(count):
+                if i != skip:
+                    dx, dh = _apart(points[i, a:b], X, residuals[i, a:b], H)
+                    out[i] += share * dx
+                    out[K + i] += share * dh
+
+
+@kernel
+def _commit(
+    points: Array,
+    residuals: Array,
+    x: Int64,
+    g: Int64,
+    offsets: Int64,
+    sizes: Int64,
+    c: float,
+    slot: int,
+    w: Float64,
+    out: Array,
+) -> None:
+    rest = 0.0
+    for i in range(w.size):
+        if i != slot:
+            rest += w[i]
+    for t in range(x.size):
+        size = sizes[t]
+        x_all = carray(_pointer(x[t]), (size,), points.dtype)
+        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        for start in range(0, size, _BLOCK):
+            stop = min(start + _BLOCK, size)
+            a, b = offsets[t] + start, offsets[t] + stop
+            X, H = points[slot, a:b], residuals[slot, a:b]
+            X[:] = x_all[start:stop]
+            if g[t] == 0:
+                _residual_of_zero(X, c, H)
+            else:
+                _residual(X, g_all[start:stop], c, H)
+            if w.size == 0:
+                continue
+            theta = out[a:b]
+            _begin(H, rest, theta)
+            i = 0
+            while i < w.size:
+                # Two slots at a time: half as often through the sum.
+                j = i + 1
+                v = 0.0 if i == slot else w[i]
+                u = 0.0 if j == slot or j >= w.size else w[j]
+                j = min(j, w.size - 1)
+                if v != 0.0 or u != 0.0:
+                    _add(residuals[i, a:b], v, residuals[j, a:b], u, theta)
+                i += 2
+            if g[t] != 0:
+                _end(g_all[start:stop], theta)
+
+
+@subroutine
+def _residual(x: Array, g: Array, c: float, h: Array) -> None:
+    for j in range(h.size):
+        h[j] = g[j] - c * x[j]
+
+
+@subroutine
+def _residual_of_zero(x: Array, c: float, h: Array) -> None:
+    for j in range(h.size):
+        h[j] = -c * x[j]
+
+
+@subroutine
+def _size(g: Array) -> float:
+    total = 0.0
+    for j in range(g.size):
+        total += abs(g[j])
+    return total
+
+
+@subroutine
+def _nonfinite(h: Array) -> float:
+    """Return NaN if an entry is not finite, else 0."""
+    total = 0.0
+    for j in range(h.size):
+        total += h[j] * 0.0
+    return total
+
+
+@subroutine
+def _apart(p: Array, x: Array, r: Array, h: Array) -> tuple[float, float]:
+    """Return ||p - x||^2 and ||r - h||^2: two streams at once, for the sake of the prefetcher."""
+    dx, dh = 0.0, 0.0
+    for j in range(x.size):
+        d = np.float64(p[j]) - np.float64(x[j])
+        e = np.float64(r[j]) - np.float64(h[j])
+        dx += d * d
+        dh += e * e
+    return dx, dh
+
+
+@subroutine
+def _begin(h: Array, rest: float, theta: Array) -> None:
+    for j in range(h.size):
+        theta[j] = -rest * h[j]
+
+
+@subroutine
+def _add(p: Array, v: float, q: Array, u: float, theta: Array) -> None:
+    for j in range(theta.size):
+        theta[j] += v * p[j] + u * q[j]
+
+
+@subroutine
+def _end(g: Array, theta: Array) -> None:
+    for j in range(theta.size):
+        theta[j] += g[j]

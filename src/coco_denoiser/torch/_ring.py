@@ -1,0 +1,197 @@
+"""Ring: the last K points and residuals of the parameters that share a device and a dtype.
+
+Two tensors, (K, D) each, whatever the number of parameters: a slot is one row, and each
+parameter has its columns. The parameters themselves are neither moved nor joined.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from coco_denoiser.torch import _generic, _kernels, _sharding
+from coco_denoiser.typing import Float64
+
+# Every parameter's columns begin at a multiple of so many numbers: whole cache lines, and an
+# even number, as the view of pairs as complex numbers needs it.
+_ALIGNMENT = 16
+_WIDE = (torch.float64, torch.complex128)
+
+
+def state_dtype_of(parameter: torch.Tensor, wanted: torch.dtype | None) -> torch.dtype:
+    """Return the dtype in which the history of a parameter is kept: at least float32."""
+    if wanted is not None:
+        return wanted
+    return torch.float64 if parameter.dtype in _WIDE else torch.float32
+
+
+class Ring:
+    """The part of a window that belongs to some parameters of one device.
+
+    Args:
+        members: the parameters of the window; sharded ones enter with this rank's part.
+        indices: which of them belong to this ring.
+        window: the number of slots, K.
+        dtype: float32 or float64; complex parameters count as pairs of such numbers.
+        group: the ranks that together hold the parameters, or None.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[torch.Tensor],
+        indices: Sequence[int],
+        window: int,
+        dtype: torch.dtype,
+        group: object,
+    ) -> None:
+        self.indices = list(indices)
+        self.parameters = parameters = [members[i] for i in indices]
+        self.dtype = dtype
+        parts = [_sharding.local(p.detach()) for p in parameters]
+        self.device = parts[0].device
+        self._sharded = [_sharding.is_sharded(p) for p in parameters]
+        self._as_it_is = [p.dtype == dtype for p in parts]
+        self._shapes = [p.shape for p in parts]
+        factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
+        self._sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
+        room = -(-self._sizes // _ALIGNMENT) * _ALIGNMENT
+        self._offsets = np.cumsum(room) - room
+        self._shares = np.array([_sharding.share(p, group) for p in parameters])
+        width = int(room.sum())
+        self._points = torch.zeros(window, width, dtype=dtype, device=self.device)
+        self._residuals = torch.zeros(window, width, dtype=dtype, device=self.device)
+        self._theta: torch.Tensor | None = None
+        self._theta_parts: list[torch.Tensor] = []
+        self._x: list[torch.Tensor] = []
+        self._g: list[torch.Tensor | None] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the window takes on this rank."""
+        return 2 * self._points.numel() * self._points.element_size()
+
+    def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
+        self._x, self._g = [], []
+        rows = zip(self.parameters, gradients, self._sharded, self._as_it_is, strict=True)
+        for i, (p, g, sharded, as_it_is) in enumerate(rows):
+            if g is not None and g.layout is not torch.strided:
+                raise TypeError(
+                    f"gradients must be dense, got one of layout {g.layout} for a parameter of "
+                    f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
+                )
+            if sharded:
+                x: torch.Tensor = _sharding.local(p.detach())
+                g = None if g is None else _sharding.local_gradient(p, g)  # noqa: PLW2901
+            else:
+                x = p
+            if x.shape != self._shapes[i] or x.device != self.device:
+                raise ValueError(
+                    f"a parameter of shape {tuple(self._shapes[i])} on {self.device} has become "
+                    f"one of shape {tuple(x.shape)} on {x.device}. Call reset() after changing it."
+                )
+            self._x.append(x if as_it_is and x.is_contiguous() else _plain(x, self.dtype))
+            if g is None or (as_it_is and g.dtype is self.dtype and g.is_contiguous()):
+                self._g.append(g)
+            else:
+                self._g.append(_plain(g, self.dtype))
+
+    def measure(self, centre: float, count: int, skip: int) -> torch.Tensor:
+        """Return (2K + 2,): squared distances to the slots, signs of what must not enter."""
+        measure = _kernels.measure if self.device.type == "cpu" else _generic.measure
+        return measure(
+            self._points,
+            self._residuals,
+            self._x,
+            self._g,
+            offsets=self._offsets,
+            sizes=self._sizes,
+            shares=self._shares,
+            centre=centre,
+            count=count,
+            skip=skip,
+        )
+
+    def commit(self, centre: float, slot: int, weights: Float64 | None) -> None:
+        """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
+        commit = _kernels.commit if self.device.type == "cpu" else _generic.commit
+        if weights is not None and self._theta is None:
+            self._theta = torch.empty_like(self._residuals[0])
+            self._theta_parts = list(self._split(self._theta))
+        commit(
+            self._points,
+            self._residuals,
+            self._x,
+            self._g,
+            offsets=self._offsets,
+            sizes=self._sizes,
+            centre=centre,
+            slot=slot,
+            weights=weights,
+            out=self._theta,
+        )
+
+    def release(self) -> None:
+        """Let go of the tensors of the last observation."""
+        self._x, self._g = [], []
+
+    def theta(self) -> list[torch.Tensor]:
+        """Return the denoised gradients, like their parameters; valid until the next step."""
+        found = []
+        for p, part, as_it_is, sharded in zip(
+            self.parameters, self._theta_parts, self._as_it_is, self._sharded, strict=True
+        ):
+            if not sharded and as_it_is and p.is_contiguous():
+                found.append(part)
+                continue
+            # Same dtype and same strides as the parameter: fused optimizers rely on both.
+            result = torch.empty_like(_sharding.local(p.detach()))
+            result.copy_(part)
+            found.append(_sharding.like(p, result))
+        return found
+
+    def recentre(self, shift: float, count: int) -> torch.Tensor:
+        """Add shift times the points to the residuals; return their squared distances (K, K)."""
+        for i in range(count):
+            self._residuals[i].add_(self._points[i], alpha=shift)
+        K = self._points.shape[0]
+        table = torch.zeros(K, K, dtype=torch.float64, device=self.device)
+        for i in range(count):
+            self._x = self._columns(self._points[i])
+            self._g = list(self._columns(self._residuals[i]))
+            table[i] = self.measure(0.0, count, i)[K : 2 * K]
+        self.release()
+        return table
+
+    def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:
+        """Yield each parameter with its points and its residuals, K tensors like the parameter."""
+        K = self._points.shape[0]
+        points = [list(self._split(self._points[i])) for i in range(K)]
+        residuals = [list(self._split(self._residuals[i])) for i in range(K)]
+        for j, p in enumerate(self.parameters):
+            yield (
+                p,
+                [_sharding.like(p, points[i][j]) for i in range(K)],
+                [_sharding.like(p, residuals[i][j]) for i in range(K)],
+            )
+
+    def _columns(self, row: torch.Tensor) -> list[torch.Tensor]:
+        """Return each parameter's part of a row."""
+        where = zip(self._offsets.tolist(), self._sizes.tolist(), strict=True)
+        return [row[offset : offset + size] for offset, size in where]
+
+    def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield views of a row in the shapes of the parameters."""
+        for p, shape, part in zip(self.parameters, self._shapes, self._columns(row), strict=True):
+            if p.is_complex():
+                yield torch.view_as_complex(part.view(*shape, 2))
+            else:
+                yield part.view(shape)
+
+
+def _plain(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return contiguous real numbers of a dtype: a copy, unless that is what they are."""
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg().to(dtype).contiguous()

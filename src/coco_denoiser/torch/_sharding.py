@@ -1,0 +1,107 @@
+"""Parameters that live in pieces on several ranks: which piece is here, and how it counts.
+
+A window never gathers a parameter. Every rank holds its own part of each observation, sums over
+that part, and the sums, 2K + 2 numbers, are added over the ranks.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is a DTensor, without importing what only those need."""
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the part of a tensor that this rank holds."""
+    if not is_sharded(tensor):
+        return tensor
+    part: Any = tensor.to_local()  # type: ignore[attr-defined]
+    wait = getattr(part, "wait", None)  # a collective may still be under way
+    return wait() if callable(wait) else part  # type: ignore[no-any-return]
+
+
+def local_gradient(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """Return the part of a gradient that belongs to this rank's part of the parameter."""
+    if is_sharded(parameter):
+        placed: Any = gradient
+        wanted = parameter.placements  # type: ignore[attr-defined]
+        if placed.placements != wanted:
+            placed = placed.redistribute(placements=wanted)
+        return local(placed)
+    return gradient
+
+
+def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """Return a rank's part as what it is a part of: a DTensor if the parameter is one."""
+    if not is_sharded(parameter):
+        return part
+    kind: Any = type(parameter.data)
+    whole: torch.Tensor = kind.from_local(
+        part,
+        parameter.device_mesh,  # type: ignore[attr-defined]
+        parameter.placements,  # type: ignore[attr-defined]
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )
+    return whole
+
+
+def pieces(parameter: torch.Tensor) -> int:
+    """Return into how many different parts a parameter is cut."""
+    if not is_sharded(parameter):
+        return 1
+    mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
+    number = 1
+    for axis, placement in enumerate(parameter.placements):  # type: ignore[attr-defined]
+        if placement.is_partial():
+            raise ValueError(
+                "parameters must be sharded or replicated, got one that is a partial sum "
+                f"({placement}). Redistribute it first."
+            )
+        if placement.is_shard():
+            number *= mesh.size(axis)
+    return number
+
+
+def group_of(parameters: list[torch.Tensor], given: dist.ProcessGroup | None) -> Any:
+    """Return the process group over which to add, or None if every rank has everything.
+
+    Unless it is given: the ranks over which the parameters are sharded.
+    """
+    if given is not None:
+        return given
+    meshes: list[Any] = []
+    for parameter in parameters:
+        if is_sharded(parameter) and parameter.device_mesh not in meshes:  # type: ignore[attr-defined]
+            meshes.append(parameter.device_mesh)  # type: ignore[attr-defined]
+    if not meshes:
+        return None
+    if any(mesh.size() == dist.get_world_size() for mesh in meshes):
+        return dist.group.WORLD
+    if len(meshes) == 1 and meshes[0].ndim == 1:
+        return meshes[0].get_group()
+    raise ValueError(
+        f"process_group cannot be derived from {len(meshes)} device meshes that do not cover all "
+        f"{dist.get_world_size()} ranks. Pass process_group=, the ranks that together hold the "
+        "parameters."
+    )
+
+
+def share(parameter: torch.Tensor, group: Any) -> float:
+    """Return what this rank's part counts for, so that over the group everything counts once.
+
+    A group of n ranks holds n / pieces copies of every entry.
+    """
+    return 1.0 if group is None else pieces(parameter) / dist.get_world_size(group)
+
+
+def add_up(numbers: torch.Tensor, group: Any) -> torch.Tensor:
+    """Return numbers summed over the ranks of a group."""
+    if group is not None:
+        dist.all_reduce(numbers, group=group)
+    return numbers

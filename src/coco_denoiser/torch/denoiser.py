@@ -1,0 +1,319 @@
+"""GradientDenoiser: the sliding window of a set of parameters, for hand-written loops.
+
+The window, as everywhere, is two K by K tables. What is done here is to fill one row of them,
+from tensors of any dtype, on any device, on any number of ranks, and to take one weighted sum.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from coco_denoiser import _validation as check
+from coco_denoiser.geometry import centre_and_radius
+from coco_denoiser.solution import Answer, ConvergenceWarning
+from coco_denoiser.tables import Tables
+from coco_denoiser.torch import _sharding
+from coco_denoiser.torch._diagnostics import Diagnostics
+from coco_denoiser.torch._ring import Ring, state_dtype_of
+from coco_denoiser.typing import Float64
+
+Bound = float | Callable[[], float]
+NonFinite = Literal["skip", "raise"]
+
+
+class GradientDenoiser:
+    """Denoise the gradients of parameters, each together with the K - 1 observed before it.
+
+    All parameters together are one point x, all their gradients one vector g. At every call,
+    over the last K observations,
+
+        argmin over theta of  sum_i ||theta_i - g_i||^2
+        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+
+    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta takes the place of the
+    gradients. For loops that are written by hand:
+
+        denoiser = GradientDenoiser(model.parameters(), L=4.0, window=8)
+        ...
+        loss.backward()
+        scaler.unscale_(optimizer)
+        denoiser.denoise()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+
+    Parameters that are frozen (no `requires_grad`, no gradient) are no part of the point and
+    take no memory. A gradient that is None counts as zero.
+
+    Args:
+        parameters: the parameters.
+        L: upper bound on the curvature of the loss, or a function that returns it.
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        window: how many observations are kept, K; memory for 2 K copies of the parameters.
+        state_dtype: float32 or float64; None keeps float64 for parameters in double precision
+            and float32 for all others.
+        nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
+            "raise" FloatingPointError. It never enters the window.
+        process_group: the ranks that together hold the parameters; None derives it from
+            sharded parameters, and adds nothing up if there are none.
+        tol: relative duality gap to reach at every step.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[torch.Tensor],
+        *,
+        L: Bound,
+        mu: Bound = 0.0,
+        window: int = 8,
+        state_dtype: torch.dtype | None = None,
+        nonfinite: NonFinite = "skip",
+        process_group: dist.ProcessGroup | None = None,
+        tol: float = 1e-9,
+    ) -> None:
+        self.parameters = list(parameters)
+        self.L, self.mu = L, mu
+        if not (callable(L) or callable(mu)):
+            check.curvature(L, mu)
+        size = check.count("window", window, optional=False)
+        self.window = size if size is not None else 1
+        if state_dtype not in (None, torch.float32, torch.float64):
+            raise ValueError(
+                f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
+                "differences between close points need the digits."
+            )
+        self.state_dtype = state_dtype
+        self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
+        self.process_group = process_group
+        self.tol = check.positive("tol", tol)
+        self.skipped = 0
+        self.tables = Tables(self.window)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every observation, and free its memory."""
+        self.tables.reset()
+        self.members: list[torch.Tensor] = []
+        self.rings: list[Ring] = []
+        self._group: Any = None
+        self.idle = np.zeros(0, dtype=np.int64)
+        self._bounds: tuple[float, float] | None = None
+        self.centre, self._radius = 0.0, 0.0
+        self._answer: Answer | None = None
+        self._slot = 0
+
+    def __len__(self) -> int:
+        """Return the number of observations in the window."""
+        return self.tables.count
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process group belongs to its process; elsewhere it has to be given again.
+        return {**self.__dict__, "process_group": None, "_group": None}
+
+    @torch.no_grad()
+    def denoise(self) -> bool:
+        """Put the denoised gradients in place of the gradients.
+
+        Returns:
+            False if they are not finite: gradients and window are as they were.
+        """
+        changed = self.observe(self.parameters)
+        for parameter, theta in changed or ():
+            if parameter.grad is None:
+                parameter.grad = theta.clone()
+            else:
+                parameter.grad.copy_(theta)
+        return changed is not None
+
+    @torch.no_grad()
+    def observe(
+        self,
+        parameters: Sequence[torch.Tensor],
+        *,
+        maximize: bool = False,
+        standing: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
+        """Take one observation, in stages; change no gradient.
+
+        Args:
+            parameters: the parameters, with their gradients.
+            maximize: whether the gradients are those of a function to be maximised: then it
+                is its negative that has curvature between mu and L.
+            standing: says whether the optimizer is made to stand still. Zero gradients are
+                then no observation: checkpointing makes such a step to create the state.
+
+        Returns:
+            The parameters whose gradient changes, each with the denoised one, valid until the
+            next call; None if the observation was refused.
+        """
+        gradients = self._collect(parameters)
+        self._follow_curvature(maximize=maximize)
+        distances, finite, zero = self._measure()
+        if not finite:
+            self._refuse()
+            return None
+        if zero and (not len(self) or standing()):
+            return []
+        try:
+            self._record(distances)
+            weights = self._solve()
+            self._commit(weights)
+        except BaseException:
+            # Tables and vectors may no longer belong together.
+            self.reset()
+            raise
+        self.idle += 1
+        self.idle[[g is not None for g in gradients]] = 0
+        return [] if weights is None else self._changed(gradients)
+
+    def diagnostics(self) -> Diagnostics:
+        """Return what the last step did, and what the window costs."""
+        tables, found = self.tables, self._answer
+        count, order = tables.count, tables.order()
+        if found is None:
+            W, multipliers, gap = np.eye(count), np.zeros((count, count)), 0.0
+        else:
+            W, multipliers, gap = found.weights, found.multipliers, found.gap
+        weights, moved = np.zeros(0), 0.0
+        if count:
+            weights = W[self._slot][order]
+            # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
+            v = W[self._slot].copy()
+            v[self._slot] -= 1.0
+            moved = float(np.sqrt(max(0.0, -0.5 * v @ tables.residuals[:count, :count] ** 2 @ v)))
+        L, mu = self._bounds or (np.nan, np.nan)
+        return Diagnostics(
+            observations=count,
+            window=self.window,
+            L=L,
+            mu=mu,
+            weights=weights,
+            active=int(np.count_nonzero(np.triu(multipliers > 0.0, 1))),
+            gap=gap,
+            moved=moved,
+            skipped=self.skipped,
+            nbytes=sum(ring.nbytes for ring in self.rings),
+        )
+
+    def _collect(self, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Take hold of the points and gradients; start anew if the parameters are others."""
+        members = [p for p in parameters if p.requires_grad or p.grad is not None]
+        if len(members) != len(self.members) or any(
+            a is not b for a, b in zip(members, self.members, strict=True)
+        ):
+            self.reset()
+            self.prepare(members)
+        gradients = [p.grad for p in members]
+        for ring in self.rings:
+            ring.collect([gradients[i] for i in ring.indices])
+        return gradients
+
+    def prepare(self, members: Sequence[torch.Tensor]) -> None:
+        """Make room for the history of these parameters, one ring a device and dtype."""
+        self.members = list(members)
+        self._group = _sharding.group_of(self.members, self.process_group)
+        self.idle = np.full(len(members), self.window, dtype=np.int64)
+        alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for i, p in enumerate(members):
+            alike.setdefault((p.device, state_dtype_of(p, self.state_dtype)), []).append(i)
+        self.rings = [
+            Ring(members, indices, self.window, dtype, self._group)
+            for (_, dtype), indices in alike.items()
+        ]
+
+    def _follow_curvature(self, *, maximize: bool) -> None:
+        """Ask for the curvature bounds; bring what is stored to their centre."""
+        L, mu = _now(self.L), _now(self.mu)
+        if self._bounds != (L, mu):
+            self._bounds = check.curvature(L, mu)
+        centre, self._radius = centre_and_radius(*self._bounds)
+        centre = -centre if maximize else centre
+        if centre != self.centre and len(self):
+            squares = self._add_up(
+                [r.recentre(self.centre - centre, len(self)) for r in self.rings]
+            )
+            used = slice(len(self))
+            self.tables.residuals[used, used] = np.sqrt(squares)[used, used]
+        self.centre = centre
+
+    def _measure(self) -> tuple[Float64, bool, bool]:
+        """Return the distances to the slots (2, K), whether all is finite, and all zero.
+
+        This is the only time that a step waits for the device, and for other ranks.
+        """
+        count, K = len(self), self.window
+        # The slot that the observation will take, if that is occupied now.
+        sums = self._add_up(
+            [ring.measure(self.centre, count, self.tables.next) for ring in self.rings]
+        )
+        squares, finite, zero = sums[: 2 * K], bool(np.isfinite(sums).all()), sums[-1] == 0.0
+        return np.sqrt(np.where(squares > 0.0, squares, 0.0)).reshape(2, K), finite, bool(zero)
+
+    def _add_up(self, parts: list[torch.Tensor]) -> Float64:
+        """Return the sum over devices and ranks, on the host."""
+        if not parts:
+            return np.zeros(2 * self.window + 2)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part.to(total.device)
+        return _sharding.add_up(total, self._group).cpu().numpy()
+
+    def _refuse(self) -> None:
+        self.skipped += 1
+        for ring in self.rings:
+            ring.release()
+        if self.nonfinite == "raise":
+            raise FloatingPointError(
+                "the gradients or parameters hold an infinity or NaN (on this or on another "
+                "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
+            )
+
+    def _record(self, distances: Float64) -> None:
+        self._slot = self.tables.next
+        self.tables.insert(distances[0], distances[1], 1.0)
+
+    def _solve(self) -> Float64 | None:
+        """Return the weights of the newest observation, one a slot; None if it stays as it is."""
+        self._answer = None
+        if len(self) == 1:
+            return None
+        self._answer = found = self.tables.answer(self._radius, self.tol)
+        self.tables.keep(found.multipliers)
+        if not found.status.success:
+            warnings.warn(
+                f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
+                f"tol={self.tol:.1e}.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        row = found.weights[self._slot]
+        return None if row[self._slot] == 1.0 else np.ascontiguousarray(row)
+
+    def _commit(self, weights: Float64 | None) -> None:
+        for ring in self.rings:
+            ring.commit(self.centre, self._slot, weights)
+            ring.release()
+
+    def _changed(
+        self, gradients: Sequence[torch.Tensor | None]
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return parameters with their denoised gradients.
+
+        Without those that had no gradient in the whole window: they have not moved, and an
+        optimizer must not begin to decay them.
+        """
+        changed = []
+        for ring in self.rings:
+            for i, theta in zip(ring.indices, ring.theta(), strict=True):
+                if gradients[i] is not None or self.idle[i] < self.window:
+                    changed.append((self.members[i], theta))
+        return changed
+
+
+def _now(bound: Bound) -> object:
+    """Return a bound as it is at this step."""
+    value: object = bound() if callable(bound) else bound
+    return value.item() if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,234 @@
+"""CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim import LBFGS, Optimizer, SparseAdam
+
+from coco_denoiser.torch import _checkpoint
+from coco_denoiser.torch._diagnostics import Diagnostics
+from coco_denoiser.torch.denoiser import Bound, GradientDenoiser, NonFinite
+
+
+class CocoOptimizer(Optimizer):
+    """Step a wrapped optimizer with gradients denoised over the last K steps.
+
+    All parameters together are one point x. At every step, over the last K points with their
+    noisy gradients g_i,
+
+        argmin over theta of  sum_i ||theta_i - g_i||^2
+        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+
+    with c = (L + mu) / 2 and r = (L - mu) / 2, and the wrapped optimizer sees the newest theta:
+
+        optimizer = CocoOptimizer(torch.optim.Adam(model.parameters(), lr=1e-2), L=4.0)
+
+    Everything else stays as it is: `param_groups`, `state` and `defaults` are those of the
+    wrapped optimizer, so that schedulers and checkpoints see what they always saw. A step is
+
+    1. evaluate: the closure, if there is one, once;
+    2. observe: collect points and gradients, refuse what must not enter the window, update the
+       tables, solve, combine;
+    3. put the denoised gradients in place;
+    4. step the wrapped optimizer;
+    5. put the gradients back.
+
+    Args:
+        optimizer: the optimizer to wrap.
+        L: upper bound on the curvature of the loss, or a function that returns it.
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        window: how many observations are kept, K; memory for 2 K copies of the parameters.
+        state_dtype: float32 or float64; None keeps float64 for parameters in double precision
+            and float32 for all others.
+        nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
+            wrapped step included, or "raise" FloatingPointError.
+        process_group: the ranks that together hold the parameters; None derives it from
+            sharded parameters, and adds nothing up if there are none.
+        tol: relative duality gap to reach at every step.
+    """
+
+    # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
+    # by itself: a scaled gradient has no place in the window.
+    _step_supports_amp_scaling = False
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        *,
+        L: Bound,
+        mu: Bound = 0.0,
+        window: int = 8,
+        state_dtype: torch.dtype | None = None,
+        nonfinite: NonFinite = "skip",
+        process_group: dist.ProcessGroup | None = None,
+        tol: float = 1e-9,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}."
+            )
+        if isinstance(optimizer, LBFGS):
+            raise TypeError(
+                "optimizer must take one gradient a step, got LBFGS: it evaluates its closure "
+                "many times and compares the gradients, which denoising would falsify. Use a "
+                "first-order optimizer."
+            )
+        if isinstance(optimizer, SparseAdam):
+            raise TypeError(
+                "optimizer must take dense gradients, got SparseAdam: averages over the window "
+                "are dense. Use Adam, with sparse=False in embeddings."
+            )
+        if isinstance(optimizer, CocoOptimizer):
+            raise TypeError("optimizer is a CocoOptimizer already; wrap the one inside.")
+        denoiser = GradientDenoiser(
+            [],
+            L=L,
+            mu=mu,
+            window=window,
+            state_dtype=state_dtype,
+            nonfinite=nonfinite,
+            process_group=process_group,
+            tol=tol,
+        )
+        # Not Optimizer.__init__, which would make groups and a state of its own.
+        self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})
+
+    wrapped: Optimizer
+    denoiser: GradientDenoiser
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of the wrapped optimizer."""
+        return self.wrapped.param_groups
+
+    @param_groups.setter
+    def param_groups(self, value: list[dict[str, Any]]) -> None:
+        self.wrapped.param_groups = value
+
+    @property
+    def state(self) -> defaultdict[torch.Tensor, Any]:
+        """The state of the wrapped optimizer."""
+        return self.wrapped.state
+
+    @state.setter
+    def state(self, value: defaultdict[torch.Tensor, Any]) -> None:
+        self.wrapped.state = value
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the wrapped optimizer."""
+        return self.wrapped.defaults
+
+    @defaults.setter
+    def defaults(self, value: dict[str, Any]) -> None:
+        self.wrapped.defaults = value
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"wrapped": self.wrapped, "denoiser": self.denoiser}
+
+    def __repr__(self) -> str:
+        """Show the settings, then the wrapped optimizer."""
+        d = self.denoiser
+        return f"CocoOptimizer(L={d.L}, mu={d.mu}, window={d.window})\n{self.wrapped!r}"
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step; return the loss of the closure, if there is one.
+
+        Args:
+            closure: reevaluates the model and returns the loss; called once.
+        """
+        loss = self._evaluate(closure)
+        changed = self.denoiser.observe(
+            self._parameters(), maximize=self._maximizes(), standing=self._standing
+        )
+        if changed is None:
+            return loss
+        originals = [p.grad for p, _ in changed]
+        try:
+            for p, theta in changed:
+                p.grad = theta
+            self.wrapped.step()
+        finally:
+            for (p, _), original in zip(changed, originals, strict=True):
+                p.grad = original
+        return loss
+
+    def diagnostics(self) -> Diagnostics:
+        """Return what the last step did, and what the window costs; print it to read it."""
+        return self.denoiser.diagnostics()
+
+    def reset(self) -> None:
+        """Forget every observation; the wrapped optimizer keeps its state."""
+        self.denoiser.reset()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters to the wrapped optimizer. The window starts anew, with longer points."""
+        self.wrapped.add_param_group(param_group)
+        self.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the wrapped optimizer's state_dict, with the window in it.
+
+        As in PyTorch, tensors are those in use, not copies.
+        """
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        state = self.wrapped.state_dict()
+        state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
+        _checkpoint.insert(state, self.denoiser, self._parameters())
+        for after in self._optimizer_state_dict_post_hooks.values():
+            replaced = after(self, state)
+            state = state if replaced is None else replaced
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go back to a saved state, of this optimizer or of the wrapped one alone.
+
+        In the second case the window is empty afterwards, and a warning says so.
+        """
+        state_dict = dict(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            replaced = before(self, state_dict)
+            state_dict = state_dict if replaced is None else replaced
+        plain, ours = _checkpoint.remove(state_dict)
+        self.wrapped.load_state_dict(plain)
+        if ours["group"]:
+            _checkpoint.restore(ours, state_dict["param_groups"], self.denoiser, self._parameters())
+        else:
+            self.reset()
+            warnings.warn(
+                "state_dict holds no window (it is one of the wrapped optimizer alone): "
+                "denoising starts with an empty one.",
+                UserWarning,
+                stacklevel=2,
+            )
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
+        if closure is None:
+            return None
+        with torch.enable_grad():
+            return closure()
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def _maximizes(self) -> bool:
+        """Say whether the objective is to be maximised; part of it cannot be."""
+        wanted = {bool(group.get("maximize", False)) for group in self.param_groups}
+        if len(wanted) > 1:
+            raise ValueError(
+                "maximize must be the same in all param_groups: gradients of a saddle-point "
+                "problem are not co-coercive."
+            )
+        return wanted == {True}
+
+    def _standing(self) -> bool:
+        """Say whether all learning rates are zero."""
+        return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
