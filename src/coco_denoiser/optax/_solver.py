@@ -1,0 +1,380 @@
+"""Exact multipliers of one window in pure JAX: an interior-point method with static shapes.
+
+Solves, for K residuals h_i and bounds rho_ml on all P = K (K - 1) / 2 pairs,
+
+    minimise  1/2 sum_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
+
+It is the method of `solvers/interior_point.py`, written for arrays whose shapes never change, so
+that it can be compiled, batched by vmap, and run in float32. What differs:
+
+- all pairs stay in the linear system; pairs of empty slots have no force and take no part;
+- the unknowns of a pair are its force f = lam rho and its relative slack
+  sigma = (1 - ||u||^2) / 2, u = (phi_m - phi_l) / rho. The system is then
+  diag(sigma) + R * (u u'), where R = lam^1/2 B M B' lam^1/2 has eigenvalues in [0, 1]: its
+  entries are of order 1 whatever the bounds are;
+- points that coincide are not merged. Their bound is raised to what the precision can resolve,
+  and M comes from an elimination without subtractions, which large multipliers do not harm.
+
+Letters: B (P, K) is the incidence matrix, M = (I + B' diag(lam) B)^-1, hat = M h the residuals
+that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+# The multiplicative start ends when no pair exceeds its bound by more than _READY, and none that
+# has a share _STRONG of the largest force is pulled to less than a share _LOOSE of its bound.
+_ROUNDS, _READY, _STRONG, _LOOSE = 30, 1.05, 0.1, 0.7
+_START = 1.025  # how far inside its bounds the interior-point method starts
+_GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
+_PATIENCE = 8  # iterations without progress after which rounding has the last word
+
+
+class Precision(NamedTuple):
+    """What a floating-point format can resolve, relative to the largest residual."""
+
+    eps: float  # the distance from 1 to the next number
+    closest: float  # points whose bound is below this are held at this distance
+    rounding: float  # a distance is known up to this
+    collinear: float  # a detour that is longer by no more than this is none
+    end: float  # where the central path ends
+    floor: float  # gaps are relative to this share of the trivial answer's value at least
+    tol: float  # relative gap to reach unless the caller says otherwise
+
+
+def precision(dtype: Any) -> Precision:
+    """Return the constants of float64 or float32."""
+    if dtype == jnp.float64:
+        return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-16, 1e-10, 1e-12)
+    return Precision(2.0**-23, 3e-5, 1e-6, 2e-6, 1e-8, 1e-3, 1e-6)
+
+
+def default_tolerance(dtype: Any) -> float:
+    """Return the relative gap to reach unless the caller says otherwise."""
+    return precision(dtype).tol
+
+
+@lru_cache
+def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the first and second member of every pair, and the incidence matrix (P, K)."""
+    first, second = np.triu_indices(K, 1)
+    B = np.zeros((first.size, K))
+    B[np.arange(first.size), first] = 1.0
+    B[np.arange(first.size), second] = -1.0
+    return first, second, B
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Multiply matrices in full precision, also where hardware prefers less."""
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def inverse(lam: Array, K: int) -> Array:
+    """Return M = (I + Laplacian(lam))^-1, (K, K), for multipliers (P,).
+
+    Node after node is eliminated as by Gauss and Jordan, in place. As in the elimination of
+    Grassmann, Taksar and Heyman, every number is non-negative and only added to, so every entry
+    of M has almost all its digits, however large the multipliers are.
+    """
+    first, second, _ = pairs(K)
+    place = np.full((K, K), lam.shape[0])
+    place[first, second] = place[second, first] = np.arange(first.size)
+    a: Array = jnp.append(lam, jnp.zeros(1, lam.dtype))[place]
+    index = jnp.arange(K)
+
+    def eliminate(k: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, rest = carry
+        here = index == k
+        row, column = jnp.where(here, 1.0, a[k]), jnp.where(here, 0.0, a[:, k])
+        share = 1.0 / (rest[k] + jnp.where(index > k, row, 0.0).sum())
+        row = row * share
+        a = jnp.where(here, 0.0, a) + column[:, None] * row
+        return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
+
+    a, _ = lax.fori_loop(0, K, eliminate, (a, jnp.ones(K, lam.dtype)), unroll=True)
+    return a
+
+
+_Six: TypeAlias = tuple[Array, Array, Array, Array, Array, Array]
+
+
+class _Point(NamedTuple):
+    """Where the interior-point method stands."""
+
+    f: Array  # (P,) forces
+    sigma: Array  # (P,) relative slacks
+    phi: Array  # (K, q)
+    M: Array  # (K, K)
+    hat: Array  # (K, q)
+    residual: Array
+    ridge: Array  # in units of the rounding in the linear system
+
+
+class _Best(NamedTuple):
+    """The best multipliers so far, and how long they have been the best."""
+
+    lam: Array
+    shrink: Array  # the factor by which hat must shrink for every pair to fit
+    gap: Array
+    tau: Array  # the least so far
+    age: Array  # iterations since the gap or tau has become much less
+
+
+def multipliers(
+    h: Array, apart: Array, rho: Array, on: Array, *, tol: float | Array, max_iter: int | Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the multipliers (P,), the shrinkage, the relative gap, and the number of iterations.
+
+    Args:
+        h: (K, q), residuals in any orthogonal coordinates, their mean zero, none above 1.
+        apart: (P,), their distances, as accurate as they are known.
+        rho: (P,), their bounds.
+        on: (P,), False for pairs that take no part.
+        tol: relative duality gap to reach.
+        max_iter: limit on the steps of the interior-point method.
+    """
+    limits = precision(h.dtype)
+    active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
+    on = _needed(h.shape[0], rho, on, limits)
+    rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
+    lam, M, hat = _multiplicative(h, apart, rho, on, active, limits)
+    return _interior_point(h, rho, on, active, lam, M, hat, limits, tol, max_iter)
+
+
+def weights(lam: Array, shrink: Array, used: Array) -> Array:
+    """Return W (K, K), so that phi = W h: M, drawn towards the mean of the used slots."""
+    mean = used.astype(lam.dtype) / jnp.maximum(used.sum(), 1).astype(lam.dtype)
+    return shrink * inverse(lam, used.size) + (1.0 - shrink) * mean
+
+
+def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
+    """Return the pairs that no other pairs imply: dependent ones would make the system singular.
+
+    - Of points that coincide, the first stands for all; each other is tied to one before it.
+    - A pair (m, l) is implied if some p has rho_mp + rho_pl <= rho_ml, both parts shorter.
+      Without "shorter", near-duplicates would imply each other away.
+    """
+    first, second, _ = pairs(K)
+    table = jnp.full((K, K), jnp.inf, rho.dtype)
+    table = table.at[first, second].set(jnp.where(on, rho, jnp.inf))
+    table = jnp.minimum(table, table.T)
+    earlier = np.tri(K, k=-1, dtype=bool)
+    same = (table <= limits.closest) & earlier
+    single = ~same.any(1)
+    leader = jnp.where(single, np.arange(K), same.argmax(1))
+    part = jnp.where(single[:, None] & single, table, jnp.inf)
+    shorter = part[:, None, :] * (1.0 - 1e3 * limits.collinear)  # of the pair (m, l), for every p
+    to, on_from = part[:, :, None], part[None, :, :]
+    detour = (to + on_from <= part[:, None, :] * (1.0 + limits.collinear)) & jnp.isfinite(
+        part[:, None, :]
+    )
+    implied = (detour & (to < shorter) & (on_from < shorter)).any(1)
+    keep = (single[:, None] & single & ~implied) | (leader[None, :] == np.arange(K)[:, None])
+    return on & keep[first, second]
+
+
+def _multiplicative(
+    h: Array, apart: Array, rho: Array, on: Array, active: Array, limits: Precision
+) -> tuple[Array, Array, Array]:
+    """Improve lam from a rough guess until the pairs with forces are near their bounds."""
+    K = h.shape[0]
+    lam = jnp.where(on, jnp.maximum(apart / rho - 1.0, 0.01) / K, 0.0)
+
+    def improve(carry: _Six) -> _Six:
+        lam, last, _, _, rounds, _ = carry
+        M = inverse(lam, K)
+        hat = dot(M, h)
+        w = lengths(hat)
+        ratio = jnp.maximum(w / rho, 0.1)
+        strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
+        near = jnp.all(~on | ~strong | (ratio >= _LOOSE)) & (_worst(w, rho, on, limits) <= _READY)
+        more = active & ~near & (rounds + 1 < _ROUNDS)
+        # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but swings to and
+        # fro on such a pair, and is given up there.
+        factor = jnp.where((ratio - 1.0) * (last - 1.0) >= 0.0, ratio * ratio, ratio)
+        return jnp.where(more, lam * factor, lam), ratio, M, hat, rounds + 1, more
+
+    start = (lam, jnp.ones_like(lam), jnp.eye(K, dtype=h.dtype), h, jnp.asarray(0), active)
+    lam, _, M, hat, _, _ = lax.while_loop(lambda carry: carry[-1], improve, start)
+    return lam, M, hat
+
+
+def _interior_point(
+    h: Array,
+    rho: Array,
+    on: Array,
+    active: Array,
+    lam: Array,
+    M: Array,
+    hat: Array,
+    limits: Precision,
+    tol: float | Array,
+    max_iter: int | Array,
+) -> tuple[Array, Array, Array, Array]:
+    w = lengths(hat)
+    force = jnp.max(lam * rho, initial=0.0)
+    f = jnp.where(on, jnp.maximum(lam * rho, 1e-6 * force), 0.0)
+    omega = jnp.where(on, jnp.maximum(f, 1e-3 * force), 0.0)
+    shrink = 1.0 / (_START * jnp.clip(_worst(w, rho, on, limits), 1.0, _READY))
+    sigma = 0.5 * jnp.maximum(1.0 - (shrink * w / rho) ** 2, 1.0 - 1.0 / _START)
+    phi = shrink * hat
+    residual = _residual(phi, hat, sigma, rho, on)
+    point = _Point(f, sigma, phi, M, hat, residual, jnp.ones_like(residual))
+    none = jnp.asarray(jnp.inf, h.dtype)
+    best = _Best(jnp.zeros_like(lam), jnp.ones_like(none), none, none, jnp.asarray(0))
+
+    def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
+        _, best, iterations = carry
+        return active & (best.gap > tol) & (best.age < _PATIENCE) & (iterations < max_iter)
+
+    def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
+        point, best, iterations = carry
+        point = _step(point, h, rho, on, omega)
+        lam = point.f / rho
+        gap, shrink = _relative_gap(lam, point.hat, h, rho, on, limits)
+        tau = (point.f * point.sigma).sum() / omega.sum()
+        better = gap < best.gap
+        # The gap of hat may well rise on the way while the path is followed.
+        progress = (gap < 0.5 * best.gap) | (tau < 0.5 * best.tau)
+        best = _Best(
+            jnp.where(better, lam, best.lam),
+            jnp.where(better, shrink, best.shrink),
+            jnp.where(better, gap, best.gap),
+            jnp.where(progress, jnp.minimum(tau, best.tau), best.tau),
+            jnp.where(progress, 0, best.age + 1),
+        )
+        return point, best, iterations + 1
+
+    _, best, iterations = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
+    return best.lam, best.shrink, jnp.where(active, best.gap, 0.0), iterations
+
+
+def _step(point: _Point, h: Array, rho: Array, on: Array, omega: Array) -> _Point:
+    """Take one predictor-corrector step, halved until the residual is in bounds."""
+    f, sigma, phi, M, hat, before, ridge = point
+    K = h.shape[0]
+    u, v_hat = _edges(phi) / rho[:, None], _edges(hat) / rho[:, None]
+    target = 0.5 * (1.0 + (u * u).sum(1)) - (u * v_hat).sum(1)
+    safe = jnp.where(on, f, 1.0)
+    root = jnp.where(on, jnp.sqrt(safe / rho), 0.0)
+    factor = newton_factor(root, M, u, sigma, ridge)
+    tau_now = (f * sigma).sum() / omega.sum()
+
+    def direction(tau: Array | float, second: Array | float) -> tuple[Array, Array]:
+        aim = jnp.where(on, tau * omega - second, 0.0)
+        rhs = jnp.where(on, aim / jnp.where(on, root, 1.0), 0.0) - root * rho * target
+        df = root * newton_solve(factor, rhs)
+        return df, jnp.where(on, (aim - sigma * df) / safe - sigma, 0.0)
+
+    df, ds = direction(0.0, 0.0)
+    step_s, step_f = _longest(sigma, ds, 1.0), _longest(safe, df, 1.0)
+    affine = ((f + step_f * df) * (sigma + step_s * ds)).sum() / omega.sum()
+    tau = jnp.maximum((affine / tau_now) ** 3 * tau_now, precision(h.dtype).end)
+    df, ds = direction(tau, df * ds)
+    # As close to the boundary as the path allows: 0.9 far out, 1 - tau near the end.
+    keep = jnp.clip(1.0 - tau_now, 0.9, 1.0 - 4 * precision(h.dtype).eps)
+    step_s, step_f = _longest(sigma, ds, keep), _longest(safe, df, keep)
+    dphi = hat - phi - dot(M, dot(incidence(K, h.dtype).T, df[:, None] * u))
+
+    def moved(scale: Array) -> _Point:
+        f_new = f + scale * step_f * df
+        sigma_new = sigma + scale * step_s * ds
+        phi_new = phi + scale * step_s * dphi
+        M_new = inverse(f_new / rho, K)
+        hat_new = dot(M_new, h)
+        residual = _residual(phi_new, hat_new, sigma_new, rho, on)
+        return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)
+
+    def too_long(carry: tuple[_Point, Array]) -> Array:
+        new, scale = carry
+        return ~(new.residual <= jnp.maximum(_GROWTH * before, _FLOOR)) & (scale > 2.0**-8)
+
+    def halve(carry: tuple[_Point, Array]) -> tuple[_Point, Array]:
+        _, scale = carry
+        return moved(0.5 * scale), 0.5 * scale
+
+    start = (point._replace(residual=jnp.inf * before), jnp.asarray(2.0, h.dtype))
+    new, _ = lax.while_loop(too_long, halve, start)
+    # A system that rounding has made indefinite has no factor: try again with a larger ridge.
+    fine = jnp.isfinite(new.residual)
+    new = new._replace(ridge=jnp.maximum(0.1 * ridge, 1.0))
+    again = point._replace(ridge=30.0 * ridge)
+    return _Point(*(jnp.where(fine, a, b) for a, b in zip(new, again, strict=True)))
+
+
+def newton_factor(
+    root: Array, M: Array, u: Array, sigma: Array, ridge: Array | float = 1.0
+) -> Array:
+    """Return the Cholesky factor of diag(sigma) + (root root') * (B M B') * (u u')."""
+    B = incidence(M.shape[0], M.dtype)
+    R = dot(dot(B, M), B.T) * root[:, None] * root
+    # What rounding leaves of a difference of entries of M is magnified by the multiplier.
+    eps, P = precision(M.dtype).eps, root.size
+    diagonal = jnp.diag(sigma + ridge * eps * (8.0 + 2.0 * P**0.5 * root * root))
+    return lax.linalg.cholesky(R * dot(u, u.T) + diagonal, symmetrize_input=False)
+
+
+def newton_solve(factor: Array, rhs: Array) -> Array:
+    """Solve the system whose factor is given, for one right-hand side (P,)."""
+    x = rhs[:, None]
+    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)
+    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True, transpose_a=True)
+    return x[:, 0]
+
+
+def incidence(K: int, dtype: Any) -> Array:
+    """Return B (P, K)."""
+    return jnp.asarray(pairs(K)[2], dtype)
+
+
+def _edges(phi: Array) -> Array:
+    """Return phi_m - phi_l for every pair, (P, q)."""
+    first, second, _ = pairs(phi.shape[0])
+    return phi[first] - phi[second]
+
+
+def lengths(phi: Array) -> Array:
+    """Return ||phi_m - phi_l|| for every pair, (P,)."""
+    return _norm(_edges(phi))
+
+
+def _norm(v: Array) -> Array:
+    return jnp.sqrt((v * v).sum(-1))
+
+
+def _worst(w: Array, rho: Array, on: Array, limits: Precision) -> Array:
+    return jnp.max(jnp.where(on, (w - limits.rounding) / rho, 0.0), initial=0.0)
+
+
+def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
+    """Return the step, at most 1, that keeps x + step dx positive by a share of its way."""
+    ratio = jnp.where(dx < 0.0, -keep * x / jnp.where(dx < 0.0, dx, 1.0), 1.0)
+    return jnp.min(ratio, initial=1.0)
+
+
+def _residual(phi: Array, hat: Array, sigma: Array, rho: Array, on: Array) -> Array:
+    """Return the worst error of the slacks, and of phi against hat, over the pairs."""
+    u = _edges(phi) / rho[:, None]
+    off = lengths(phi - hat) / rho
+    slack = jnp.abs(sigma - 0.5 * (1.0 - (u * u).sum(1)))
+    return jnp.max(jnp.where(on, jnp.maximum(slack, off), 0.0), initial=0.0)
+
+
+def _relative_gap(
+    lam: Array, hat: Array, h: Array, rho: Array, on: Array, limits: Precision
+) -> tuple[Array, Array]:
+    """Return the relative duality gap of hat, shrunk until every pair fits, and the factor.
+
+    The mean of h, and so of hat, is zero.
+    """
+    w = lengths(hat)
+    shrink = 1.0 / jnp.maximum(_worst(w, rho, on, limits), 1.0)
+    gap = 0.5 * (1.0 - shrink) ** 2 * (hat**2).sum()
+    gap += (lam * w * jnp.abs(rho - shrink * w)).sum()
+    value = ((shrink * hat - h) ** 2).sum()
+    return gap / (0.5 * jnp.maximum(value, limits.floor * (h**2).sum())), shrink
