@@ -25,11 +25,11 @@ def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[tor
         # Room for a window, so that a checkpoint can be read into it in place.
         window.prepare([p for p in parameters if p.requires_grad])
     index = {id(p): i for i, p in enumerate(parameters)}
-    idle = {id(p): n for p, n in zip(window.members, window.idle.tolist(), strict=True)}
+    seen = {id(p): int(was) for p, was in zip(window.members, window.seen, strict=True)}
     for ring in window.rings:
         for p, points, residuals in ring.slots():
             entries = state["state"].setdefault(index[id(p)], {})
-            entries[f"{PREFIX}idle"] = idle[id(p)]
+            entries[f"{PREFIX}seen"] = seen[id(p)]
             for k, (point, residual) in enumerate(zip(points, residuals, strict=True)):
                 entries[f"{PREFIX}point_{k}"] = point
                 entries[f"{PREFIX}residual_{k}"] = residual
@@ -91,7 +91,7 @@ def restore(
     }
     window.reset()
     window.prepare([p for p in parameters if id(p) in held])
-    window.idle[:] = [int(held[id(p)][f"{PREFIX}idle"]) for p in window.members]
+    window.seen[:] = [bool(held[id(p)][f"{PREFIX}seen"]) for p in window.members]
     for ring in window.rings:
         for p, points, residuals in ring.slots():
             for k in range(window.window):

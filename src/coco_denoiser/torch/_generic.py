@@ -68,7 +68,7 @@ def commit(
         residuals[slot, where] = H
         if row is not None and out is not None:
             theta = out[where]
-            torch.matmul(row, residuals[: row.numel(), where] - H, out=theta)
+            torch.mv((residuals[: row.numel(), where] - H).T, row, out=theta)
             if G is not None:
                 theta += G
 

@@ -178,10 +178,6 @@ def _commit(
     w: Float64,
     out: Array,
 ) -> None:
-    rest = 0.0
-    for i in range(w.size):
-        if i != slot:
-            rest += w[i]
     for t in range(x.size):
         size = sizes[t]
         x_all = carray(_pointer(x[t]), (size,), points.dtype)
@@ -198,19 +194,15 @@ def _commit(
             if w.size == 0:
                 continue
             theta = out[a:b]
-            _begin(H, rest, theta)
-            i = 0
-            while i < w.size:
+            if g[t] == 0:
+                theta[:] = 0.0
+            else:
+                theta[:] = g_all[start:stop]
+            for i in range(0, w.size, 2):
                 # Two slots at a time: half as often through the sum.
-                j = i + 1
-                v = 0.0 if i == slot else w[i]
-                u = 0.0 if j == slot or j >= w.size else w[j]
-                j = min(j, w.size - 1)
-                if v != 0.0 or u != 0.0:
-                    _add(residuals[i, a:b], v, residuals[j, a:b], u, theta)
-                i += 2
-            if g[t] != 0:
-                _end(g_all[start:stop], theta)
+                j = min(i + 1, w.size - 1)
+                u = w[j] if j > i else 0.0
+                _add(residuals[i, a:b], w[i], residuals[j, a:b], u, H, theta)
 
 
 @subroutine
@@ -255,18 +247,6 @@ def _apart(p: Array, x: Array, r: Array, h: Array) -> tuple[float, float]:
 
 
 @subroutine
-def _begin(h: Array, rest: float, theta: Array) -> None:
-    for j in range(h.size):
-        theta[j] = -rest * h[j]
-
-
-@subroutine
-def _add(p: Array, v: float, q: Array, u: float, theta: Array) -> None:
+def _add(p: Array, v: float, q: Array, u: float, h: Array, theta: Array) -> None:
     for j in range(theta.size):
-        theta[j] += v * p[j] + u * q[j]
-
-
-@subroutine
-def _end(g: Array, theta: Array) -> None:
-    for j in range(theta.size):
-        theta[j] += g[j]
+        theta[j] += v * (p[j] - h[j]) + u * (q[j] - h[j])

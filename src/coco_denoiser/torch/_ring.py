@@ -5,6 +5,7 @@ parameter has its columns. The parameters themselves are neither moved nor joine
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,6 +66,10 @@ class Ring:
         self._x: list[torch.Tensor] = []
         self._g: list[torch.Tensor | None] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The workspace is made anew: views do not survive pickling as views.
+        return {**self.__dict__, "_theta": None, "_theta_parts": [], "_x": [], "_g": []}
+
     @property
     def nbytes(self) -> int:
         """Bytes that the window takes on this rank."""
@@ -98,12 +103,22 @@ class Ring:
 
     def measure(self, centre: float, count: int, skip: int) -> torch.Tensor:
         """Return (2K + 2,): squared distances to the slots, signs of what must not enter."""
+        return self._measure(self._x, self._g, centre, count, skip)
+
+    def _measure(
+        self,
+        x: Sequence[torch.Tensor],
+        g: Sequence[torch.Tensor | None],
+        centre: float,
+        count: int,
+        skip: int,
+    ) -> torch.Tensor:
         measure = _kernels.measure if self.device.type == "cpu" else _generic.measure
         return measure(
             self._points,
             self._residuals,
-            self._x,
-            self._g,
+            x,
+            g,
             offsets=self._offsets,
             sizes=self._sizes,
             shares=self._shares,
@@ -157,10 +172,8 @@ class Ring:
         K = self._points.shape[0]
         table = torch.zeros(K, K, dtype=torch.float64, device=self.device)
         for i in range(count):
-            self._x = self._columns(self._points[i])
-            self._g = list(self._columns(self._residuals[i]))
-            table[i] = self.measure(0.0, count, i)[K : 2 * K]
-        self.release()
+            x, h = self._columns(self._points[i]), self._columns(self._residuals[i])
+            table[i] = self._measure(x, h, 0.0, count, i)[K : 2 * K]
         return table
 
     def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:

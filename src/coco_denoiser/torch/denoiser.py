@@ -99,15 +99,19 @@ class GradientDenoiser:
         self.members: list[torch.Tensor] = []
         self.rings: list[Ring] = []
         self._group: Any = None
-        self.idle = np.zeros(0, dtype=np.int64)
+        self.seen = np.zeros(0, dtype=np.bool_)
         self._bounds: tuple[float, float] | None = None
         self.centre, self._radius = 0.0, 0.0
         self._answer: Answer | None = None
-        self._slot = 0
 
     def __len__(self) -> int:
         """Return the number of observations in the window."""
         return self.tables.count
+
+    @property
+    def _slot(self) -> int:
+        """The slot of the newest observation."""
+        return (self.tables.next - 1) % self.window
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group belongs to its process; elsewhere it has to be given again.
@@ -165,9 +169,8 @@ class GradientDenoiser:
             # Tables and vectors may no longer belong together.
             self.reset()
             raise
-        self.idle += 1
-        self.idle[[g is not None for g in gradients]] = 0
-        return [] if weights is None else self._changed(gradients)
+        self.seen |= [g is not None for g in gradients]
+        return [] if weights is None else self._changed()
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
@@ -179,9 +182,10 @@ class GradientDenoiser:
             W, multipliers, gap = found.weights, found.multipliers, found.gap
         weights, moved = np.zeros(0), 0.0
         if count:
-            weights = W[self._slot][order]
+            newest = W[self._slot]
+            weights = newest[order]
             # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
-            v = W[self._slot].copy()
+            v = newest.copy()
             v[self._slot] -= 1.0
             moved = float(np.sqrt(max(0.0, -0.5 * v @ tables.residuals[:count, :count] ** 2 @ v)))
         L, mu = self._bounds or (np.nan, np.nan)
@@ -215,7 +219,7 @@ class GradientDenoiser:
         """Make room for the history of these parameters, one ring a device and dtype."""
         self.members = list(members)
         self._group = _sharding.group_of(self.members, self.process_group)
-        self.idle = np.full(len(members), self.window, dtype=np.int64)
+        self.seen = np.zeros(len(members), dtype=np.bool_)
         alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for i, p in enumerate(members):
             alike.setdefault((p.device, state_dtype_of(p, self.state_dtype)), []).append(i)
@@ -272,7 +276,6 @@ class GradientDenoiser:
             )
 
     def _record(self, distances: Float64) -> None:
-        self._slot = self.tables.next
         self.tables.insert(distances[0], distances[1], 1.0)
 
     def _solve(self) -> Float64 | None:
@@ -297,20 +300,18 @@ class GradientDenoiser:
             ring.commit(self.centre, self._slot, weights)
             ring.release()
 
-    def _changed(
-        self, gradients: Sequence[torch.Tensor | None]
-    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def _changed(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with their denoised gradients.
 
-        Without those that had no gradient in the whole window: they have not moved, and an
-        optimizer must not begin to decay them.
+        Without those that never had a gradient: they have not moved, and a gradient of zeros in
+        place of None would let an optimizer begin to decay them.
         """
-        changed = []
-        for ring in self.rings:
-            for i, theta in zip(ring.indices, ring.theta(), strict=True):
-                if gradients[i] is not None or self.idle[i] < self.window:
-                    changed.append((self.members[i], theta))
-        return changed
+        return [
+            (self.members[i], theta)
+            for ring in self.rings
+            for i, theta in zip(ring.indices, ring.theta(), strict=True)
+            if self.seen[i]
+        ]
 
 
 def _now(bound: Bound) -> object:

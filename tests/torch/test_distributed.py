@@ -1,0 +1,86 @@
+"""Several processes: what one process would do, on every rank, with 2K + 2 numbers sent a step."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.torch import workers
+
+# PyTorch's own remarks about its checkpoint formats and about gloo.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+def alone(steps: int) -> list[torch.Tensor]:
+    module = workers.model()
+    workers.train(module, workers.wrapped(module), range(steps))
+    return workers.whole(module)
+
+
+def assert_close(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+def test_denoising_matters_in_these_tests() -> None:
+    module = workers.model()
+    optimizer = workers.wrapped(module)
+    workers.train(module, optimizer, range(workers.STEPS))
+    assert optimizer.diagnostics().weights[-1] < 0.9
+
+
+def test_data_parallel_ranks_are_bit_equal_and_equal_one_process(tmp_path: Path) -> None:
+    first, second = workers.run(workers.data_parallel, 2, tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert_close(first, alone(workers.STEPS))
+
+
+@pytest.fixture(scope="module")
+def two_shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("sharded")
+    return folder, workers.run(workers.sharded, 2, folder)
+
+
+def test_shards_equal_one_process(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
+    for found in two_shards[1]:
+        assert_close(found["parameters"], alone(workers.STEPS))
+
+
+def test_a_step_sends_2k_plus_2_numbers_once(
+    two_shards: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    window = 4
+    for found in two_shards[1]:
+        assert found["numbers"] == [2 * window + 2]
+
+
+def test_ranks_may_differ_in_gradients_that_are_none_or_not_finite(
+    two_shards: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    first, second = (found["uneven"] for found in two_shards[1])
+    assert first["weights"] == second["weights"]
+    # One step was refused in the count of traffic, one here; on both ranks, whoever caused it.
+    assert first["skipped"] == second["skipped"] == 2
+    assert first["kept"]
+    assert second["kept"]
+
+
+def test_saved_on_two_ranks_resumed_on_one(
+    two_shards: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    folder, found = two_shards
+    parameters, weights = workers.resume(folder)
+    np.testing.assert_allclose(weights, found[0]["weights"], rtol=1e-6)
+    assert_close(parameters, found[0]["resumed"])
+
+
+def test_grid_with_ignored_parameters_equals_one_process(tmp_path: Path) -> None:
+    ranks = workers.run(workers.grid, 4, tmp_path)
+    for found in ranks:
+        assert found["weights"] == ranks[0]["weights"]
+        assert_close(found["parameters"], alone(workers.STEPS))

@@ -1,0 +1,177 @@
+"""Live groups, gradients that are missing, and a history that nobody else can touch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from tests.torch.problems import copies, equal, noisy_gradients, parameters
+
+
+def coco(tensors: Any, *, lr: float = 0.1, momentum: float = 0.0, **options: Any) -> CocoOptimizer:
+    inner = torch.optim.SGD(tensors, lr=lr, momentum=momentum)
+    return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
+
+
+def test_schedulers_act_on_the_wrapped_optimizer() -> None:
+    tensors = parameters()
+    optimizer = coco(tensors, momentum=0.9)
+    schedulers = [
+        torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5),
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+    ]
+    rates = []
+    for _ in range(3):
+        noisy_gradients(tensors, 1, optimizer.step)
+        for scheduler in schedulers:
+            scheduler.step()
+        rates.append(optimizer.wrapped.param_groups[0]["lr"])
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] < 0.1
+    cyclic = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5)
+    momentum = optimizer.wrapped.param_groups[0]["momentum"]
+    noisy_gradients(tensors, 1, optimizer.step)
+    cyclic.step()
+    assert optimizer.wrapped.param_groups[0]["momentum"] != momentum
+
+
+def test_a_new_group_empties_the_window_and_takes_part() -> None:
+    tensors = parameters()
+    optimizer = coco(tensors[:2])
+    noisy_gradients(tensors[:2], 3, optimizer.step)
+    assert len(optimizer.denoiser) == 3
+    optimizer.add_param_group({"params": tensors[2:], "lr": 0.5})
+    assert len(optimizer.denoiser) == 0
+    others = copies(tensors)
+    groups = [{"params": others[:2]}, {"params": others[2:], "lr": 0.5}]
+    fresh = coco(groups)
+    noisy_gradients(tensors, 5, optimizer.step)
+    noisy_gradients(others, 5, fresh.step)
+    assert equal(tensors, others)
+
+
+def test_groups_edited_behind_our_back_empty_the_window() -> None:
+    tensors = parameters()
+    optimizer = coco(tensors[:2])
+    noisy_gradients(tensors[:2], 3, optimizer.step)
+    optimizer.wrapped.add_param_group({"params": tensors[2:]})
+    noisy_gradients(tensors, 1, optimizer.step)
+    assert len(optimizer.denoiser) == 1
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_history_is_aliased_by_nothing(set_to_none: bool) -> None:
+    tensors = parameters()
+    optimizer = coco(tensors)
+    reference = GradientDenoiser(others := copies(tensors), L=1.0, window=4)
+    for seed in range(6):
+        noisy_gradients(tensors, 1, lambda: None, seed=seed)
+        for p, q in zip(tensors, others, strict=True):
+            q.data = p.detach().clone()
+            q.grad = None if p.grad is None else p.grad.clone()
+        optimizer.step()
+        reference.denoise()
+        # What a loop may do between steps: none of it may reach the window.
+        optimizer.zero_grad(set_to_none=set_to_none)
+        with torch.no_grad():
+            for p in tensors:
+                p.mul_(1.5)
+                if p.grad is not None:
+                    p.grad.fill_(torch.nan)
+        assert np.array_equal(optimizer.diagnostics().weights, reference.diagnostics().weights)
+
+
+def test_a_missing_gradient_counts_as_zero() -> None:
+    tensors = parameters()
+    others = copies(tensors)
+    some, zeros = coco(tensors), coco(others)
+    draw = np.random.default_rng(0)
+    for _ in range(12):
+        missing = draw.random(3) < 0.5
+        for absent, p, q in zip(missing, tensors, others, strict=True):
+            noise = torch.from_numpy(draw.standard_normal(p.shape))
+            p.grad = None if absent else p.detach() + noise
+            q.grad = torch.zeros_like(q) if p.grad is None else p.grad.clone()
+        some.step()
+        zeros.step()
+        assert [p.grad is None for p in tensors] == missing.tolist()
+        assert equal(tensors, others)
+    assert some.diagnostics().weights[-1] < 1.0
+
+
+def test_parameters_never_used_are_left_alone() -> None:
+    tensors = parameters()
+    before = tensors[2].detach().clone()
+    inner = torch.optim.AdamW(tensors, lr=0.1, weight_decay=0.5)
+    optimizer = CocoOptimizer(inner, L=0.5, window=3)
+    noisy_gradients(tensors[:2], 6, optimizer.step)
+    assert optimizer.diagnostics().weights[-1] < 1.0
+    assert torch.equal(tensors[2], before)
+    assert tensors[2] not in inner.state
+
+
+def test_frozen_parameters_cost_nothing() -> None:
+    tensors = parameters()
+    frozen = nn.Parameter(torch.ones(1000), requires_grad=False)
+    without, with_it = coco(tensors), coco(others := [*copies(tensors), frozen])
+    noisy_gradients(tensors, 5, without.step)
+    noisy_gradients(others[:3], 5, with_it.step)
+    assert equal(tensors, others[:3])
+    assert without.diagnostics().nbytes == with_it.diagnostics().nbytes > 0
+
+
+def test_freezing_and_thawing_start_anew() -> None:
+    tensors = parameters()
+    optimizer = coco(tensors)
+    noisy_gradients(tensors, 4, optimizer.step)
+    tensors[0].requires_grad = False
+    tensors[0].grad = None
+    noisy_gradients(tensors[1:], 2, optimizer.step)
+    assert len(optimizer.denoiser) == 2
+    tensors[0].requires_grad_()
+    noisy_gradients(tensors, 1, optimizer.step)
+    assert len(optimizer.denoiser) == 1
+
+
+def test_sparse_gradients_are_refused() -> None:
+    embedding = nn.Embedding(4, 2, sparse=True)
+    optimizer = coco(embedding.parameters())
+    embedding(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(TypeError, match=r"gradients must be dense.*sparse=False"):
+        optimizer.step()
+
+
+def test_a_parameter_that_changes_shape_is_named() -> None:
+    tensors = parameters()
+    optimizer = coco(tensors)
+    noisy_gradients(tensors, 2, optimizer.step)
+    tensors[0].data = torch.zeros(2, 2, dtype=torch.float64)
+    tensors[0].grad = None
+    with pytest.raises(ValueError, match=r"shape \(3, 4\).*become.*reset\(\)"):
+        noisy_gradients(tensors, 1, optimizer.step)
+    optimizer.reset()
+    noisy_gradients(tensors, 2, optimizer.step)
+    assert len(optimizer.denoiser) == 2
+
+
+def test_memory_formats_are_no_obstacle() -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(3, 4, 3)
+    other = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    other.load_state_dict(layer.state_dict())
+    pair = []
+    for module in (layer, other):
+        inner = torch.optim.Adam(module.parameters(), lr=0.1, fused=True)
+        optimizer = CocoOptimizer(inner, L=1.0, window=3)
+        for seed in range(5):
+            draw = torch.Generator().manual_seed(seed)
+            x = torch.randn(2, 3, 8, 8, generator=draw)
+            optimizer.zero_grad()
+            module(x).square().mean().backward()
+            optimizer.step()
+        pair.append((module.weight.detach(), optimizer.diagnostics().weights))
+    torch.testing.assert_close(pair[0][0], pair[1][0].contiguous(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(pair[0][1], pair[1][1], atol=1e-3)
