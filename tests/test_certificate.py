@@ -89,7 +89,7 @@ def test_agrees_with_cvxpy(mu: float, weighted: bool) -> None:
     rng = np.random.default_rng(4)
     for points, gradients in (box(rng, 5, 3), path(rng, 5, 3), box(rng, 4, 12, 100.0)):
         K, d = points.shape
-        variance: Float64 = rng.uniform(0.5, 2.0, K) if weighted else np.ones(K)
+        variance = np.asarray(rng.uniform(0.5, 2.0, K) if weighted else np.ones(K))
         theta = cp.Variable((K, d))
         c, r = (1.0 + mu) / 2, (1.0 - mu) / 2
         constraints = [

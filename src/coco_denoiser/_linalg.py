@@ -1,4 +1,7 @@
-"""Dense linear algebra of one window: a Laplacian system without subtractions, and Cholesky."""
+"""Dense linear algebra of one window: a Laplacian system without subtractions, and Cholesky.
+
+Rows are updated by four finished rows at a time, which is what makes short loops fast.
+"""
 
 import numpy as np
 
@@ -17,64 +20,82 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
     of b from `identity_from` on must hold an identity; their zeros are skipped.
     """
     K, columns = b.shape
-    for k in range(K):
-        ak, bk = a[k], b[k]
-        total = n[k]
-        for j in range(k + 1, K):
-            total += ak[j]
-        inverse = 1.0 / total
-        stop = min(columns, identity_from + k + 1)
-        for i in range(k + 1, K):
-            factor = ak[i] * inverse
-            if factor != 0.0:
-                ai, bi = a[i], b[i]
-                for j in range(i + 1, K):
-                    ai[j] += factor * ak[j]
-                for j in range(stop):
-                    bi[j] += factor * bk[j]
-                n[i] += factor * n[k]
-        n[k] = inverse
-    for k in range(K - 1, -1, -1):
-        ak, bk = a[k], b[k]
-        for i in range(k + 1, K):
-            factor = ak[i]
-            if factor != 0.0:
-                bi = b[i]
-                for j in range(columns):
-                    bk[j] += factor * bi[j]
+    inverse = np.empty(K)
+    for i in range(K):
+        ai, bi = a[i], b[i]
+        stop = min(columns, identity_from + i)  # a finished row of an identity ends before i
+        k = 0
+        while k + 4 <= i:
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+            f0, f1 = a0[i] * inverse[k], a1[i] * inverse[k + 1]
+            f2, f3 = a2[i] * inverse[k + 2], a3[i] * inverse[k + 3]
+            for j in range(i + 1, K):
+                ai[j] += f0 * a0[j] + f1 * a1[j] + f2 * a2[j] + f3 * a3[j]
+            for j in range(stop):
+                bi[j] += f0 * b0[j] + f1 * b1[j] + f2 * b2[j] + f3 * b3[j]
+            n[i] += f0 * n[k] + f1 * n[k + 1] + f2 * n[k + 2] + f3 * n[k + 3]
+            k += 4
+        for single in range(k, i):
+            factor = a[single, i] * inverse[single]
+            _add_one(ai[i + 1 :], a[single][i + 1 :], factor)
+            _add_one(bi[:stop], b[single], factor)
+            n[i] += factor * n[single]
+        total = n[i]
+        for j in range(i + 1, K):
+            total += ai[j]
+        inverse[i] = 1.0 / total
+    for i in range(K - 1, -1, -1):
+        ai, bi = a[i], b[i]
+        k = i + 1
+        while k + 4 <= K:
+            f0, f1, f2, f3 = ai[k], ai[k + 1], ai[k + 2], ai[k + 3]
+            b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+            for j in range(columns):
+                bi[j] += f0 * b0[j] + f1 * b1[j] + f2 * b2[j] + f3 * b3[j]
+            k += 4
+        for single in range(k, K):
+            _add_one(bi, b[single], ai[single])
         for j in range(columns):
-            bk[j] *= n[k]
+            bi[j] *= inverse[i]
+
+
+@subroutine
+def _add_four(
+    row: Float64, rows: Float64, k: int, start: int, f0: float, f1: float, f2: float, f3: float
+) -> None:
+    """Add a combination of rows k to k + 3, from `start` on, to a row."""
+    r0, r1, r2, r3 = rows[k][start:], rows[k + 1][start:], rows[k + 2][start:], rows[k + 3][start:]
+    for j in range(row.size):
+        row[j] += f0 * r0[j] + f1 * r1[j] + f2 * r2[j] + f3 * r3[j]
+
+
+@subroutine
+def _add_one(row: Float64, other: Float64, factor: float) -> None:
+    for j in range(row.size):
+        row[j] += factor * other[j]
 
 
 @subroutine
 def cholesky(H: Float64) -> bool:
-    """Overwrite the upper triangle of H by U with U'U = H; False if H is not positive.
-
-    Each row is updated by a panel of finished rows, four at a time, while it is in the cache.
-    """
+    """Overwrite the upper triangle of H by U with U'U = H; False if H is not positive."""
     m = H.shape[0]
     for start in range(0, m, _PANEL):
         stop = min(start + _PANEL, m)
         for i in range(start, m):
-            Hi = H[i]
+            Hi = H[i][i:]
             last = min(i, stop)
-            done = start
-            while done + 4 <= last:
-                H0, H1, H2, H3 = H[done], H[done + 1], H[done + 2], H[done + 3]
-                f0, f1, f2, f3 = H0[i], H1[i], H2[i], H3[i]
-                for j in range(i, m):
-                    Hi[j] -= f0 * H0[j] + f1 * H1[j] + f2 * H2[j] + f3 * H3[j]
-                done += 4
-            for k in range(done, last):
-                Hk = H[k]
-                factor = Hk[i]
-                for j in range(i, m):
-                    Hi[j] -= factor * Hk[j]
+            k = start
+            while k + 4 <= last:
+                _add_four(Hi, H, k, i, -H[k, i], -H[k + 1, i], -H[k + 2, i], -H[k + 3, i])
+                k += 4
+            for single in range(k, last):
+                _add_one(Hi, H[single][i:], -H[single, i])
             if i < stop:
-                if not Hi[i] > 0.0:
+                if not Hi[0] > 0.0:
                     return False
-                inverse = 1.0 / np.sqrt(Hi[i])
-                for j in range(i, m):
+                inverse = 1.0 / np.sqrt(Hi[0])
+                for j in range(Hi.size):
                     Hi[j] *= inverse
     return True
 
@@ -84,14 +105,11 @@ def substitute(U: Float64, x: Float64) -> None:
     """Overwrite x by (U'U)^-1 x."""
     m = U.shape[0]
     for k in range(m):
-        Uk = U[k]
-        x[k] /= Uk[k]
-        factor = x[k]
-        for j in range(k + 1, m):
-            x[j] -= factor * Uk[j]
+        x[k] /= U[k, k]
+        _add_one(x[k + 1 :], U[k][k + 1 :], -x[k])
     for k in range(m - 1, -1, -1):
-        Uk = U[k]
+        Uk, rest = U[k][k + 1 :], x[k + 1 :]
         total = x[k]
-        for j in range(k + 1, m):
-            total -= Uk[j] * x[j]
-        x[k] = total / Uk[k]
+        for j in range(rest.size):
+            total -= Uk[j] * rest[j]
+        x[k] = total / U[k, k]

@@ -27,28 +27,44 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
         weights: (K, K), the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    gap, violation = _certify(
-        window.residuals, window.bounds, window.precisions, weights, multipliers
-    )
-    return float(gap), float(violation)
+    h, n = window.residuals, window.precisions
+    phi = weights @ h
+    force = n[:, None] * (h - phi)
+    value, trivial = 0.5 * float(np.vdot(force, h - phi)), 0.5 * float(n @ (h * h).sum(axis=1))
+    scale = max(value, OBJECTIVE_FLOOR * trivial)
+    pull = np.minimum(multipliers, 1e30)
+    u = _unbalanced(phi, force, multipliers)
+    solve_laplacian(pull, n.copy(), u, h.shape[1])
+    gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
+    if gap == 0.0:
+        return 0.0, violation
+    # An answer that is not a number certifies nothing.
+    return (gap / scale if gap > 0.0 and scale > 0.0 else np.inf), violation
+
+
+@kernel
+def _unbalanced(phi: Float64, force: Float64, lam: Float64) -> Float64:
+    """Return what the forces lam v of the finite multipliers leave of the force on each point."""
+    K, q = phi.shape
+    u = np.empty((K, q))
+    for i in range(K):
+        for c in range(q):
+            u[i, c] = force[i, c]
+        for j in range(i):
+            if np.isfinite(lam[i, j]):
+                for c in range(q):
+                    y = lam[i, j] * (phi[i, c] - phi[j, c])
+                    u[i, c] -= y
+                    u[j, c] += y
+    return u
 
 
 @kernel
 def _certify(
-    h: Float64, bounds: Float64, n: Float64, W: Float64, lam: Float64
+    phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
 ) -> tuple[float, float]:
-    K, q = h.shape
-    phi, force = np.zeros((K, q)), np.empty((K, q))
-    value, trivial = 0.0, 0.0
-    for i in range(K):
-        for j in range(K):
-            for c in range(q):
-                phi[i, c] += W[i, j] * h[j, c]
-        for c in range(q):
-            force[i, c] = n[i] * (h[i, c] - phi[i, c])
-            value += n[i] * (h[i, c] - phi[i, c]) ** 2
-            trivial += n[i] * h[i, c] ** 2
-    u = _correction(phi, force, lam, n)
+    """Return the gap and the violation; `force` is used up."""
+    K, q = phi.shape
     gap, violation = 0.0, 0.0
     for i in range(K):
         for j in range(i):
@@ -68,31 +84,7 @@ def _certify(
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
     for i in range(K):
         gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, i) / n[i]
-    scale = 0.5 * max(value, OBJECTIVE_FLOOR * trivial)
-    if gap == 0.0:
-        return 0.0, violation
-    # An answer that is not a number certifies nothing.
-    return (gap / scale if gap > 0.0 else np.inf), violation
-
-
-@subroutine
-def _correction(phi: Float64, force: Float64, lam: Float64, n: Float64) -> Float64:
-    """Return u, the answer to what the forces lam v leave unbalanced."""
-    K, q = phi.shape
-    a, rest, u = np.zeros((K, K)), np.empty(K), np.empty((K, q))
-    for i in range(K):
-        rest[i] = n[i]
-        for c in range(q):
-            u[i, c] = force[i, c]
-        for j in range(i):
-            a[j, i] = min(lam[i, j], 1e30)
-            if np.isfinite(lam[i, j]):
-                for c in range(q):
-                    y = lam[i, j] * (phi[i, c] - phi[j, c])
-                    u[i, c] -= y
-                    u[j, c] += y
-    solve_laplacian(a, rest, u, q)
-    return u
+    return gap, violation
 
 
 @subroutine

@@ -127,7 +127,10 @@ def weights(multipliers: Float64, window: Window) -> Float64:
 
     W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits.
     """
-    return _weights(multipliers, window.residuals, window.bounds, window.precisions)
+    W = np.eye(len(multipliers))
+    solve_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
+    _complete(W, window.residuals, window.bounds, window.precisions)
+    return W
 
 
 def split(
@@ -195,13 +198,17 @@ def _observe(
 @subroutine
 def distance(x: Array, y: Array) -> float:
     """Return ||x - y||, summed again with a scale where squares would leave the range."""
-    total, top = 0.0, 0.0
+    total = 0.0
     for j in range(x.size):
         difference = np.float64(x[j]) - np.float64(y[j])
         total += difference * difference
-        top = max(top, abs(difference))
-    if (1e-250 < total < 1e250) or top == 0.0:
+    if 1e-250 < total < 1e250:
         return math.sqrt(total)
+    top = 0.0
+    for j in range(x.size):
+        top = max(top, abs(np.float64(x[j]) - np.float64(y[j])))
+    if top == 0.0:
+        return 0.0
     total = 0.0
     for j in range(x.size):
         total += ((np.float64(x[j]) - np.float64(y[j])) / top) ** 2
@@ -273,7 +280,7 @@ def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
         for i in range(K):
             for j in range(K):
                 gram[i, j] -= factor[i, rank] * factor[j, rank]
-    return K
+    return int(K)
 
 
 @kernel
@@ -317,32 +324,23 @@ def _coincident(bounds: Float64) -> tuple[Int64, int]:
 
 
 @kernel
-def _weights(lam: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
-    K = n.size
-    W, a, rest = np.zeros((K, K)), np.empty((K, K)), np.empty(K)
-    for i in range(K):
-        W[i, i] = 1.0
-        rest[i] = n[i]
-        for j in range(K):
-            a[i, j] = lam[i, j]
-    solve_laplacian(a, rest, W, 0)
+def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
+    """Multiply W by N, then draw it towards the centroid until every pair fits."""
+    K, q = h.shape
+    phi = np.zeros((K, q))
     total = 0.0
     for i in range(K):
         total += n[i]
         for j in range(K):
             W[i, j] *= n[j]
-    phi = np.zeros(h.shape)
-    for i in range(K):
-        for j in range(K):
-            for c in range(h.shape[1]):
+            for c in range(q):
                 phi[i, c] += W[i, j] * h[j, c]
     shrink = 1.0
     for i in range(K):
         for j in range(i):
             squared = 0.0
-            x, y = phi[i], phi[j]
-            for c in range(x.size):
-                squared += (x[c] - y[c]) ** 2
+            for c in range(q):
+                squared += (phi[i, c] - phi[j, c]) ** 2
             apart = np.sqrt(squared) - ROUNDING
             if apart > bounds[i, j]:
                 shrink = min(shrink, bounds[i, j] / apart)
@@ -350,4 +348,3 @@ def _weights(lam: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
         for i in range(K):
             for j in range(K):
                 W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total
-    return W

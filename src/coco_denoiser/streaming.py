@@ -238,32 +238,37 @@ def _observe(
     Returns False, with nothing written, if one of them is not finite.
     """
     d, count = x.size, rows.shape[1]
+    bad = 0
     for j in range(d):
-        # NaN fails every comparison, infinity this one.
-        if not (abs(x[j]) < np.inf and abs(g[j] - c * x[j]) < np.inf):
-            return False
+        # NaN fails every comparison; counted, since a way out would keep it from vectorising.
+        bad += not (abs(x[j]) < np.inf and abs(g[j] - c * x[j]) < np.inf)
+    if bad > 0:
+        return False
     for i in range(count):
         rows[0, i], rows[1, i] = 0.0, 0.0
-    mine, my = points[slot], residuals[slot]
+    # Slices, so that indices are known not to be negative and the loops vectorise.
     for start in range(0, d, _BLOCK):
         stop = min(start + _BLOCK, d)
-        for j in range(start, stop):
-            mine[j] = x[j]
-            my[j] = g[j] - c * x[j]
+        new_x, new_g = x[start:stop], g[start:stop]
+        mine, my = points[slot][start:stop], residuals[slot][start:stop]
+        for j in range(new_x.size):
+            mine[j] = new_x[j]
+            my[j] = new_g[j] - c * new_x[j]
         for i in range(count):
             if i != slot:
-                rows[0, i] += _squared(points[i], mine, start, stop)
-                rows[1, i] += _squared(residuals[i], my, start, stop)
+                rows[0, i] += _squared(points[i][start:stop], mine)
+                rows[1, i] += _squared(residuals[i][start:stop], my)
     for i in range(count):
-        rows[0, i] = _root(rows[0, i], points[i], mine)
-        rows[1, i] = _root(rows[1, i], residuals[i], my)
+        if i != slot:
+            rows[0, i] = _root(rows[0, i], points[i], points[slot])
+            rows[1, i] = _root(rows[1, i], residuals[i], residuals[slot])
     return True
 
 
 @subroutine
-def _squared(x: Array, y: Array, start: int, stop: int) -> float:
+def _squared(x: Array, y: Array) -> float:
     total = 0.0
-    for j in range(start, stop):
+    for j in range(x.size):
         difference = np.float64(x[j]) - np.float64(y[j])
         total += difference * difference
     return total
@@ -278,17 +283,17 @@ def _root(squared: float, x: Array, y: Array) -> float:
 @kernel
 def _combine(residuals: Array, g: Array, weights: Float64, slot: int, out: Array) -> None:
     """Write g + sum_i w_i h_i - h into out, h being the residual in the slot."""
-    d = g.size
     block = np.empty(_BLOCK)
-    for start in range(0, d, _BLOCK):
-        size = min(_BLOCK, d - start)
-        for j in range(size):
+    for start in range(0, g.size, _BLOCK):
+        stop = min(start + _BLOCK, g.size)
+        part, result = g[start:stop], out[start:stop]
+        for j in range(part.size):
             block[j] = 0.0
         for i in range(weights.size):
             factor = weights[i] - (1.0 if i == slot else 0.0)
             if factor != 0.0:
-                row = residuals[i]
-                for j in range(size):
-                    block[j] += factor * row[start + j]
-        for j in range(size):
-            out[start + j] = g[start + j] + block[j]
+                row = residuals[i][start:stop]
+                for j in range(row.size):
+                    block[j] += factor * row[j]
+        for j in range(part.size):
+            result[j] = part[j] + block[j]

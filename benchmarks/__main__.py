@@ -1,0 +1,31 @@
+"""Run a benchmark: `python -m benchmarks NAME`."""
+
+import os
+import sys
+from importlib import import_module
+
+# One thread, before anything starts a thread pool: small problems only get slower with more.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+BENCHMARKS = {
+    "solvers": "the exact method, solve() and Denoiser against Clarabel, CVXPY and NumPy",
+    "logistic-step": "one step of logistic regression against a dense FDPG",
+    "torch-step": "a CocoOptimizer step against reading its window",
+    "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark that is named, or list them all."""
+    if len(arguments) != 1 or arguments[0] not in BENCHMARKS:
+        print("usage: python -m benchmarks NAME, where NAME is one of")
+        for name, what in BENCHMARKS.items():
+            print(f"  {name:14s} {what}")
+        return 2
+    import_module(f"benchmarks.{arguments[0].replace('-', '_')}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
