@@ -1,4 +1,4 @@
-"""Experiments: each module computes with `run` and draws with `plot`, and keeps the two apart."""
+"""Experiments: every figure of the paper, recomputed, with every claim checked."""
 
 
 class ExperimentError(Exception):

@@ -36,6 +36,15 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
         raise ExperimentError(f"cannot write {path}: {_reason(error)}") from error
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+
+    def fill(file: BinaryIO) -> None:
+        file.write(content)
+
+    write_whole(path, fill)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -1,0 +1,154 @@
+"""Panels as a printed figure, by Matplotlib, without its global state."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coco_denoiser.experiments.experiment import Curve, Curves
+from coco_denoiser.experiments.panels import Kind, Panel, Style, styles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKERS = "os^Dvp"
+
+
+def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
+    """Draw panels in rows, with one legend where they show the same series."""
+    from matplotlib.figure import Figure
+
+    rows = in_rows(panels)
+    columns = max(map(len, rows))
+    figure = Figure(figsize=(max(7.2, 3.9 * columns), 0.5 + 2.9 * len(rows)), layout="constrained")
+    grid = figure.add_gridspec(len(rows), columns)
+    legends: list[tuple[Axes, list[str]]] = []
+    for r, row in enumerate(rows):
+        for c, panel in enumerate(row):
+            last = c == len(row) - 1
+            place = grid[r, c:] if last else grid[r, c]
+            if panel.kind is Kind.SPACE:
+                _space(figure.add_subplot(place, projection="3d"), panel, curves)
+                continue
+            axes = figure.add_subplot(place)
+            series = list(panel.series) or curves.series(panel.name)
+            _panel(axes, panel, curves, series)
+            legends.append((axes, series))
+    _legends(figure, legends)
+    # Laid out once, not again for every format.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
+
+
+def _legends(figure: "Figure", panels: "list[tuple[Axes, list[str]]]") -> None:
+    """Make one legend below, if one panel shows all series, and otherwise one for each kind."""
+    fullest, names = max(panels, key=lambda panel: len(panel[1]))
+    if len(panels) > 1 and all(set(series) <= set(names) for _, series in panels):
+        handles, labels = fullest.get_legend_handles_labels()
+        # About eight letters to an inch, and a handle is as wide as seven of them.
+        rows = 1 + sum(len(label) + 7 for label in labels) // int(8 * figure.get_figwidth())
+        columns = -(-len(labels) // rows)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        return
+    shown: list[list[str]] = []
+    for axes, series in panels:
+        if series not in shown:
+            axes.legend(frameon=False, fontsize=8, ncols=2 if len(series) > 5 else 1)
+            shown.append(series)
+
+
+def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
+    """Split panels where a row starts."""
+    rows: list[list[Panel]] = []
+    for panel in panels:
+        if panel.new_row or not rows:
+            rows.append([])
+        rows[-1].append(panel)
+    return rows
+
+
+def heights(panel: Panel, curve: Curve) -> np.ndarray:
+    """Return what is drawn of a curve."""
+    return np.abs(curve.mean) if panel.magnitude else curve.mean
+
+
+def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
+    for name, style in styles(series, panel.references).items():
+        curve = curves[panel.name, name]
+        if panel.kind is Kind.MARKERS and name not in panel.references:
+            _markers(axes, curve, name, style)
+        else:
+            _line(axes, panel, curve, name, style)
+    if "x" in panel.log:
+        axes.set_xscale("log")
+    if "y" in panel.log:
+        axes.set_yscale("log")
+    _plain_ticks(axes, panel, curves, series)
+    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.set_xlabel(panel.x)
+    axes.set_ylabel(panel.y)
+    axes.margins(x=0.02 if panel.kind is Kind.LINES else 0.05)
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _line(axes: "Axes", panel: Panel, curve: Curve, name: str, style: Style) -> None:
+    y, sem = heights(panel, curve), np.nan_to_num(curve.sem)
+    reference = name in panel.references
+    if np.any(sem > 0):
+        axes.fill_between(curve.x, y - sem, y + sem, color=style.colour, alpha=0.2, linewidth=0)
+    dashes: Any = (0, style.dash) if style.dash else "-"
+    width = 1.0 if reference else 1.6
+    axes.plot(curve.x, y, color=style.colour, linestyle=dashes, linewidth=width, label=name)
+
+
+def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
+    axes.errorbar(
+        curve.x,
+        curve.mean,
+        yerr=np.nan_to_num(curve.sem),
+        color=style.colour,
+        linestyle="none",
+        marker=_MARKERS[style.marker % len(_MARKERS)],
+        markersize=5 if style.marker % 2 == 0 else 7,
+        markerfacecolor=style.colour if style.marker % 2 == 0 else "none",
+        capsize=2,
+        label=name,
+    )
+
+
+def _plain_ticks(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
+    """Write 1, 2, 5, 10 on a log axis of less than two decades, where powers of ten say little."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    for letter in panel.log:
+        values = [
+            curves[panel.name, name].x if letter == "x" else curves[panel.name, name].mean
+            for name in series
+        ]
+        every = np.concatenate(values)
+        every = every[every > 0]
+        axis = axes.xaxis if letter == "x" else axes.yaxis
+        if every.max() < 200 * every.min():
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+    if panel.kind is Kind.MARKERS and "x" not in panel.log:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _space(axes: Any, panel: Panel, curves: Curves) -> None:
+    """Draw labelled points in space, larger in front, with a line down to the floor."""
+    x, y, z = (curves[panel.name, name].mean for name in curves.series(panel.name))
+    floor = min(0.0, float(z.min())) * 1.1
+    for i in range(x.size):
+        axes.plot([x[i]] * 2, [y[i]] * 2, [floor, z[i]], color="#bbbbbb", linewidth=0.8)
+        axes.text(x[i], y[i], z[i], f"  $x_{i + 1}$", fontsize=9)
+    sizes = 15 + 70 * (x - x.min()) / max(float(np.ptp(x)), 1e-300)
+    axes.scatter(x, y, z, s=sizes, color="#21708c", depthshade=False)
+    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.set_xlabel(panel.x)
+    axes.set_ylabel(panel.y)
+    axes.set_zlabel("z")

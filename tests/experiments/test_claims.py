@@ -1,0 +1,68 @@
+"""Verdicts follow from standard errors, and chance rarely overturns them."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from coco_denoiser.experiments import claims
+from coco_denoiser.experiments.claims import Verdict
+from coco_denoiser.experiments.experiment import Curve
+
+
+def _curve(*means: float, sem: float = 1.0) -> Curve:
+    m = np.array(means)
+    return Curve(np.arange(m.size, dtype=float), m, np.full(m.size, sem))
+
+
+def test_a_difference_is_shown_refuted_or_left_open() -> None:
+    for means, verdict in (
+        ((9.0, 8.0), Verdict.HOLDS),
+        ((9.0, 1.0), Verdict.OPEN),
+        ((9.0, -1.0), Verdict.OPEN),
+        ((9.0, -8.0), Verdict.FAILS),
+    ):
+        claim = claims.increases("up.", [_curve(*means)], 100, note="why")
+        assert claim.verdict is verdict
+        assert claim.number == min(means)
+        assert claim.note == ("" if verdict is Verdict.HOLDS else "why")
+
+
+def test_no_increase_and_agreement_hold_unless_refuted() -> None:
+    assert claims.nowhere_positive("", [_curve(-50.0, 2.0)], 100).verdict is Verdict.HOLDS
+    assert claims.nowhere_positive("", [_curve(-50.0, 9.0)], 100).verdict is Verdict.FAILS
+    assert claims.agrees("", [_curve(-2.0, 2.0)], 100).verdict is Verdict.HOLDS
+    assert claims.agrees("", [_curve(-9.0, 2.0)], 100).verdict is Verdict.FAILS
+
+
+def test_the_threshold_is_the_quantile_of_students_distribution() -> None:
+    assert stats.t.sf(claims.critical(7, 20), 19) == pytest.approx(1e-3 / 7)
+    assert claims.critical(7, 20) > claims.critical(7, 2000) > claims.critical(1, 2000)
+
+
+def test_more_scale_does_not_change_a_verdict() -> None:
+    for scale in (1e-6, 1e6):
+        claim = claims.increases("", [_curve(3 * scale, sem=scale)], 30)
+        assert claim.number == pytest.approx(3.0)
+
+
+def test_one_run_shows_nothing() -> None:
+    claim = claims.increases("", [_curve(5.0, sem=np.nan)], 1)
+    assert claim.verdict is Verdict.OPEN
+    assert claim.as_dict()["threshold"] is None
+
+
+def test_equal_to_the_last_bit_is_no_difference() -> None:
+    assert claims.agrees("", [_curve(0.0, sem=0.0)], 10).verdict is Verdict.HOLDS
+    assert claims.agrees("", [_curve(1e-9, sem=0.0)], 10).verdict is Verdict.FAILS
+
+
+def test_chance_alone_rarely_refutes_what_is_true() -> None:
+    """Of 4000 true claims with 20 comparisons each, about 4 are refuted; more than 16 never."""
+    rng = np.random.default_rng(0)
+    refuted = 0
+    for _ in range(4000):
+        samples = rng.normal(size=(12, 20))
+        sem = samples.std(axis=0, ddof=1) / np.sqrt(12)
+        curve = Curve(np.arange(20.0), samples.mean(axis=0), sem)
+        refuted += claims.agrees("", [curve], 12).verdict is Verdict.FAILS
+    assert refuted <= 16

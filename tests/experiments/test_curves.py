@@ -1,0 +1,44 @@
+"""Curves are the statistics of the samples, and a file of theirs is a plain table."""
+
+import csv
+import io
+
+import numpy as np
+
+from coco_denoiser.experiments.experiment import Config, Curves, generator
+
+
+def test_the_statistics_are_those_of_the_runs() -> None:
+    curves = Curves()
+    curves.add("p", "s", [0, 1, 2], np.array([[4.0, 2.0, 1.0], [4.0, 4.0, 3.0]]))
+    np.testing.assert_allclose(curves["p", "s"].mean, [4, 3, 2])
+    np.testing.assert_allclose(curves["p", "s"].sem, [0, 1, 1])
+
+
+def test_one_run_has_no_standard_error() -> None:
+    curves = Curves()
+    curves.add("p", "s", [0.0], np.array([[4.0]]))
+    assert np.isnan(curves["p", "s"].sem).all()
+    assert np.isnan(Curves.from_csv(curves.to_csv())["p", "s"].sem).all()
+
+
+def test_the_file_is_tidy() -> None:
+    curves = Curves()
+    curves.exact("a, with a comma", "x", [1, 2], [0.1, 1e-300])
+    curves.exact("b", "x", 1, 2.0, 0.5)
+    rows = list(csv.reader(io.StringIO(curves.to_csv().decode())))
+    assert rows[0] == ["panel", "series", "x", "mean", "sem"]
+    assert rows[1:] == [
+        ["a, with a comma", "x", "1.0", "0.1", "0.0"],
+        ["a, with a comma", "x", "2.0", "1e-300", "0.0"],
+        ["b", "x", "1.0", "2.0", "0.5"],
+    ]
+
+
+def test_runs_have_noise_of_their_own() -> None:
+    def draw(seed: int, name: str, index: int) -> bytes:
+        return generator(Config(seed=seed), name, index).bytes(16)
+
+    different = [draw(s, n, i) for s in (0, 1) for n in ("a", "b") for i in (0, 1)]
+    assert len(set(different)) == 8
+    assert draw(1, "b", 1) == different[-1]
