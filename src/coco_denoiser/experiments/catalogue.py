@@ -1,0 +1,24 @@
+"""The experiments, in the order in which they are run and shown."""
+
+from coco_denoiser.experiments import (
+    elementwise_mse,
+    logistic,
+    mse_vs_variance,
+    synthetic,
+    two_points,
+    warm_start,
+)
+from coco_denoiser.experiments.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        *synthetic.EXPERIMENTS[:2],
+        *logistic.EXPERIMENTS,
+        *mse_vs_variance.EXPERIMENTS,
+        *elementwise_mse.EXPERIMENTS,
+        *two_points.EXPERIMENTS,
+        *warm_start.EXPERIMENTS,
+        *synthetic.EXPERIMENTS[2:],
+    )
+}

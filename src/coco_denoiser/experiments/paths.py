@@ -1,0 +1,150 @@
+"""Paths of optimizers on the same noise, and the statistics of how they differ.
+
+A run is started once for every method, each time from the same state of the generator: what
+differs between two curves is the method alone, and differences are taken run by run.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from coco_denoiser import ConvergenceWarning, Denoiser, optimizers
+from coco_denoiser.experiments.claims import Claim, at_most
+from coco_denoiser.experiments.experiment import Array, Curve, Curves, Unit
+from coco_denoiser.optimizers import Optimizer, PolyakRuppert
+from coco_denoiser.problems import Problem
+
+# Far below the noise, which is what a step of an optimizer can make use of.
+TOLERANCE = 1e-6
+
+
+class Method(NamedTuple):
+    """A series: its name, how its optimizer is made for a problem, and what is recorded."""
+
+    series: str
+    make: Callable[[Problem], Optimizer]
+    averaged: bool = False
+
+
+def coco(problem: Problem, window: int | None) -> Denoiser | None:
+    """Return COCO_K for a problem; K=1 is no denoiser, and None keeps all points."""
+    return None if window == 1 else Denoiser(problem.L, window, tol=TOLERANCE)
+
+
+def coco_name(base: str, window: int | None) -> str:
+    """Return the paper's name of a method with a window: SGD, SGD+COCO_2, …, SGD+COCO."""
+    if window == 1:
+        return base
+    return f"{base}+COCO" if window is None else f"{base}+COCO_{window}"
+
+
+def follow(
+    problem: Problem,
+    methods: Iterable[Method],
+    start: Array,
+    steps: int,
+    rng: Callable[[], np.random.Generator],
+    *,
+    every: int = 1,
+) -> Unit:
+    """Run every method once and return, by series, distances and (thinned) objectives.
+
+    `steps short` counts the steps whose window was solved to less than the tolerance.
+    """
+    least = float(problem.value(problem.minimizer))
+    unit: dict[str, Array] = {}
+    for method in methods:
+        average = PolyakRuppert() if method.averaged else None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            optimizer = method.make(problem)
+            path = optimizers.run(
+                optimizer, problem, start, steps=steps, rng=rng(), average=average
+            )
+        short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+        unit[f"{method.series} distance"] = np.asarray(
+            np.linalg.norm(path.iterates - problem.minimizer, axis=1)
+        )
+        unit[f"{method.series} objective"] = np.asarray(
+            problem.value(path.iterates[::every]) - least
+        )
+        unit[f"{method.series} steps short"] = np.array([short / steps])
+    return unit
+
+
+class Regimes(NamedTuple):
+    """The steps 1..early where the start is forgotten, and the last ones, where noise rules."""
+
+    early: int
+    late: int
+
+
+def gather(
+    curves: Curves,
+    units: Sequence[Unit],
+    series: Sequence[str],
+    regimes: Regimes,
+    *,
+    prefix: str = "",
+    every: int = 1,
+) -> None:
+    """Add the means of every series, and the means of all pairwise differences in each regime."""
+    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    for name in series:
+        curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
+    for name in series:
+        objective = np.stack([unit[f"{name} objective"] for unit in units])
+        curves.add(f"{prefix}objective", name, every * np.arange(objective.shape[1]), objective)
+    steps = distance[series[0]].shape[1] - 1
+    for regime, part in (
+        ("early", slice(1, regimes.early + 1)),
+        ("late", slice(steps + 1 - regimes.late, steps + 1)),
+    ):
+        means = {name: distance[name][:, part].mean(axis=1, keepdims=True) for name in series}
+        for name in series:
+            curves.add(f"{prefix}{regime}", name, part.start, means[name])
+        for a, b in combinations(series, 2):
+            curves.add(f"{prefix}{regime}", f"{a} minus {b}", part.start, means[a] - means[b])
+    for name in series:
+        short = np.stack([unit[f"{name} steps short"] for unit in units])
+        curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
+
+
+def difference(curves: Curves, panel: str, a: str, b: str) -> Curve:
+    """Return the mean of a - b, whichever way round it was saved."""
+    if (panel, f"{a} minus {b}") in curves:
+        return curves[panel, f"{a} minus {b}"]
+    saved = curves[panel, f"{b} minus {a}"]
+    return Curve(saved.x, -saved.mean, saved.sem)
+
+
+def apart(curves: Curves, panel: str, a: str, b: str) -> Curve:
+    """Return the mean of a - b with the standard error that the two bands of a figure give.
+
+    It ignores that the noise is the same, and so is what a reader of the figure can tell: the
+    measure for claims that two curves are much the same.
+    """
+    one, two = curves[panel, a], curves[panel, b]
+    return Curve(one.x, one.mean - two.mean, np.hypot(one.sem, two.sem))
+
+
+def percent(curves: Curves, panel: str, a: str, b: str) -> str:
+    """Return by how much a is above b, in per cent of b."""
+    change = difference(curves, panel, a, b).mean[0] / curves[panel, b].mean[0]
+    return f"{change:+.1%}"
+
+
+def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
+    """Claim that the windows were solved, or say how many were not."""
+    panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
+    shares = [curves[panel, s].mean[0] for panel in panels for s in curves.series(panel)]
+    return at_most(
+        "Every window was solved to the tolerance (ours, on the solver).",
+        float(max(shares)),
+        0.0,
+        measure=f"largest share of steps whose relative gap exceeds {TOLERANCE:g}",
+        note="These steps used the best answer found; its error is far below the noise.",
+    )

@@ -1,0 +1,124 @@
+"""What every experiment must do, whatever it computes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coco_denoiser.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.experiments.claims import Claim, Verdict
+from coco_denoiser.experiments.experiment import Curves, Experiment, Result
+from coco_denoiser.experiments.panels import Kind
+from coco_denoiser.experiments.reproduce import configuration
+from tests.experiments.conftest import own_fourclass, small
+
+__all__ = ["own_fourclass"]
+pytestmark = pytest.mark.usefixtures("own_fourclass")
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    return {}
+
+
+@pytest.fixture(params=EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+def experiment(request: pytest.FixtureRequest) -> Experiment:
+    found = request.param
+    assert isinstance(found, Experiment)
+    return found
+
+
+@pytest.fixture
+def result(experiment: Experiment, results: dict[str, Result], own_fourclass: None) -> Result:
+    if experiment.name not in results:
+        results[experiment.name] = experiment.run(small(experiment.name))
+    return results[experiment.name]
+
+
+def test_a_unit_depends_on_nothing_but_its_number(experiment: Experiment) -> None:
+    config = small(experiment.name)
+    last = experiment.count(config) - 1
+    first = experiment.unit(config, last)
+    experiment.unit(config, 0)
+    again = experiment.unit(config, last)
+    assert first.keys() == again.keys()
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, again[name])
+
+
+def test_another_seed_is_another_result(experiment: Experiment, result: Result) -> None:
+    if experiment.name == "constraint-tightness":
+        return  # a formula, which no seed enters
+    config = replace(result.config, seed=result.config.seed + 1)
+    assert experiment.run(config).curves.to_csv() != result.curves.to_csv()
+
+
+def test_curves_survive_their_file_to_the_last_bit(result: Result) -> None:
+    content = result.curves.to_csv()
+    read = Curves.from_csv(content)
+    assert read.to_csv() == content
+    assert list(read) == list(result.curves)
+    for key, curve in result.curves.items():
+        for mine, theirs in zip(curve, read[key], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_every_number_is_one_and_no_error_is_negative(result: Result) -> None:
+    for key, curve in result.curves.items():
+        assert np.isfinite(curve.mean).all(), key
+        assert (curve.sem >= 0).all(), key
+        assert curve.x.shape == curve.mean.shape == curve.sem.shape
+
+
+def test_the_figure_shows_every_series_of_every_panel(
+    experiment: Experiment, result: Result
+) -> None:
+    panels = experiment.panels(result)
+    axes = experiment.plot(result).axes
+    assert len(axes) == len(panels)
+    for panel, drawn in zip(panels, axes, strict=True):
+        if panel.kind is Kind.SPACE:
+            continue
+        series = panel.series or tuple(result.curves.series(panel.name))
+        assert sorted(drawn.get_legend_handles_labels()[1]) == sorted(series)
+        assert (drawn.get_yscale() == "log") == ("y" in panel.log)
+        assert drawn.get_title(loc="left") == panel.title
+
+
+def test_series_can_be_told_apart_without_colour(experiment: Experiment, result: Result) -> None:
+    for panel, axes in zip(experiment.panels(result), experiment.plot(result).axes, strict=True):
+        if panel.kind is Kind.LINES and len(result.curves.series(panel.name)) <= 7:
+            looks = [(line.get_linestyle(), line.get_color()) for line in axes.lines]
+            assert len(set(looks)) == len(looks)
+
+
+def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Result) -> None:
+    saved = Result(result.config, Curves.from_csv(result.curves.to_csv()))
+    claims = experiment.claims(result)
+    assert claims
+    assert experiment.claims(saved) == claims
+    for claim in claims:
+        assert claim.sentence.endswith(".")
+        assert claim.measure
+        assert np.isfinite(claim.number) or claim.verdict is not Verdict.HOLDS
+        assert Claim.from_dict(claim.as_dict()).verdict is claim.verdict
+
+
+def test_what_is_proved_holds_even_for_a_few_runs(experiment: Experiment, result: Result) -> None:
+    failed = [c.sentence for c in experiment.claims(result) if c.theory and not _holds(c)]
+    assert failed == []
+
+
+def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) -> None:
+    quick = configuration(experiment, quick=True, seed=3)
+    assert quick.seed == 3
+    differing = {
+        name
+        for name, value in quick.parameters().items()
+        if value != experiment.paper.parameters()[name]
+    }
+    assert differing <= {"seed", "runs", "blocks"}
+
+
+def _holds(claim: Claim) -> bool:
+    return claim.verdict is Verdict.HOLDS

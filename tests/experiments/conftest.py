@@ -1,0 +1,41 @@
+"""Small versions of the experiments, which need no data from outside."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_denoiser.experiments import logistic
+from coco_denoiser.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.experiments.experiment import Config
+from coco_denoiser.problems import Dataset
+
+SMALL: dict[str, dict[str, Any]] = {
+    "constraint-tightness": {},
+    "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
+    "elementwise-mse": {"runs": 12},
+    "mse-vs-distance": {"runs": 300},
+    "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
+    "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
+    "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
+}
+
+
+def small(name: str) -> Config:
+    """Return a configuration that takes a moment."""
+    return replace(EXPERIMENTS[name].paper, **SMALL.get(name, {"runs": 3}))
+
+
+@pytest.fixture
+def own_fourclass(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put two overlapping clouds in the place of fourclass, which may not be there."""
+    rng = np.random.default_rng(5)
+    labels = np.where(rng.random(120) < 0.5, -1.0, 1.0)
+    features = rng.normal(size=(120, 2)) * 40 + 80 + 30 * labels[:, None] * np.array([1.0, -1.0])
+    data = Dataset("fourclass", features, labels, "drawn for this test")
+    monkeypatch.setitem(logistic._SOURCES, "fourclass", lambda: data)
+    logistic._load.cache_clear()
+    yield
+    logistic._load.cache_clear()
