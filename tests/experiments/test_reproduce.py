@@ -1,0 +1,130 @@
+"""The command as a whole: what it leaves behind, and what it does when it is stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coco_denoiser import cli
+from coco_denoiser.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.problems import datasets
+
+FILES = {"claims.json", "curves.csv", "figure.pdf", "figure.png"}
+
+
+def _run(out: Path, *arguments: str) -> int:
+    return cli.main(["reproduce", "--quick", "--out", str(out), *arguments])
+
+
+def _curves(out: Path, name: str) -> bytes:
+    return (out / name / "curves.csv").read_bytes()
+
+
+def test_an_experiment_leaves_its_files_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 0
+    printed = capsys.readouterr().out
+    folder = tmp_path / "constraint-tightness"
+    assert {path.name for path in folder.iterdir() if path.is_file()} == FILES
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")
+    record = json.loads((folder / "claims.json").read_text("utf-8"))
+    assert record["config"]["seed"] == 0
+    assert all(claim["verdict"] == "holds" for claim in record["claims"])
+    # The time it took, every claim, and where the page is.
+    assert " s\n" in printed.splitlines()[0] + "\n"
+    assert "whatever L is" in printed
+    assert str(tmp_path / "index.html") in printed.replace("\n", "")
+
+
+def test_same_seed_same_bytes_whatever_the_jobs_and_the_order(tmp_path: Path) -> None:
+    names = ("mse-vs-distance", "warm-start")
+    assert _run(tmp_path / "a", *names, "--jobs", "1") == 0
+    assert _run(tmp_path / "b", *reversed(names), "--jobs", "2") == 0
+    assert _run(tmp_path / "c", names[0], "--jobs", "1", "--seed", "1") == 0
+    for name in names:
+        for file in FILES - {"claims.json"}:
+            a, b = (tmp_path / out / name / file for out in "ab")
+            assert a.read_bytes() == b.read_bytes(), (name, file)
+        # The claims record the time as well, which is never the same.
+        a, b = (json.loads((tmp_path / out / name / "claims.json").read_text()) for out in "ab")
+        assert a | {"seconds": 0} == b | {"seconds": 0}
+    assert _curves(tmp_path / "c", names[0]) != _curves(tmp_path / "a", names[0])
+
+
+def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
+    """Kill the command with no chance to clean up; the same command then goes on from there."""
+    name = "mse-vs-distance"
+    command = [sys.executable, "-m", "coco_denoiser.cli", "reproduce", name]
+    command += ["--out", str(tmp_path), "--jobs", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    assert done
+    assert not list(tmp_path.rglob("claims.json"))
+    assert cli.main(["reproduce", name, "--out", str(tmp_path), "--jobs", "1"]) == 0
+    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
+    total = EXPERIMENTS[name].count(EXPERIMENTS[name].paper)
+    assert len(list(tmp_path.rglob("*.npz"))) == total
+
+
+def test_fresh_starts_over(tmp_path: Path) -> None:
+    arguments = ("constraint-tightness", "--jobs", "1")
+    assert _run(tmp_path, *arguments) == 0
+    (unit,) = tmp_path.rglob("*.npz")
+    first = unit.stat().st_mtime_ns
+    assert _run(tmp_path, *arguments) == 0
+    assert unit.stat().st_mtime_ns == first
+    assert _run(tmp_path, *arguments, "--fresh") == 0
+    assert unit.stat().st_mtime_ns > first
+
+
+def test_missing_data_is_said_and_shown_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _without_fourclass(monkeypatch, tmp_path)
+    names = ("logistic-fourclass", "constraint-tightness")
+    assert _run(tmp_path / "out", *names, "--jobs", "1") == 0
+    printed = capsys.readouterr().out
+    assert "logistic-fourclass" in printed
+    assert "missing: fourclass could not be downloaded" in printed
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "Missing: fourclass could not be downloaded" in page
+    assert 'id="constraint-tightness-0"' in page
+
+
+def test_nothing_to_run_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _without_fourclass(monkeypatch, tmp_path)
+    assert _run(tmp_path / "out", "logistic-fourclass") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_results_of_another_version_are_left_out_of_the_page(tmp_path: Path) -> None:
+    for name, content in (("claims.json", '{"old": 1}'), ("curves.csv", "panel\n")):
+        folder = tmp_path / "warm-start"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 0
+    assert 'id="warm-start"' not in (tmp_path / "index.html").read_text("utf-8")
+
+
+def _without_fourclass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Take away the folder and the network; the cache is empty."""
+    from coco_denoiser.experiments import logistic
+
+    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    logistic._load.cache_clear()
