@@ -5,38 +5,47 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from coco_denoiser import cli
+from coco_denoiser import cli, denoise
+from coco_denoiser.experiments.catalogue import EXPERIMENTS
 
-PNG = b"\x89PNG\r\n\x1a\n"
+INSTANT = ["reproduce", "constraint-tightness", "--jobs", "1"]
 
 
-def test_demo_prints_a_table_and_writes_one_whole_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def observed(tmp_path: Path) -> Path:
+    """Three observations, of which two disagree."""
+    path = tmp_path / "seen.csv"
+    path.write_text("x1,g1\n0,0\n1,5\n2,2\n")
+    return path
+
+
+def test_list_describes_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    printed = capsys.readouterr().out
+    for experiment in EXPERIMENTS.values():
+        for line in (experiment.name, experiment.summary, experiment.figure):
+            assert line in printed
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_denoise_writes_the_answer_and_prints_its_certificate(
+    kind: str, observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "made" / "on the way"
-    assert cli.main(["demo", "--runs", "2", "--out", str(out)]) == 0
-    printed, complaints = capsys.readouterr()
-    rows = [line.split()[0] for line in printed.splitlines() if line.startswith("SGD")]
-    assert rows == ["SGD", "SGD+COCO_2", "SGD+COCO_4", "SGD+COCO_8", "SGD+COCO_16"]
-    assert complaints == ""
-    assert [path.name for path in out.iterdir()] == ["demo.png"]
-    assert (out / "demo.png").read_bytes().startswith(PNG)
-    assert str(out / "demo.png") in printed
-
-
-def test_demo_depends_on_the_seed_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(seed: str, folder: str) -> tuple[str, bytes]:
-        out = tmp_path / folder
-        assert cli.main(["demo", "--runs", "2", "--seed", seed, "--out", str(out)]) == 0
-        printed = capsys.readouterr().out.replace(str(out), "")
-        return printed, (out / "demo.png").read_bytes()
-
-    first = run("7", "a")
-    assert run("7", "b") == first
-    assert run("8", "c")[1] != first[1]
+    out = tmp_path / f"theta.{kind}"
+    assert cli.main(["denoise", str(observed), "--L", "1", "-o", str(out)]) == 0
+    expected = denoise([[0.0], [1.0], [2.0]], [[0.0], [5.0], [2.0]], L=1.0)
+    if kind == "csv":
+        found = np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2)
+    else:
+        found = np.load(out)["gradients"]
+    np.testing.assert_array_equal(found, expected)
+    printed = capsys.readouterr().out
+    for word in ("3 in 1 dimensions", "solved", "relative gap", "worst violation", str(out)):
+        assert word in printed
 
 
 @pytest.mark.parametrize(
@@ -44,25 +53,51 @@ def test_demo_depends_on_the_seed_alone(tmp_path: Path, capsys: pytest.CaptureFi
     [
         ([], "COMMAND"),
         (["unknown"], "'unknown'"),
-        (["demo", "--runs", "0"], "--runs"),
-        (["demo", "--runs", "-3"], "'-3'"),
-        (["demo", "--runs", "2.5"], "'2.5'"),
-        (["demo", "--runs", "many"], "'many'"),
-        (["demo", "--seed", "-1"], "--seed"),
-        (["demo", "--window", "3"], "--window"),
+        (["reproduce", "figure-1"], "'figure-1'"),
+        (["reproduce", "--jobs", "0"], "--jobs"),
+        (["reproduce", "--jobs", "2.5"], "'2.5'"),
+        (["reproduce", "--seed", "-1"], "--seed"),
+        (["reproduce", "--seed", "many"], "'many'"),
+        (["reproduce", "--window", "3"], "--window"),
+        (["list", "more"], "more"),
+        (["denoise"], "FILE"),
+        (["denoise", "seen.csv", "-o", "out.csv"], "--L"),
+        (["denoise", "seen.csv", "--L", "1"], "-o"),
+        (["denoise", "seen.csv", "--L", "one", "-o", "out.csv"], "'one'"),
+        (["denoise", "seen.csv", "--L", "0", "-o", "out.csv"], "L must be positive"),
+        (["denoise", "seen.csv", "--L=-1", "-o", "out.csv"], "L must be positive"),
+        (["denoise", "seen.csv", "--L", "nan", "-o", "out.csv"], "L must be finite"),
+        (["denoise", "seen.csv", "--L", "1", "--mu", "2", "-o", "out.csv"], "mu must be less"),
+        (["denoise", "nowhere.csv", "--L", "1", "-o", "out.csv"], "nowhere.csv"),
+        (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
+        (["denoise", "seen.csv", "--L", "1", "-o", "no/such/out.csv"], "no/such/out.csv"),
     ],
 )
-def test_bad_arguments_end_with_one_line_and_exit_code_2(
+def test_bad_input_ends_with_one_line_and_exit_code_2(
     arguments: list[str],
     named: str,
+    observed: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "out.csv").write_text("mine")
     assert cli.main(arguments) == 2
     assert named in _one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {observed.name, "out.csv"}
+    assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+def test_a_malformed_file_is_refused_and_nothing_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, out = tmp_path / "bad.csv", tmp_path / "out.csv"
+    bad.write_text("x1,g1\n1,nan\n")
+    out.write_text("mine")
+    assert cli.main(["denoise", str(bad), "--L", "1", "-o", str(out)]) == 2
+    assert "gradients must be finite" in _one_line(capsys)
+    assert out.read_text() == "mine"
 
 
 def test_a_folder_that_is_a_file_is_refused_and_left_alone(
@@ -71,31 +106,34 @@ def test_a_folder_that_is_a_file_is_refused_and_left_alone(
     taken = tmp_path / "taken"
     taken.write_text("mine")
     for out in (taken, taken / "below"):
-        assert cli.main(["demo", "--out", str(out)]) == 2
+        assert cli.main([*INSTANT, "--out", str(out)]) == 2
         assert str(out) in _one_line(capsys)
     assert taken.read_text() == "mine"
 
 
-def test_a_failed_write_keeps_the_old_picture_and_leaves_no_part(
+def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "demo.png").write_bytes(b"old")
+    folder = tmp_path / "constraint-tightness"
+    folder.mkdir()
+    (folder / "figure.png").write_bytes(b"old")
 
     def full_disk(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Figure, "savefig", full_disk)
-    assert cli.main(["demo", "--runs", "1", "--out", str(tmp_path)]) == 2
+    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 2
     assert "no space left" in _one_line(capsys)
-    assert [path.name for path in tmp_path.iterdir()] == ["demo.png"]
-    assert (tmp_path / "demo.png").read_bytes() == b"old"
+    assert (folder / "figure.png").read_bytes() == b"old"
+    assert {path.name for path in folder.iterdir()} == {"figure.png", "curves.csv", "units"}
 
 
-def test_without_matplotlib_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("module", ["matplotlib.figure", "joblib", "plotly", "rich"])
+def test_without_a_library_the_extra_is_named(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert cli.main(["demo", "--out", str(tmp_path)]) == 2
+    monkeypatch.setitem(sys.modules, module, None)
+    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 2
     assert "coco-denoiser[experiments]" in _one_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
@@ -106,8 +144,8 @@ def test_an_interruption_is_no_traceback(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coco_denoiser.experiments.demo.run", interrupt)
-    assert cli.main(["demo", "--out", str(tmp_path)]) == 130
+    monkeypatch.setattr("coco_denoiser.experiments.units.compute", interrupt)
+    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 130
     assert "interrupted" in _one_line(capsys)
 
 

@@ -76,43 +76,131 @@ def _whole_number(at_least: int) -> Callable[[str], int]:
     return parse
 
 
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("coco-denoiser-demo"),
-        metavar="DIR",
-        help="folder for the picture, made if missing (default: %(default)s)",
+        "names", nargs="*", metavar="NAME", help="experiments to run (default: all of them)"
     )
     parser.add_argument(
-        "--runs",
+        "--quick", action="store_true", help="fewer runs, the same code: a minute instead of five"
+    )
+    parser.add_argument(
+        "--jobs",
         type=_whole_number(at_least=1),
-        default=100,
         metavar="N",
-        help="independent runs to average (default: %(default)s)",
+        help="processes to use; results do not depend on it (default: one a core)",
     )
     parser.add_argument(
         "--seed",
         type=_whole_number(at_least=0),
         default=0,
         metavar="S",
-        help="seed of the noise (default: %(default)s)",
+        help="seed of all noise (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("coco-denoiser-results"),
+        metavar="DIR",
+        help="folder for the results, made if missing (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="start over, instead of going on from what is there"
+    )
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="run on the Dask cluster whose scheduler is there"
     )
 
 
-def _demo(arguments: argparse.Namespace) -> None:
-    from coco_denoiser.experiments import demo
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from coco_denoiser.experiments.reproduce import Options, reproduce
 
-    config = demo.Config(runs=arguments.runs, seed=arguments.seed)
-    result, picture = demo.demonstrate(config, arguments.out)
-    print(demo.table(result))
-    print(f"\nPicture: {picture}")
+    reproduce(
+        Options(
+            names=arguments.names,
+            out=arguments.out,
+            quick=arguments.quick,
+            jobs=arguments.jobs,
+            seed=arguments.seed,
+            fresh=arguments.fresh,
+            dask=arguments.dask,
+        )
+    )
+
+
+def _no_arguments(_: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _list(_: argparse.Namespace) -> None:
+    from coco_denoiser.experiments.catalogue import EXPERIMENTS
+
+    for experiment in EXPERIMENTS.values():
+        print(f"{experiment.name}\n    {experiment.summary}\n    Figure: {experiment.figure}")
+
+
+def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="observations: .npz with the arrays points and gradients, (K, d) each, or .csv with "
+        "the columns x1, …, xd, g1, …, gd; either may also hold noise_variance",
+    )
+    parser.add_argument(
+        "--L", type=float, required=True, help="upper bound on the curvature of the objective"
+    )
+    parser.add_argument(
+        "--mu", type=float, default=0.0, help="lower bound on the curvature (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="where the denoised gradients go, .npz or .csv",
+    )
+
+
+def _denoise(arguments: argparse.Namespace) -> None:
+    from coco_denoiser import ConvergenceError, files, solve
+
+    files.suffix(arguments.out)
+    seen = files.read(arguments.file)
+    try:
+        found = solve(
+            seen.points,
+            seen.gradients,
+            L=arguments.L,
+            mu=arguments.mu,
+            noise_variance=seen.noise_variance,
+        )
+    except (ValueError, TypeError, ConvergenceError) as error:
+        raise UsageError(str(error)) from error
+    files.write(arguments.out, found)
+    K, d = found.gradients.shape
+    print(f"observations        {K} in {d} dimensions")
+    print(f"status              {found.status.value}")
+    print(f"method              {found.method}, {found.iterations} iterations")
+    print(f"relative gap        {found.gap:.1e}")
+    print(f"worst violation     {found.violation:.1e}")
+    print(f"denoised gradients  {arguments.out}")
 
 
 COMMANDS = {
-    "demo": Command(
-        "SGD with and without the denoiser on the paper's synthetic problem: a table, a picture.",
-        _demo_arguments,
-        _demo,
+    "reproduce": Command(
+        "Recompute the figures of the paper and check what it says of them.",
+        _reproduce_arguments,
+        _reproduce,
+    ),
+    "list": Command("Describe the experiments.", _no_arguments, _list),
+    "denoise": Command(
+        "Denoise the gradients in a file, and print the certificate.",
+        _denoise_arguments,
+        _denoise,
     ),
 }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
