@@ -46,7 +46,15 @@ def test_distances_are_summed_in_double_precision(
     points, residuals, x, g = window(dtype, spread=spread)
     shares = np.array([1.0, 0.5, 1.0, 0.25])
     found = passes.measure(
-        points, residuals, x, g, **LAYOUT, shares=shares, centre=0.5, count=4, skip=2
+        points,
+        residuals,
+        passes.hold(x),
+        passes.hold(g),
+        **LAYOUT,
+        shares=shares,
+        centre=0.5,
+        count=4,
+        skip=2,
     ).numpy()
     counted = np.repeat(shares, SIZES)
     dense = [t if t is not None else torch.zeros(SIZES[-1], dtype=dtype) for t in g]
@@ -74,7 +82,15 @@ def test_what_is_not_finite_is_seen_and_nothing_is_written(
     {"x": x, "g": g}[where][1][12_345] = value
     for centre in (0.0, 0.5):
         found = passes.measure(
-            points, residuals, x, g, **LAYOUT, shares=np.ones(4), centre=centre, count=5, skip=2
+            points,
+            residuals,
+            passes.hold(x),
+            passes.hold(g),
+            **LAYOUT,
+            shares=np.ones(4),
+            centre=centre,
+            count=5,
+            skip=2,
         )
         assert not bool(torch.isfinite(found[2 * K]))
     assert torch.equal(points, before[0])
@@ -86,7 +102,15 @@ def test_zero_gradients_are_seen(passes: Any) -> None:
     points, residuals, x, g = window(torch.float32, spread=1.0)
     zeros = [None if t is None else torch.zeros_like(t) for t in g]
     found = passes.measure(
-        points, residuals, x, zeros, **LAYOUT, shares=np.ones(4), centre=0.5, count=5, skip=2
+        points,
+        residuals,
+        passes.hold(x),
+        passes.hold(zeros),
+        **LAYOUT,
+        shares=np.ones(4),
+        centre=0.5,
+        count=5,
+        skip=2,
     )
     assert float(found[2 * K + 1]) == 0.0
 
@@ -99,7 +123,17 @@ def test_commit_writes_the_slot_and_the_weighted_sum(passes: Any, dtype: torch.d
     others = [0, 1, 3, 4]
     before = points[others].clone(), residuals[others].clone()
     out = torch.empty(sum(SIZES), dtype=dtype)
-    passes.commit(points, residuals, x, g, **LAYOUT, centre=0.5, slot=2, weights=weights, out=out)
+    passes.commit(
+        points,
+        residuals,
+        passes.hold(x),
+        passes.hold(g),
+        **LAYOUT,
+        centre=0.5,
+        slot=2,
+        weights=weights,
+        out=out,
+    )
     dense = torch.cat([t if t is not None else torch.zeros(SIZES[-1], dtype=dtype) for t in g])
     accuracy = 1e-5 if dtype == torch.float32 else 1e-12
     assert torch.equal(points[2], torch.cat(x))

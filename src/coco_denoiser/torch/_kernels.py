@@ -8,7 +8,7 @@ while it is in the cache. `coco_denoiser.torch._generic` does the same for other
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -28,11 +28,24 @@ Plain: TypeAlias = Sequence[torch.Tensor | None]
 carray: Any = vars(numba)["carray"]  # not in its type hints
 
 
+class Held(NamedTuple):
+    """Tensors, kept alive, and where they lie; 0 for None."""
+
+    tensors: Plain
+    addresses: Int64
+
+
+def hold(tensors: Plain) -> Held:
+    """Make tensors ready for the passes."""
+    places = [0 if t is None else t.data_ptr() for t in tensors]
+    return Held(tensors, np.array(places, dtype=np.int64))
+
+
 def measure(
     points: torch.Tensor,
     residuals: torch.Tensor,
-    x: Plain,
-    g: Plain,
+    x: Held,
+    g: Held,
     *,
     offsets: Int64,
     sizes: Int64,
@@ -64,8 +77,8 @@ def measure(
     _measure(
         points.numpy(),
         residuals.numpy(),
-        addresses(x),
-        addresses(g),
+        x.addresses,
+        g.addresses,
         offsets,
         sizes,
         shares,
@@ -80,8 +93,8 @@ def measure(
 def commit(
     points: torch.Tensor,
     residuals: torch.Tensor,
-    x: Plain,
-    g: Plain,
+    x: Held,
+    g: Held,
     *,
     offsets: Int64,
     sizes: Int64,
@@ -98,8 +111,8 @@ def commit(
     _commit(
         points.numpy(),
         residuals.numpy(),
-        addresses(x),
-        addresses(g),
+        x.addresses,
+        g.addresses,
         offsets,
         sizes,
         centre,
@@ -107,11 +120,6 @@ def commit(
         np.zeros(0) if weights is None else weights,
         points.numpy()[slot] if out is None else out.numpy(),
     )
-
-
-def addresses(tensors: Plain) -> Int64:
-    """Return where each tensor lies; 0 for None."""
-    return np.array([0 if t is None else t.data_ptr() for t in tensors], dtype=np.int64)
 
 
 def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:

@@ -50,11 +50,14 @@ class Ring:
         self.dtype = dtype
         parts = [_sharding.local(p.detach()) for p in parameters]
         self.device = parts[0].device
-        self._sharded = [_sharding.is_sharded(p) for p in parameters]
-        self._as_it_is = [p.dtype == dtype for p in parts]
         self._shapes = [p.shape for p in parts]
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
         self._sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
+        # Of parameters that need no conversion; -1 for the others, which no size equals.
+        self._plain_sizes = [
+            p.numel() if p.dtype == dtype and not _sharding.is_sharded(p) else -1
+            for p in parameters
+        ]
         room = -(-self._sizes // _ALIGNMENT) * _ALIGNMENT
         self._offsets = np.cumsum(room) - room
         self._shares = np.array([_sharding.share(p, group) for p in parameters])
@@ -63,12 +66,12 @@ class Ring:
         self._residuals = torch.zeros(window, width, dtype=dtype, device=self.device)
         self._theta: torch.Tensor | None = None
         self._theta_parts: list[torch.Tensor] = []
-        self._x: list[torch.Tensor] = []
-        self._g: list[torch.Tensor | None] = []
+        self._x: Any = None
+        self._g: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The workspace is made anew: views do not survive pickling as views.
-        return {**self.__dict__, "_theta": None, "_theta_parts": [], "_x": [], "_g": []}
+        return {**self.__dict__, "_theta": None, "_theta_parts": [], "_x": None, "_g": None}
 
     @property
     def nbytes(self) -> int:
@@ -77,44 +80,58 @@ class Ring:
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
-        self._x, self._g = [], []
-        rows = zip(self.parameters, gradients, self._sharded, self._as_it_is, strict=True)
-        for i, (p, g, sharded, as_it_is) in enumerate(rows):
-            if g is not None and g.layout is not torch.strided:
-                raise TypeError(
-                    f"gradients must be dense, got one of layout {g.layout} for a parameter of "
-                    f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
+        dtype, strided = self.dtype, torch.strided
+        x: list[torch.Tensor] = []
+        g: list[torch.Tensor | None] = []
+        for p, gradient, size in zip(self.parameters, gradients, self._plain_sizes, strict=True):
+            if (
+                p.numel() == size
+                and p.dtype is dtype
+                and p.is_contiguous()
+                and (
+                    gradient is None
+                    or (
+                        gradient.layout is strided
+                        and gradient.dtype is dtype
+                        and gradient.numel() == size
+                        and gradient.is_contiguous()
+                    )
                 )
-            if sharded:
-                x: torch.Tensor = _sharding.local(p.detach())
-                g = None if g is None else _sharding.local_gradient(p, g)  # noqa: PLW2901
+            ):
+                x.append(p)
+                g.append(gradient)
             else:
-                x = p
-            if x.shape != self._shapes[i] or x.device != self.device:
-                raise ValueError(
-                    f"a parameter of shape {tuple(self._shapes[i])} on {self.device} has become "
-                    f"one of shape {tuple(x.shape)} on {x.device}. Call reset() after changing it."
-                )
-            self._x.append(x if as_it_is and x.is_contiguous() else _plain(x, self.dtype))
-            if g is None or (as_it_is and g.dtype is self.dtype and g.is_contiguous()):
-                self._g.append(g)
-            else:
-                self._g.append(_plain(g, self.dtype))
+                point, value = self._convert(len(x), gradient)
+                x.append(point)
+                g.append(value)
+        self._x, self._g = _passes(self.device).hold(x), _passes(self.device).hold(g)
+
+    def _convert(
+        self, i: int, gradient: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return this rank's part of a parameter and of its gradient as the window needs them."""
+        p = self.parameters[i]
+        if gradient is not None and gradient.layout is not torch.strided:
+            raise TypeError(
+                f"gradients must be dense, got one of layout {gradient.layout} for a parameter of "
+                f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
+            )
+        x = _sharding.local(p.detach())
+        if x.shape != self._shapes[i] or x.device != self.device:
+            raise ValueError(
+                f"a parameter of shape {tuple(self._shapes[i])} on {self.device} has become "
+                f"one of shape {tuple(x.shape)} on {x.device}. Call reset() after changing it."
+            )
+        if gradient is None:
+            return _plain(x, self.dtype), None
+        return _plain(x, self.dtype), _plain(_sharding.local_gradient(p, gradient), self.dtype)
 
     def measure(self, centre: float, count: int, skip: int) -> torch.Tensor:
         """Return (2K + 2,): squared distances to the slots, signs of what must not enter."""
         return self._measure(self._x, self._g, centre, count, skip)
 
-    def _measure(
-        self,
-        x: Sequence[torch.Tensor],
-        g: Sequence[torch.Tensor | None],
-        centre: float,
-        count: int,
-        skip: int,
-    ) -> torch.Tensor:
-        measure = _kernels.measure if self.device.type == "cpu" else _generic.measure
-        return measure(
+    def _measure(self, x: Any, g: Any, centre: float, count: int, skip: int) -> torch.Tensor:
+        found: torch.Tensor = _passes(self.device).measure(
             self._points,
             self._residuals,
             x,
@@ -126,14 +143,14 @@ class Ring:
             count=count,
             skip=skip,
         )
+        return found
 
     def commit(self, centre: float, slot: int, weights: Float64 | None) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
-        commit = _kernels.commit if self.device.type == "cpu" else _generic.commit
         if weights is not None and self._theta is None:
             self._theta = torch.empty_like(self._residuals[0])
             self._theta_parts = list(self._split(self._theta))
-        commit(
+        _passes(self.device).commit(
             self._points,
             self._residuals,
             self._x,
@@ -148,15 +165,15 @@ class Ring:
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""
-        self._x, self._g = [], []
+        self._x = self._g = None
 
     def theta(self) -> list[torch.Tensor]:
         """Return the denoised gradients, like their parameters; valid until the next step."""
         found = []
-        for p, part, as_it_is, sharded in zip(
-            self.parameters, self._theta_parts, self._as_it_is, self._sharded, strict=True
+        for p, part, size in zip(
+            self.parameters, self._theta_parts, self._plain_sizes, strict=True
         ):
-            if not sharded and as_it_is and p.is_contiguous():
+            if size >= 0 and p.is_contiguous():
                 found.append(part)
                 continue
             # Same dtype and same strides as the parameter: fused optimizers rely on both.
@@ -172,7 +189,10 @@ class Ring:
         K = self._points.shape[0]
         table = torch.zeros(K, K, dtype=torch.float64, device=self.device)
         for i in range(count):
-            x, h = self._columns(self._points[i]), self._columns(self._residuals[i])
+            x, h = (
+                _passes(self.device).hold(self._columns(ring[i]))
+                for ring in (self._points, self._residuals)
+            )
             table[i] = self._measure(x, h, 0.0, count, i)[K : 2 * K]
         return table
 
@@ -188,6 +208,10 @@ class Ring:
                 [_sharding.like(p, residuals[i][j]) for i in range(K)],
             )
 
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the points and the residuals, (K, D) each: all that a step has to read."""
+        return self._points, self._residuals
+
     def _columns(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Return each parameter's part of a row."""
         where = zip(self._offsets.tolist(), self._sizes.tolist(), strict=True)
@@ -200,6 +224,11 @@ class Ring:
                 yield torch.view_as_complex(part.view(*shape, 2))
             else:
                 yield part.view(shape)
+
+
+def _passes(device: torch.device) -> Any:
+    """Return the module that does the two passes on a device."""
+    return _kernels if device.type == "cpu" else _generic
 
 
 def _plain(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

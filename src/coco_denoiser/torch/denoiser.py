@@ -169,7 +169,8 @@ class GradientDenoiser:
             # Tables and vectors may no longer belong together.
             self.reset()
             raise
-        self.seen |= [g is not None for g in gradients]
+        if not self.seen.all():
+            self.seen |= [g is not None for g in gradients]
         return [] if weights is None else self._changed()
 
     def diagnostics(self) -> Diagnostics:
@@ -205,9 +206,7 @@ class GradientDenoiser:
     def _collect(self, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Take hold of the points and gradients; start anew if the parameters are others."""
         members = [p for p in parameters if p.requires_grad or p.grad is not None]
-        if len(members) != len(self.members) or any(
-            a is not b for a, b in zip(members, self.members, strict=True)
-        ):
+        if list(map(id, members)) != list(map(id, self.members)):
             self.reset()
             self.prepare(members)
         gradients = [p.grad for p in members]

@@ -1,0 +1,111 @@
+"""A CocoOptimizer step over the wrapped step, against reading its window.
+
+A step has to read the window once for the two new rows of the tables and the residuals once more
+for the weighted sum: 3 K d numbers. What plain torch reductions take to read so many, over the
+window's own tensors and in the same run, is the measure of what denoising adds to a step.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from benchmarks.measure import RESULTS, duration, save, table
+from coco_denoiser.torch import CocoOptimizer
+
+K = 8
+NUMBERS = (10**4, 10**5, 10**6, 10**7)
+TENSORS = (1, 100)
+ALLOWED, SMALL = 1.5, 150e-6  # times the reading; seconds on top of that, for small models
+
+
+def seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def measure(d: int, tensors: int) -> dict[str, float]:
+    """Return medians over rounds in which everything is timed once, one after the other.
+
+    A busy machine disturbs all of them alike; the ratio is the median of the rounds' ratios.
+    """
+    torch.manual_seed(0)
+    size = d // tensors
+    parameters = [torch.nn.Parameter(torch.randn(size)) for _ in range(tensors)]
+    gradients = [[torch.randn(size) for _ in parameters] for _ in range(4)]
+    plain = torch.optim.SGD(parameters, lr=1e-3)
+    coco = CocoOptimizer(torch.optim.SGD(parameters, lr=1e-3), L=1.0, window=K)
+    for number in range(2 * K):
+        for p, g in zip(parameters, gradients[number % 4], strict=True):
+            p.grad = g
+        coco.step()
+    rings = [r for ring in coco.denoiser.rings for r in ring.tensors()]
+    points, residuals = rings[0::2], rings[1::2]
+
+    def read() -> None:
+        for ring in (*points, *residuals, *residuals):
+            ring.sum()
+
+    rounds = []
+    for number in range(max(7, min(200, 10**7 // d))):
+        for p, g in zip(parameters, gradients[number % 4], strict=True):
+            p.grad = g
+        times = [seconds(plain.step), seconds(coco.step), seconds(read)]
+        # What the step leaves to the core: the K by K problem, whatever d is.
+        times.append(seconds(lambda: coco.denoiser.tables.answer(0.5, 1e-9)))
+        rounds.append(times)
+    table_ = np.array(rounds)
+    extra = table_[:, 1] - table_[:, 0]
+    step, reading, solving = (float(np.median(table_[:, j])) for j in (0, 2, 3))
+    return {
+        "d": d,
+        "tensors": tensors,
+        "wrapped step": step,
+        "extra": float(np.median(extra)),
+        "reading": reading,
+        "solving": solving,
+        "extra / reading": float(np.median(extra / table_[:, 2])),
+        "extra / allowed": float(np.median(extra / (ALLOWED * table_[:, 2] + SMALL))),
+    }
+
+
+def draw(results: list[dict[str, float]]) -> Figure:
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes: Any = figure.add_subplot()
+    for tensors in TENSORS:
+        rows = [row for row in results if row["tensors"] == tensors]
+        d = [row["d"] for row in rows]
+        name = "1 tensor" if tensors == 1 else f"{tensors} tensors"
+        (line,) = axes.loglog(d, [row["extra"] for row in rows], "o-", label=f"extra, {name}")
+        allowed = [ALLOWED * row["reading"] + SMALL for row in rows]
+        axes.loglog(d, allowed, "--", color=line.get_color(), label=f"allowed, {name}")
+    reading = [row["reading"] for row in results if row["tensors"] == 1]
+    axes.loglog(NUMBERS, reading, "k:", label="reading 3 K d numbers")
+    axes.set(xlabel="parameters d", ylabel="seconds", title=f"What denoising adds to a step, K={K}")
+    axes.legend()
+    return figure
+
+
+def main() -> None:
+    results = [measure(d, tensors) for d in NUMBERS for tensors in TENSORS]
+    save("torch-step", {"threads": torch.get_num_threads(), "rows": results})
+    head = ("d", "tensors", "wrapped", "extra", "reading", "solving", "extra/reading", "/allowed")
+    rows = [
+        (
+            f"{row['d']:.0e}",
+            str(int(row["tensors"])),
+            *(duration(row[name]) for name in ("wrapped step", "extra", "reading", "solving")),
+            f"{row['extra / reading']:.2f}",
+            f"{row['extra / allowed']:.2f}",
+        )
+        for row in results
+    ]
+    print(table(head, rows))
+    print(f"allowed: {ALLOWED} x reading + {duration(SMALL)}; {torch.get_num_threads()} thread(s)")
+    path = RESULTS / "torch-step.png"
+    draw(results).savefig(path, dpi=150)
+    print(f"plot: {path}")
