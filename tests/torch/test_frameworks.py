@@ -1,0 +1,144 @@
+"""Trainers that were not written for us: Lightning, Accelerate, torch.compile."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from coco_denoiser.torch import CocoOptimizer
+
+STEPS = 12
+
+
+def data() -> DataLoader[tuple[torch.Tensor, ...]]:
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(4 * STEPS, 5, generator=draw), torch.randn(4 * STEPS, 1, generator=draw)
+    return DataLoader(TensorDataset(x, y), batch_size=4)
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(5, 1)
+
+
+def coco(module: nn.Module, *, fused: bool | None = None) -> CocoOptimizer:
+    inner = torch.optim.Adam(module.parameters(), lr=1e-2, fused=fused)
+    return CocoOptimizer(inner, L=0.5, window=4)
+
+
+def by_hand(steps: int = STEPS) -> tuple[torch.Tensor, CocoOptimizer]:
+    module = layer()
+    optimizer = coco(module)
+    for _, (x, y) in zip(range(steps), data(), strict=False):
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.mse_loss(module(x), y))
+        optimizer.step()
+    return module.weight.detach(), optimizer
+
+
+class Regression(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = layer()
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
+        return nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+
+    def configure_optimizers(self) -> Any:
+        optimizer = coco(self.layer)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10**6)
+        return {"optimizer": optimizer, "lr_scheduler": scheduler}
+
+
+def trainer(folder: Path, **options: Any) -> lightning.Trainer:
+    return lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        default_root_dir=folder,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, and its own imports
+def test_lightning_trains_saves_and_resumes(tmp_path: Path) -> None:
+    expected, optimizer = by_hand()
+    first = Regression()
+    trainer(tmp_path, max_epochs=1).fit(first, data())
+    torch.testing.assert_close(first.layer.weight.detach(), expected)
+    assert optimizer.diagnostics().weights[-1] < 1.0
+
+    straight = Regression()
+    trainer(tmp_path / "straight", max_epochs=2).fit(straight, data())
+    half = Regression()
+    stopped = trainer(tmp_path / "half", max_epochs=1)
+    stopped.fit(half, data())
+    stopped.save_checkpoint(tmp_path / "half.ckpt")
+    resumed = Regression()
+    trainer(tmp_path / "rest", max_epochs=2).fit(
+        resumed, data(), ckpt_path=tmp_path / "half.ckpt", weights_only=True
+    )
+    assert torch.equal(resumed.layer.weight, straight.layer.weight)
+
+
+def test_accelerate_prepares_steps_saves_and_loads(tmp_path: Path) -> None:
+    expected, reference = by_hand()
+    accelerator = Accelerator(cpu=True)
+    module = layer()
+    optimizer = coco(module)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10**6)
+    prepared: Any = accelerator.prepare(module, optimizer, data(), scheduler)
+    model, wrapped, loader, rate = prepared
+    for number, (x, y) in enumerate(loader):
+        if number == STEPS // 2:
+            accelerator.save_state(str(tmp_path / "half"))
+        wrapped.zero_grad()
+        accelerator.backward(nn.functional.mse_loss(model(x), y))
+        accelerator.clip_grad_norm_(model.parameters(), 1e9)
+        wrapped.step()
+        rate.step()
+    torch.testing.assert_close(accelerator.unwrap_model(model).weight.detach(), expected)
+    accelerator.load_state(str(tmp_path / "half"))
+    for number, (x, y) in enumerate(loader):
+        if number >= STEPS // 2:
+            wrapped.zero_grad()
+            accelerator.backward(nn.functional.mse_loss(model(x), y))
+            wrapped.step()
+    torch.testing.assert_close(accelerator.unwrap_model(model).weight.detach(), expected)
+    assert len(optimizer.denoiser) == len(reference.denoiser)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_trainers_ask_of_an_optimizer(fused: bool) -> None:
+    optimizer = coco(layer(), fused=fused)
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    assert set(optimizer.param_groups[0]) >= {"params", "lr"}
+    assert isinstance(optimizer.defaults, dict)
+    # Lightning refuses to clip gradients, and GradScaler to unscale them, where this is true.
+    assert not getattr(optimizer, "_step_supports_amp_scaling", False)
+    # Schedulers and Accelerate replace `step` on the instance, and need a bound method for it.
+    assert inspect.ismethod(optimizer.step)
+    assert optimizer.step.__self__ is optimizer
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_model_is_compiled_once() -> None:
+    torch.compiler.reset()
+    expected, _ = by_hand()
+    module = layer()
+    optimizer = coco(module)
+    compiled = torch.compile(module, backend="aot_eager")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for x, y in data():
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.mse_loss(compiled(x), y))
+            optimizer.step()
+    torch.testing.assert_close(module.weight.detach(), expected)
