@@ -34,6 +34,10 @@ def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
             axes = figure.add_subplot(place)
             series = list(panel.series) or curves.series(panel.name)
             _panel(axes, panel, curves, series)
+            # What the panel to the left, or below, says already.
+            axes.set_ylabel("" if c > 0 and row[c - 1].y == panel.y else panel.y)
+            below = rows[r + 1][c : c + 1] if r + 1 < len(rows) else []
+            axes.set_xlabel("" if any(other.x == panel.x for other in below) else panel.x)
             legends.append((axes, series))
     _legends(figure, legends)
     # Laid out once, not again for every format.
@@ -87,8 +91,6 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
         axes.set_yscale("log")
     _plain_ticks(axes, panel, curves, series)
     axes.set_title(panel.title, loc="left", fontsize=10)
-    axes.set_xlabel(panel.x)
-    axes.set_ylabel(panel.y)
     axes.margins(x=0.02 if panel.kind is Kind.LINES else 0.05)
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -122,8 +122,8 @@ def _panels(result: Result) -> list[Panel]:
         Panel(
             _panel(config, number, box),
             f"Configuration {number + 1}, l = {config.half_widths[box]:g}",
-            "point" if number == config.configurations - 1 else "",
-            "squared error" if box == 0 else "",
+            "point",
+            "squared error",
             references=frozenset({"Oracle (T)"}),
             kind=Kind.MARKERS,
             new_row=box == 0,

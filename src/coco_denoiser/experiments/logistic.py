@@ -145,8 +145,8 @@ def _panels(result: Result) -> list[Panel]:
         Panel(
             f"{base} {what}",
             base if what == "distance" else "",
-            "oracle calls k" if what == "objective" else "",
-            label if base == _BASES[0] else "",
+            "oracle calls k",
+            label,
             tuple(coco_name(base, window) for window in result.config.windows[which]),
             log="y",
             new_row=which == 0,

@@ -145,8 +145,10 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
             "title": {"text": label},
             "type": "log" if letter in panel.log else "linear",
         }
+        if letter in panel.log:
+            layout[f"{letter}axis"] |= _log_ticks(panel, curves, letter)
     data: list[dict[str, Any]] = []
-    series = panel.series or tuple(curves.series(panel.name))
+    series = _series(panel, curves)
     for name, style in styles(series, panel.references).items():
         curve = curves[panel.name, name]
         y, sem = heights(panel, curve), np.nan_to_num(curve.sem)
@@ -170,6 +172,20 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
                 data.append(_band(curve.x, y, sem, name, style.colour, positive="y" in panel.log))
         data.append(trace)
     return {"data": data, "layout": layout}
+
+
+def _series(panel: Panel, curves: Curves) -> tuple[str, ...]:
+    return panel.series or tuple(curves.series(panel.name))
+
+
+def _log_ticks(panel: Panel, curves: Curves, letter: str) -> dict[str, Any]:
+    """Return ticks at 1, 2, 5 over a few decades, in full (20, not a lone 2), else at powers."""
+    drawn = [curves[panel.name, name] for name in _series(panel, curves)]
+    values = np.concatenate([curve.x if letter == "x" else curve.mean for curve in drawn])
+    values = np.abs(values[values != 0])
+    decades = float(np.log10(values.max() / values.min()))
+    ticks = round(2 * decades) if decades < 3 else int(np.ceil(1.1 * decades)) + 1
+    return {"tickformat": "~g", "nticks": max(2, ticks)}
 
 
 def _band(

@@ -107,7 +107,13 @@ def _formula_panels(result: Result) -> list[Panel]:
     apart = "distance Δx"
     return [
         Panel("p_active", "Probability of an active constraint", apart, "p_active"),
-        Panel("noise", "The same, and with twice the noise (thin)", apart, "", references=doubled),
+        Panel(
+            "noise",
+            "The same, and with twice the noise (thin)",
+            apart,
+            "p_active",
+            references=doubled,
+        ),
     ]
 
 

@@ -116,7 +116,7 @@ def _panels(result: Result) -> list[Panel]:
     y = "dual objective above its minimum"
     return [
         Panel(_FIRST, "One run, as in the paper", "iteration", y, log="y"),
-        Panel(_MEAN, f"Mean of {result.config.runs} runs", "iteration", "", log="y"),
+        Panel(_MEAN, f"Mean of {result.config.runs} runs", "iteration", y, log="y"),
     ]
 
 
