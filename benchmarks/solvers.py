@@ -57,10 +57,9 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 def cold(window: Window) -> object:
     """Run the compiled kernel of the exact method by itself, from nothing, to a gap of 1e-9."""
-    start = np.zeros_like(window.bounds)
     near, floor = interior_point._ATTEMPTS[0]  # noqa: SLF001
     return interior_point._solve(  # noqa: SLF001
-        window.residuals, window.bounds, window.precisions, start, 0.5e-9, 70, near, floor
+        window.residuals, window.bounds, window.precisions, 0.5e-9, 70, near, floor
     )
 
 

@@ -38,8 +38,8 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
             k += 4
         for single in range(k, i):
             factor = a[single, i] * inverse[single]
-            _add_one(ai[i + 1 :], a[single][i + 1 :], factor)
-            _add_one(bi[:stop], b[single], factor)
+            add_one(ai[i + 1 :], a[single][i + 1 :], factor)
+            add_one(bi[:stop], b[single], factor)
             n[i] += factor * n[single]
         total = n[i]
         for j in range(i + 1, K):
@@ -55,13 +55,13 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
                 bi[j] += f0 * b0[j] + f1 * b1[j] + f2 * b2[j] + f3 * b3[j]
             k += 4
         for single in range(k, K):
-            _add_one(bi, b[single], ai[single])
+            add_one(bi, b[single], ai[single])
         for j in range(columns):
             bi[j] *= inverse[i]
 
 
 @subroutine
-def _add_four(
+def add_four(
     row: Float64, rows: Float64, k: int, start: int, f0: float, f1: float, f2: float, f3: float
 ) -> None:
     """Add a combination of rows k to k + 3, from `start` on, to a row."""
@@ -71,7 +71,7 @@ def _add_four(
 
 
 @subroutine
-def _add_one(row: Float64, other: Float64, factor: float) -> None:
+def add_one(row: Float64, other: Float64, factor: float) -> None:
     for j in range(row.size):
         row[j] += factor * other[j]
 
@@ -87,10 +87,10 @@ def cholesky(H: Float64) -> bool:
             last = min(i, stop)
             k = start
             while k + 4 <= last:
-                _add_four(Hi, H, k, i, -H[k, i], -H[k + 1, i], -H[k + 2, i], -H[k + 3, i])
+                add_four(Hi, H, k, i, -H[k, i], -H[k + 1, i], -H[k + 2, i], -H[k + 3, i])
                 k += 4
             for single in range(k, last):
-                _add_one(Hi, H[single][i:], -H[single, i])
+                add_one(Hi, H[single][i:], -H[single, i])
             if i < stop:
                 if not Hi[0] > 0.0:
                     return False
@@ -104,9 +104,16 @@ def cholesky(H: Float64) -> bool:
 def substitute(U: Float64, x: Float64) -> None:
     """Overwrite x by (U'U)^-1 x."""
     m = U.shape[0]
-    for k in range(m):
+    whole = m - m % 4
+    for start in range(0, whole, 4):
+        stop = start + 4
+        for k in range(start, stop):
+            x[k] /= U[k, k]
+            add_one(x[k + 1 : stop], U[k][k + 1 :], -x[k])
+        add_four(x[stop:], U, start, stop, -x[start], -x[start + 1], -x[start + 2], -x[start + 3])
+    for k in range(whole, m):
         x[k] /= U[k, k]
-        _add_one(x[k + 1 :], U[k][k + 1 :], -x[k])
+        add_one(x[k + 1 :], U[k][k + 1 :], -x[k])
     for k in range(m - 1, -1, -1):
         Uk, rest = U[k][k + 1 :], x[k + 1 :]
         total = x[k]

@@ -240,8 +240,9 @@ def _observe(
     d, count = x.size, rows.shape[1]
     bad = 0
     for j in range(d):
-        # NaN fails every comparison; counted, since a way out would keep it from vectorising.
-        bad += not (abs(x[j]) < np.inf and abs(g[j] - c * x[j]) < np.inf)
+        # NaN fails every comparison. Counted, since a way out would keep it from vectorising.
+        fine = (abs(x[j]) < np.inf) & (abs(g[j] - c * x[j]) < np.inf)
+        bad += 0 if fine else 1
     if bad > 0:
         return False
     for i in range(count):
