@@ -117,9 +117,14 @@ def test_zero_gradients_are_seen(passes: Any) -> None:
 
 @pytest.mark.parametrize("passes", [_kernels, _generic])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_commit_writes_the_slot_and_the_weighted_sum(passes: Any, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_commit_writes_the_slot_and_the_weighted_sum(
+    passes: Any, dtype: torch.dtype, count: int
+) -> None:
     points, residuals, x, g = window(dtype, spread=1.0)
-    weights = np.array([0.1, 0.0, 0.5, 0.2, 0.2])
+    # Only the slots in use have weights.
+    weights = np.array([0.1, 0.0, 0.5, 0.2, 0.2])[:count]
+    weights /= weights.sum()
     others = [0, 1, 3, 4]
     before = points[others].clone(), residuals[others].clone()
     out = torch.empty(sum(SIZES), dtype=dtype)
@@ -142,6 +147,6 @@ def test_commit_writes_the_slot_and_the_weighted_sum(passes: Any, dtype: torch.d
     )
     assert torch.equal(points[others], before[0])
     assert torch.equal(residuals[others], before[1])
-    expected = dense.double() + torch.from_numpy(weights) @ residuals.double()
+    expected = dense.double() + torch.from_numpy(weights) @ residuals[:count].double()
     expected = expected - residuals[2].double()
     torch.testing.assert_close(out.double(), expected, rtol=accuracy, atol=accuracy)

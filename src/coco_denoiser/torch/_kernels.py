@@ -108,18 +108,31 @@ def commit(
     With weights w, one a slot, that is g + sum_i w_i (h_i - h), (D,): the row of weights sums
     to 1, and what all residuals have in common cancels before it is rounded.
     """
+    rows = residuals.numpy()
     _commit(
         points.numpy(),
-        residuals.numpy(),
+        rows,
         x.addresses,
         g.addresses,
         offsets,
         sizes,
         centre,
         slot,
-        np.zeros(0) if weights is None else weights,
+        _by_four(weights, rows.dtype),
         points.numpy()[slot] if out is None else out.numpy(),
     )
+
+
+def _by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
+    """Return weights with zeros up to a multiple of four; none for None.
+
+    In the dtype of the sum: it is formed of differences, so that no digits are lost.
+    """
+    count = 0 if weights is None else weights.size
+    padded = np.zeros(-(-count // 4) * 4, dtype)
+    if weights is not None:
+        padded[:count] = weights
+    return padded
 
 
 def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
@@ -183,9 +196,10 @@ def _commit(
     sizes: Int64,
     c: float,
     slot: int,
-    w: Float64,
+    w: Array,
     out: Array,
 ) -> None:
+    last = residuals.shape[0] - 1
     for t in range(x.size):
         size = sizes[t]
         x_all = carray(_pointer(x[t]), (size,), points.dtype)
@@ -206,11 +220,10 @@ def _commit(
                 theta[:] = 0.0
             else:
                 theta[:] = g_all[start:stop]
-            for i in range(0, w.size, 2):
-                # Two slots at a time: half as often through the sum.
-                j = min(i + 1, w.size - 1)
-                u = w[j] if j > i else 0.0
-                _add(residuals[i, a:b], w[i], residuals[j, a:b], u, H, theta)
+            for i in range(0, w.size, 4):
+                # Four slots at a time: a quarter of the passes over the sum. Beyond the last
+                # slot there are weights of zero only.
+                _add(residuals, i, last, a, b, w, H, theta)
 
 
 @subroutine
@@ -255,6 +268,12 @@ def _apart(p: Array, x: Array, r: Array, h: Array) -> tuple[float, float]:
 
 
 @subroutine
-def _add(p: Array, v: float, q: Array, u: float, h: Array, theta: Array) -> None:
+def _add(
+    residuals: Array, i: int, last: int, a: int, b: int, w: Array, h: Array, theta: Array
+) -> None:
+    p, q = residuals[i, a:b], residuals[min(i + 1, last), a:b]
+    r, s = residuals[min(i + 2, last), a:b], residuals[min(i + 3, last), a:b]
+    t, u, v, x = w[i], w[i + 1], w[i + 2], w[i + 3]
     for j in range(theta.size):
-        theta[j] += v * (p[j] - h[j]) + u * (q[j] - h[j])
+        H = h[j]
+        theta[j] += (t * (p[j] - H) + u * (q[j] - H)) + (v * (r[j] - H) + x * (s[j] - H))
