@@ -46,8 +46,7 @@ class DenseFDPG:
             c[rows] = G[k] - self.L / 2 * X[k] - (G[m] - self.L / 2 * X[m])
             r.append(self.L / 2 * float(np.linalg.norm(X[k] - X[m])))
         s = self._minimise(A, c, r, d)
-        theta: Array = G - (A.T @ s).reshape(K, d)
-        return theta[-1]
+        return np.asarray(G[-1] - (A.T @ s)[-d:])
 
     def _minimise(self, A: Array, c: Array, r: list[float], d: int) -> Array:
         step = 1 / np.linalg.norm(A, 2) ** 2

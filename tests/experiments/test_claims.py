@@ -34,6 +34,15 @@ def test_no_increase_and_agreement_hold_unless_refuted() -> None:
     assert claims.agrees("", [_curve(-9.0, 2.0)], 100).verdict is Verdict.FAILS
 
 
+def test_an_exception_is_shown_refuted_or_left_open() -> None:
+    for means, verdict in (
+        ((9.0, -8.0), Verdict.HOLDS),
+        ((9.0, -1.0), Verdict.OPEN),
+        ((9.0, 8.0), Verdict.FAILS),
+    ):
+        assert claims.somewhere_negative("", [_curve(*means)], 100).verdict is verdict
+
+
 def test_the_threshold_is_the_quantile_of_students_distribution() -> None:
     assert stats.t.sf(claims.critical(7, 20), 19) == pytest.approx(1e-3 / 7)
     assert claims.critical(7, 20) > claims.critical(7, 2000) > claims.critical(1, 2000)

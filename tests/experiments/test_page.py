@@ -11,7 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.reproduce import save, write_page
+from coco_denoiser.experiments.reproduce import write_page
+from coco_denoiser.experiments.results import save
 from tests.experiments.conftest import small
 
 NAMES = ("synthetic-sgd", "elementwise-mse", "constraint-tightness", "mse-vs-distance")
@@ -34,7 +35,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
         (out / name).mkdir()
-        save(EXPERIMENTS[name], EXPERIMENTS[name].run(small(name)), out / name, 1.0)
+        save(EXPERIMENTS[name].run(small(name)), name, out / name, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 
 

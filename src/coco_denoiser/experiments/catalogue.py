@@ -3,9 +3,10 @@
 from coco_denoiser.experiments import (
     elementwise_mse,
     logistic,
+    mse_vs_distance,
     mse_vs_variance,
     synthetic,
-    two_points,
+    tightness,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -17,7 +18,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         *logistic.EXPERIMENTS,
         *mse_vs_variance.EXPERIMENTS,
         *elementwise_mse.EXPERIMENTS,
-        *two_points.EXPERIMENTS,
+        *tightness.EXPERIMENTS,
+        *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
     )

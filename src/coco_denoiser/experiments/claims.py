@@ -98,6 +98,24 @@ def increases(
     return _claim(sentence, measure, lowest, ">=", threshold, verdict, note=note)
 
 
+def somewhere_negative(
+    sentence: str,
+    differences: Sequence["Curve"],
+    runs: int,
+    *,
+    measure: str = "smallest difference, in standard errors",
+) -> Claim:
+    """Claim that one of the differences is negative: shown, refuted by all of them, or open."""
+    t = _statistics(differences)
+    threshold, lowest = critical(t.size, runs), float(t.min())
+    verdict = Verdict.OPEN
+    if lowest <= -threshold:
+        verdict = Verdict.HOLDS
+    elif lowest >= threshold:
+        verdict = Verdict.FAILS
+    return _claim(sentence, measure, lowest, "<=", -threshold, verdict)
+
+
 def nowhere_positive(
     sentence: str,
     differences: Sequence["Curve"],

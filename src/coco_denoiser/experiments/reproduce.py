@@ -4,21 +4,20 @@ For each experiment, in `OUT/<name>/`: the units as they are computed, then `cur
 figure and `claims.json`. The page is made from these files alone.
 """
 
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.experiments.experiment import Config, Curves, Experiment, Result
-from coco_denoiser.experiments.output import prepare_folder, write_bytes, write_whole
+from coco_denoiser.experiments.claims import Verdict
+from coco_denoiser.experiments.experiment import Config, Experiment, Result
+from coco_denoiser.experiments.output import prepare_folder, write_bytes
 from coco_denoiser.experiments.page import Entry, page
+from coco_denoiser.experiments.results import load, save_curves, save_the_rest
 from coco_denoiser.problems import DatasetError
 
 if TYPE_CHECKING:
@@ -68,8 +67,10 @@ def reproduce(options: Options) -> Path:
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
     missing: dict[str, str] = {}
+    computed: dict[str, tuple[Config, float]] = {}
+    jobs = options.jobs or units.cores()
     with ExitStack() as stack:
-        runner = units.processes(options.jobs or units.cores())
+        runner = units.processes(jobs)
         if options.dask is not None:
             runner = stack.enter_context(units.cluster(options.dask))
         begun = time.perf_counter()
@@ -81,22 +82,28 @@ def reproduce(options: Options) -> Path:
                 missing[experiment.name] = str(error)
                 console.print(f"{experiment.name:24} missing: {error}", soft_wrap=True)
                 continue
-            _one(experiment, config, options, runner, console)
+            computed[experiment.name] = _compute(experiment, config, options, runner, console)
     if len(missing) == len(selected):
         raise ExperimentError("no experiment could be run: its data are missing")
-    _table(console, options.out, [e for e in selected if e.name not in missing])
+    units.spread(
+        save_the_rest,
+        [(name, config, options.out / name, took) for name, (config, took) in computed.items()],
+        jobs,
+    )
+    _table(console, options.out, computed)
     path = write_page(options.out, missing)
     console.print(f"\n{time.perf_counter() - begun:.0f} s in all. Page: {path}", soft_wrap=True)
     return path
 
 
-def _one(
+def _compute(
     experiment: Experiment,
     config: Config,
     options: Options,
     runner: units.Runner,
     console: "Console",
-) -> None:
+) -> tuple[Config, float]:
+    """Complete the units of an experiment and save its curves; return what made them, and when."""
     begun = time.perf_counter()
     folder = options.out / experiment.name
     if options.fresh:
@@ -110,54 +117,12 @@ def _one(
             found = on_disk
             advance(done)
 
-        computed = units.complete(experiment, config, store, runner, progress)
-    result = Result(config, experiment.gather(config, computed))
-    save(experiment, result, folder, time.perf_counter() - begun)
-    note = f"  ({found} of {len(computed)} units were there)" if found else ""
-    console.print(f"{experiment.name:24}{time.perf_counter() - begun:7.1f} s{note}")
-
-
-def save(experiment: Experiment, result: Result, folder: Path, seconds: float) -> None:
-    """Save the curves, and from the saved curves the figure and the claims."""
-    path = folder / "curves.csv"
-    write_bytes(path, result.curves.to_csv())
-    saved = Result(result.config, Curves.from_csv(path.read_bytes()))
-    figure = experiment.plot(saved)
-    made_by = f"coco-denoiser {__version__}"
-    for kind, about in (
-        ("png", {"Software": made_by, "Title": experiment.name}),
-        ("pdf", {"Creator": made_by, "Title": experiment.name, "CreationDate": None}),
-    ):
-        write_whole(
-            folder / f"figure.{kind}",
-            lambda file, kind=kind, about=about: figure.savefig(  # type: ignore[misc]
-                file, format=kind, dpi=130, metadata=about
-            ),
-        )
-    claims = [claim.as_dict() for claim in experiment.claims(saved)]
-    record = {
-        "experiment": experiment.name,
-        "version": __version__,
-        "seconds": round(seconds, 2),
-        "config": saved.config.parameters(),
-        "claims": claims,
-    }
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    write_bytes(folder / "claims.json", text.encode())
-
-
-def load(experiment: Experiment, out: Path) -> Entry | None:
-    """Return what was saved of an experiment, or None if nothing was, or by another version."""
-    folder = out / experiment.name
-    try:
-        record = json.loads((folder / "claims.json").read_text("utf-8"))
-        curves = Curves.from_csv((folder / "curves.csv").read_bytes())
-        saved: dict[str, Any] = {name: _tuples(v) for name, v in record["config"].items()}
-        config = type(experiment.paper)(**saved)
-        claims = [Claim.from_dict(claim) for claim in record["claims"]]
-        return Entry(experiment, Result(config, curves), claims, record["seconds"])
-    except (FileNotFoundError, KeyError, TypeError, ValueError):
-        return None
+        found_all = units.complete(experiment, config, store, runner, progress)
+    save_curves(Result(config, experiment.gather(config, found_all)), folder)
+    took = time.perf_counter() - begun
+    note = f"  ({found} of {len(found_all)} units were there)" if found else ""
+    console.print(f"{experiment.name:24}{took:7.1f} s{note}")
+    return config, took
 
 
 def write_page(out: Path, missing: dict[str, str]) -> Path:
@@ -187,7 +152,7 @@ def require_libraries() -> None:
         ) from error
 
 
-def _table(console: "Console", out: Path, selected: Sequence[Experiment]) -> None:
+def _table(console: "Console", out: Path, names: Iterable[str]) -> None:
     from rich.table import Table
 
     table = Table(title="What the paper claims, and what came out", title_justify="left")
@@ -197,12 +162,12 @@ def _table(console: "Console", out: Path, selected: Sequence[Experiment]) -> Non
     table.add_column("verdict")
     colours = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
     counts = dict.fromkeys(Verdict, 0)
-    for experiment in selected:
-        entry = load(experiment, out)
+    for name in names:
+        entry = load(EXPERIMENTS[name], out)
         if entry is None:
             continue
         table.add_section()
-        table.add_row(f"[bold]{experiment.name}[/bold]", "", "", "")
+        table.add_row(f"[bold]{name}[/bold]", "", "", "")
         for claim in entry.claims:
             counts[claim.verdict] += 1
             verdict = f"[{colours[claim.verdict]}]{claim.verdict.value}[/]"
@@ -241,7 +206,3 @@ def _bar(console: "Console", name: str, total: int) -> Iterator[Callable[[int], 
     with bar:
         task = bar.add_task(name, total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def _tuples(value: object) -> object:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -118,6 +118,13 @@ def processes(jobs: int) -> Runner:
         yield from pool(delayed(compute)(name, config, index) for index in indices)
 
     return here if jobs == 1 else run
+
+
+def spread(function: Callable[..., None], calls: Sequence[tuple[Any, ...]], jobs: int) -> None:
+    """Call a function once for each tuple of arguments, over processes if there are several."""
+    from joblib import Parallel, delayed
+
+    Parallel(n_jobs=min(jobs, len(calls)))(delayed(function)(*call) for call in calls)
 
 
 @contextmanager
