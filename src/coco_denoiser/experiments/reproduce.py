@@ -78,11 +78,10 @@ def reproduce(options: Options) -> Path:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:
                 experiment.check(config)
+                computed[experiment.name] = _compute(experiment, config, options, runner, console)
             except DatasetError as error:
                 missing[experiment.name] = str(error)
                 console.print(f"{experiment.name:24} missing: {error}", soft_wrap=True)
-                continue
-            computed[experiment.name] = _compute(experiment, config, options, runner, console)
     if len(missing) == len(selected):
         raise ExperimentError("no experiment could be run: its data are missing")
     units.spread(
