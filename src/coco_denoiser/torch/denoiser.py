@@ -4,6 +4,7 @@ The window, as everywhere, is two K by K tables. What is done here is to fill on
 from tensors of any dtype, on any device, on any number of ranks, and to take one weighted sum.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
@@ -132,7 +133,6 @@ class GradientDenoiser:
                 parameter.grad.copy_(theta)
         return changed is not None
 
-    @torch.no_grad()
     def observe(
         self,
         parameters: Sequence[torch.Tensor],
@@ -140,7 +140,7 @@ class GradientDenoiser:
         maximize: bool = False,
         standing: Callable[[], bool] = lambda: False,
     ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-        """Take one observation, in stages; change no gradient.
+        """Take one observation, in stages, under no_grad; change no gradient.
 
         Args:
             parameters: the parameters, with their gradients.
@@ -155,14 +155,14 @@ class GradientDenoiser:
         """
         gradients = self._collect(parameters)
         self._follow_curvature(maximize=maximize)
-        distances, finite, zero = self._measure()
+        squares, finite, zero = self._measure()
         if not finite:
             self._refuse()
             return None
         if zero and (not len(self) or standing()):
             return []
         try:
-            self._record(distances)
+            self._record(squares)
             weights = self._solve()
             self._commit(weights)
         except BaseException:
@@ -243,17 +243,15 @@ class GradientDenoiser:
         self.centre = centre
 
     def _measure(self) -> tuple[Float64, bool, bool]:
-        """Return the distances to the slots (2, K), whether all is finite, and all zero.
+        """Return the sums of squares (2, K), whether all is finite, and whether all is zero.
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        count, K = len(self), self.window
-        # The slot that the observation will take, if that is occupied now.
-        sums = self._add_up(
-            [ring.measure(self.centre, count, self.tables.next) for ring in self.rings]
-        )
-        squares, finite, zero = sums[: 2 * K], bool(np.isfinite(sums).all()), sums[-1] == 0.0
-        return np.sqrt(np.where(squares > 0.0, squares, 0.0)).reshape(2, K), finite, bool(zero)
+        count, slot = self.tables.count, self.tables.next
+        sums = self._add_up([ring.measure(self.centre, count, slot) for ring in self.rings])
+        # Only the last number, a sum of absolute values, may overflow without harm.
+        finite = math.isfinite(float(sums[:-1].sum()))
+        return sums[:-2].reshape(2, self.window), finite, sums[-1] == 0.0
 
     def _add_up(self, parts: list[torch.Tensor]) -> Float64:
         """Return the sum over devices and ranks, on the host."""
@@ -274,7 +272,8 @@ class GradientDenoiser:
                 "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
             )
 
-    def _record(self, distances: Float64) -> None:
+    def _record(self, squares: Float64) -> None:
+        distances = np.sqrt(squares)
         self.tables.insert(distances[0], distances[1], 1.0)
 
     def _solve(self) -> Float64 | None:
