@@ -93,8 +93,10 @@ def test_another_window_is_refused_and_another_curvature_is_not() -> None:
     tensors = parameters()
     optimizer = coco(tensors)
     noisy_gradients(tensors, 3, optimizer.step)
+    longer = coco(copies(tensors), window=5)
     with pytest.raises(ValueError, match=r"saved with window=4, this optimizer has window=5"):
-        coco(copies(tensors), window=5).load_state_dict(saved(optimizer))
+        longer.load_state_dict(saved(optimizer))
+    assert not longer.state  # refused as a whole
     others = copies(tensors)
     other = coco(others, L=lambda: 3.0)
     other.load_state_dict(saved(optimizer))

@@ -65,13 +65,8 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return plain, ours
 
 
-def restore(
-    ours: Mapping[str, Any],
-    saved_groups: list[dict[str, Any]],
-    window: GradientDenoiser,
-    parameters: list[torch.Tensor],
-) -> None:
-    """Put a window back that `remove` has taken out of a state_dict with these groups."""
+def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
+    """Refuse what `restore` could not put back, before anything has changed."""
     group = ours["group"]
     if group[f"{PREFIX}version"] != _VERSION:
         raise ValueError(
@@ -83,6 +78,16 @@ def restore(
             f"state was saved with window={group[f'{PREFIX}window']}, this optimizer has "
             f"window={window.window}. Create it with the same window."
         )
+
+
+def restore(
+    ours: Mapping[str, Any],
+    saved_groups: list[dict[str, Any]],
+    window: GradientDenoiser,
+    parameters: list[torch.Tensor],
+) -> None:
+    """Put a window back that `remove` has taken out of a state_dict with these groups."""
+    group = ours["group"]
     names = [name for saved in saved_groups for name in saved["params"]]
     held = {
         id(p): ours["state"][n]

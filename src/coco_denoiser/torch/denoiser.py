@@ -115,8 +115,12 @@ class GradientDenoiser:
         return (self.tables.next - 1) % self.window
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process group belongs to its process; elsewhere it has to be given again.
+        # A process group belongs to its process; elsewhere it is derived anew, or set again.
         return {**self.__dict__, "process_group": None, "_group": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._group = _sharding.group_of(self.members, None)
 
     @torch.no_grad()
     def denoise(self) -> bool:
@@ -160,15 +164,18 @@ class GradientDenoiser:
             self._refuse()
             return None
         if zero and (not len(self) or standing()):
+            self._release()
             return []
         try:
             self._record(squares)
             weights = self._solve()
-            self._commit(weights)
+            for ring in self.rings:
+                ring.commit(self.centre, self._slot, weights)
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
             raise
+        self._release()
         if not self.seen.all():
             self.seen |= [g is not None for g in gradients]
         return [] if weights is None else self._changed()
@@ -264,8 +271,7 @@ class GradientDenoiser:
 
     def _refuse(self) -> None:
         self.skipped += 1
-        for ring in self.rings:
-            ring.release()
+        self._release()
         if self.nonfinite == "raise":
             raise FloatingPointError(
                 "the gradients or parameters hold an infinity or NaN (on this or on another "
@@ -293,9 +299,8 @@ class GradientDenoiser:
         row = found.weights[self._slot]
         return None if row[self._slot] == 1.0 else np.ascontiguousarray(row)
 
-    def _commit(self, weights: Float64 | None) -> None:
+    def _release(self) -> None:
         for ring in self.rings:
-            ring.commit(self.centre, self._slot, weights)
             ring.release()
 
     def _changed(self) -> list[tuple[torch.Tensor, torch.Tensor]]:

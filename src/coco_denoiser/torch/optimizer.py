@@ -196,6 +196,8 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = _checkpoint.remove(state_dict)
+        if ours["group"]:
+            _checkpoint.check(ours, self.denoiser)
         self.wrapped.load_state_dict(plain)
         if ours["group"]:
             _checkpoint.restore(ours, state_dict["param_groups"], self.denoiser, self._parameters())
