@@ -22,6 +22,7 @@ that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -62,7 +63,8 @@ def default_tolerance(dtype: Any) -> float:
 @lru_cache
 def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the first and second member of every pair, and the incidence matrix (P, K)."""
-    first, second = np.triu_indices(K, 1)
+    # 32 bits wide, so that they mean the same with and without 64-bit mode.
+    first, second = (index.astype(np.int32) for index in np.triu_indices(K, 1))
     B = np.zeros((first.size, K))
     B[np.arange(first.size), first] = 1.0
     B[np.arange(first.size), second] = -1.0
@@ -82,7 +84,7 @@ def inverse(lam: Array, K: int) -> Array:
     of M has almost all its digits, however large the multipliers are.
     """
     first, second, _ = pairs(K)
-    place = np.full((K, K), lam.shape[0])
+    place = np.full((K, K), lam.shape[0], np.int32)
     place[first, second] = place[second, first] = np.arange(first.size)
     a: Array = jnp.append(lam, jnp.zeros(1, lam.dtype))[place]
     index = jnp.arange(K)
@@ -96,7 +98,7 @@ def inverse(lam: Array, K: int) -> Array:
         a = jnp.where(here, 0.0, a) + column[:, None] * row
         return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
 
-    a, _ = lax.fori_loop(0, K, eliminate, (a, jnp.ones(K, lam.dtype)), unroll=True)
+    a, _ = lax.fori_loop(0, K, eliminate, (a, jnp.ones(K, lam.dtype)))
     return a
 
 
@@ -125,6 +127,7 @@ class _Best(NamedTuple):
     age: Array  # iterations since the gap or tau has become much less
 
 
+@jax.jit  # so that it is compiled once where the caller is not compiled
 def multipliers(
     h: Array, apart: Array, rho: Array, on: Array, *, tol: float | Array, max_iter: int | Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -146,6 +149,7 @@ def multipliers(
     return _interior_point(h, rho, on, active, lam, M, hat, limits, tol, max_iter)
 
 
+@jax.jit
 def weights(lam: Array, shrink: Array, used: Array) -> Array:
     """Return W (K, K), so that phi = W h: M, drawn towards the mean of the used slots."""
     mean = used.astype(lam.dtype) / jnp.maximum(used.sum(), 1).astype(lam.dtype)

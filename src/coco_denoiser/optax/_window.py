@@ -14,6 +14,7 @@ to exchange.
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -33,9 +34,9 @@ class Tables(NamedTuple):
 
 def empty(K: int, dtype: Any) -> Tables:
     """Return the tables of a window without observations."""
-    zero = jnp.zeros((), jnp.int32)
-    table = jnp.zeros((K, K), dtype)
-    return Tables(zero, zero, jnp.zeros((), dtype), table, jnp.copy(table), jnp.copy(table))
+    # No array twice: a buffer cannot be donated twice.
+    numbers = [jnp.zeros((), kind) for kind in (jnp.int32, jnp.int32, dtype)]
+    return Tables(*numbers, *(jnp.zeros((K, K), dtype) for _ in range(3)))
 
 
 def insert(tables: Tables, rows: Array, centre: Array) -> Tables:
@@ -83,6 +84,7 @@ def newest_weights(
     return lax.dynamic_index_in_dim(solver.weights(lam, shrink, used), slot, keepdims=False), gap
 
 
+@jax.jit
 def _embed(squares: Array, origin: Array, used: Array) -> Array:
     """Return vectors (K, K) with these squared distances, by a pivoted Cholesky decomposition.
 
@@ -120,14 +122,24 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     """
     dx = _difference(X, x, c.dtype)
     dh = _difference(G, g, c.dtype) - c * dx
-    axes = tuple(range(1, X.ndim))
-    return jnp.stack([_product(dx, dx, axes), _product(dx, dh, axes), _product(dh, dh, axes)])
+    products = (_product(dx, dx), _product(dx, dh), _product(dh, dh))
+    # One reduction of three, and not three: compiled code then reads the window once.
+    zero = jnp.zeros((), c.dtype)
+    return jnp.stack(lax.reduce(products, (zero,) * 3, _add, tuple(range(1, X.ndim))))
 
 
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array, w: Array) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction."""
-    dh = _difference(G, g, c.dtype) - c * _difference(X, x, c.dtype)
-    return (w.reshape((-1,) + (1,) * g.ndim) * dh).sum(0)
+    # Term by term, because compiled reductions over the leading axis are very slow.
+    terms = (
+        w[i] * (_difference(G[i], g, c.dtype) - c * _difference(X[i], x, c.dtype))
+        for i in range(w.size)
+    )
+    return sum(terms, start=jnp.zeros((), c.dtype))
+
+
+def _add(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def _difference(stack: Array, one: Array, dtype: Any) -> Array:
@@ -135,17 +147,17 @@ def _difference(stack: Array, one: Array, dtype: Any) -> Array:
     return stack.astype(wide) - one.astype(wide)
 
 
-def _product(a: Array, b: Array, axes: tuple[int, ...]) -> Array:
-    """Return Re <a, b> over the axes."""
+def _product(a: Array, b: Array) -> Array:
+    """Return Re (conj(a) b), entry by entry."""
     if jnp.iscomplexobj(a):
-        return (a.real * b.real + a.imag * b.imag).sum(axes)
-    return (a * b).sum(axes)
+        return a.real * b.real + a.imag * b.imag
+    return a * b
 
 
 def squared_norm(x: Array, dtype: Any) -> Array:
     """Return ||x||^2, summed in a dtype."""
     wide = x.astype(jnp.promote_types(x.dtype, dtype))
-    return _product(wide, wide, tuple(range(x.ndim)))
+    return _product(wide, wide).sum()
 
 
 def table_dtype(leaves: list[Any]) -> Any:

@@ -116,10 +116,16 @@ def coco_denoise(
         )
         moved = fits & jnp.any((w != 0.0) & (jnp.arange(K) != old.slot))
         leaves, tree = jax.tree.flatten(updates)
-        denoised = [
-            _shifted(g, slots.weighted_sum(*leaf, c, w), moved)
-            for g, leaf in zip(leaves, newest, strict=True)
-        ]
+
+        def averaged() -> list[Array]:
+            return [
+                _shifted(g, slots.weighted_sum(*leaf, c, w))
+                for g, leaf in zip(leaves, newest, strict=True)
+            ]
+
+        # A branch, and not a selection: what is not needed is not read, and the sum is not fused
+        # into, and computed by, each of its uses.
+        denoised = lax.cond(moved, averaged, lambda: leaves)
         tables = jax.tree.map(lambda new, kept: jnp.where(fits, new, kept), tables, old)
         gap = jnp.where(fits, gap, state.gap)
         return jax.tree.unflatten(tree, denoised), CocoState(points, gradients, tables, gap)
@@ -153,9 +159,9 @@ def _is_measurable(updates: Any, params: Any, c: Array) -> Array:
     return jnp.isfinite(64.0 * (points + gradients + c * c * points))
 
 
-def _shifted(g: Array, by: Array, moved: Array) -> Array:
+def _shifted(g: Array, by: Array) -> Array:
     wide = jnp.promote_types(g.dtype, by.dtype)
-    return jnp.where(moved, (g.astype(wide) + by).astype(g.dtype), g)
+    return (g.astype(wide) + by).astype(g.dtype)
 
 
 def _window(value: Any) -> int:
