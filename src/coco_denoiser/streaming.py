@@ -194,7 +194,6 @@ class Denoiser:
             row[slot], row[other] = 1.0 - share, share
         else:
             self._answer = found = tables.answer(self._radius, self.tol)
-            tables.keep(found.multipliers)
             if not found.status.success:
                 warnings.warn(
                     f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "

@@ -1,7 +1,7 @@
 """The two K by K tables of a sliding window, kept up to date one row at a time.
 
 Everything about a window that does not depend on d lives here: the distances between its
-points and between its residuals, the noise variances, and the multipliers of the last answer.
+points and between its residuals, and the noise variances.
 Whoever holds the vectors (NumPy arrays, torch tensors, shards on many ranks) has two duties
 only: the distances that fill one new row, and one weighted sum.
 """
@@ -30,7 +30,6 @@ class Tables:
         self.next = 0  # the slot that the next observation takes
         self.points = np.zeros((0, 0))
         self.residuals = np.zeros((0, 0))
-        self.multipliers = np.zeros((0, 0))
         self.variances = np.zeros(0)
 
     def insert(self, points: Float64, residuals: Float64, variance: float) -> None:
@@ -45,7 +44,6 @@ class Tables:
         _insert(
             self.points,
             self.residuals,
-            self.multipliers,
             points,
             residuals,
             slot,
@@ -55,17 +53,12 @@ class Tables:
         self.next = slot + 1 if self.window is None else (slot + 1) % self.window
 
     def answer(self, radius: float, tol: float) -> Answer:
-        """Solve the window, starting from the multipliers kept; all is indexed by slots."""
+        """Solve the window; all is indexed by slots."""
         used = slice(self.count)
         window = geometry.from_tables(
             self.points[used, used], self.residuals[used, used], radius, self.variances[used]
         )
-        return answer(window, tol=tol, start=self.multipliers[used, used])
-
-    def keep(self, multipliers: Float64) -> None:
-        """Keep multipliers for the next answer to start from."""
-        used = slice(self.count)
-        self.multipliers[used, used] = np.where(np.isfinite(multipliers), multipliers, 0.0)
+        return answer(window, tol=tol)
 
     def order(self) -> Int64:
         """Return the slots in use, from the oldest observation to the newest."""
@@ -80,7 +73,6 @@ class Tables:
             "next": self.next,
             "point_distances": self.points[used, used].copy(),
             "residual_distances": self.residuals[used, used].copy(),
-            "multipliers": self.multipliers[used, used].copy(),
             "variances": self.variances[used].copy(),
         }
 
@@ -93,13 +85,12 @@ class Tables:
         used = slice(count)
         self.points[used, used] = state["point_distances"]
         self.residuals[used, used] = state["residual_distances"]
-        self.multipliers[used, used] = state["multipliers"]
         self.variances[used] = state["variances"]
 
     def _grow(self, slots: int) -> None:
         old = self.variances.size
         new = self.window or max(16, 2 * old, slots)
-        for name in ("points", "residuals", "multipliers"):
+        for name in ("points", "residuals"):
             table = np.zeros((new, new))
             table[:old, :old] = getattr(self, name)
             setattr(self, name, table)
@@ -110,7 +101,6 @@ class Tables:
 def _insert(
     points: Float64,
     residuals: Float64,
-    multipliers: Float64,
     point_row: Float64,
     residual_row: Float64,
     slot: int,
@@ -120,4 +110,3 @@ def _insert(
         here = i != slot
         points[slot, i] = points[i, slot] = point_row[i] if here else 0.0
         residuals[slot, i] = residuals[i, slot] = residual_row[i] if here else 0.0
-        multipliers[slot, i] = multipliers[i, slot] = 0.0

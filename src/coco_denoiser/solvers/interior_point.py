@@ -123,6 +123,8 @@ def _solve(
                 break
         iterations += 1
 
+    if solved:
+        _release(problem, state, work[:m], force, 2.0 * tol)
     table = np.zeros((K, K))
     for e in range(pairs):
         i, j = problem.first[e], problem.second[e]
@@ -215,6 +217,27 @@ def _enter(problem: Problem, state: State, work: Int64) -> float:
         for c in range(problem.h.shape[1]):
             state.phi[i, c] = shrink * state.hat[i, c]
     return force
+
+
+@subroutine
+def _release(problem: Problem, state: State, work: Int64, force: float, tol: float) -> None:
+    """Set to zero the multipliers that are only there because the path has not ended.
+
+    A pair is inactive if its slack is larger than its multiplier, each on its own scale.
+    """
+    lam, rho, kept = state.lam, problem.rho, np.zeros(problem.rho.size)
+    for k in range(work.size):
+        e = work[k]
+        if lam[e] * rho[e] ** 3 > force * state.s[e]:
+            kept[e] = lam[e]
+    released = State(
+        kept, state.s, state.omega, state.w, state.phi, np.empty(state.hat.shape), state.M
+    )
+    _stationary(problem, kept, released.hat, np.empty((0, 0)))
+    worst = _distances(problem, released.hat, released.w)
+    if _relative_gap(problem, released, worst) <= tol:
+        for e in range(lam.size):
+            lam[e] = kept[e]
 
 
 @subroutine

@@ -15,7 +15,7 @@ import torch
 from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
-_TABLES = ("point_distances", "residual_distances", "multipliers")
+_TABLES = ("point_distances", "residual_distances")
 _VERSION = 1
 
 

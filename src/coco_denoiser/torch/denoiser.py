@@ -288,7 +288,6 @@ class GradientDenoiser:
         if len(self) == 1:
             return None
         self._answer = found = self.tables.answer(self._radius, self.tol)
-        self.tables.keep(found.multipliers)
         if not found.status.success:
             warnings.warn(
                 f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
