@@ -123,7 +123,9 @@ def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
 
     monkeypatch.setattr(Figure, "savefig", full_disk)
     assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 2
-    assert "no space left" in _one_line(capsys)
+    complaint = capsys.readouterr().err
+    assert "no space left" in complaint
+    assert complaint.count("\n") == 1
     assert (folder / "figure.png").read_bytes() == b"old"
     assert {path.name for path in folder.iterdir()} == {"figure.png", "curves.csv", "units"}
 
