@@ -348,7 +348,9 @@ def lengths(phi: Array) -> Array:
 
 
 def _norm(v: Array) -> Array:
-    return jnp.sqrt((v * v).sum(-1))
+    squares = (v * v).sum(-1)
+    # The root has no derivative at 0; the one that leads nowhere is 0.
+    return jnp.where(squares > 0.0, jnp.sqrt(jnp.where(squares > 0.0, squares, 1.0)), 0.0)
 
 
 def _worst(w: Array, rho: Array, on: Array, limits: Precision) -> Array:

@@ -52,7 +52,9 @@ def denoise(
         raise ValueError(
             f"points and gradients must have the same shape, got {x.shape} and {g.shape}."
         )
-    out = jnp.promote_types(jnp.result_type(x, g), jnp.float16)
+    out = jnp.result_type(x, g)
+    if not jnp.issubdtype(out, jnp.floating):
+        out = jnp.result_type(float)
     number = jnp.promote_types(out, jnp.float32)
     if x.shape[0] == 1:
         return g.astype(out)
