@@ -7,16 +7,16 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# Sums may be reordered (so that they vectorise) and fused, but NaN and infinity keep their
-# meaning: the checks for them must not be optimised away.
-_FAST = {"reassoc", "contract", "nsz"}
+# Products may be fused with sums; nothing may be reordered. A function that others call exists
+# in several copies, optimised in different surroundings, and which one runs depends on what was
+# compiled in this process and what came from the cache: reordered sums would make the last bits
+# of a result depend on that. NaN and infinity keep their meaning, so that checks for them work.
 _OPTIONS: dict[str, Any] = {
     "cache": True,
-    "fastmath": _FAST,
+    "fastmath": {"contract", "nsz"},
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
 }
-
 
 _njit: Any = numba.njit  # not all options are in its type hints
 
@@ -29,3 +29,17 @@ def kernel(function: F) -> F:
 def subroutine(function: F) -> F:
     """Compile a function that only kernels call: without the way in from Python, in less time."""
     return cast("F", _njit(no_cpython_wrapper=True, **_OPTIONS)(function))
+
+
+def sweep(function: F) -> F:
+    """Compile a pass over long vectors, whose sums may be reordered so that they vectorise.
+
+    Its sums must be its own or a fragment's, never a subroutine's: there is one copy of it then.
+    """
+    options = {**_OPTIONS, "fastmath": {"contract", "nsz", "reassoc"}}
+    return cast("F", _njit(**options)(function))
+
+
+def fragment(function: F) -> F:
+    """Make a function part of every kernel or sweep that calls it, by the caller's rules."""
+    return cast("F", _njit(inline="always")(function))

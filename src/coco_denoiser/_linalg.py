@@ -5,8 +5,8 @@ Rows are updated by four finished rows at a time, which is what makes short loop
 
 import numpy as np
 
-from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser.typing import Float64
+from coco_denoiser._jit import fragment, kernel, subroutine
+from coco_denoiser.typing import Array, Float64
 
 _PANEL = 32  # rows of a Cholesky factor that stay in the cache together
 
@@ -116,7 +116,23 @@ def substitute(U: Float64, x: Float64) -> None:
         add_one(x[k + 1 :], U[k][k + 1 :], -x[k])
     for k in range(m - 1, -1, -1):
         Uk, rest = U[k][k + 1 :], x[k + 1 :]
-        total = x[k]
-        for j in range(rest.size):
-            total -= Uk[j] * rest[j]
-        x[k] = total / U[k, k]
+        s0, s1, s2, s3 = x[k], 0.0, 0.0, 0.0
+        whole = rest.size - rest.size % 4
+        for j in range(0, whole, 4):
+            s0 -= Uk[j] * rest[j]
+            s1 -= Uk[j + 1] * rest[j + 1]
+            s2 -= Uk[j + 2] * rest[j + 2]
+            s3 -= Uk[j + 3] * rest[j + 3]
+        for j in range(whole, rest.size):
+            s0 -= Uk[j] * rest[j]
+        x[k] = ((s0 + s1) + (s2 + s3)) / U[k, k]
+
+
+@fragment
+def squared_distance(x: Array, y: Array) -> float:
+    """Return ||x - y||^2, in float64 whatever the vectors are."""
+    total = 0.0
+    for j in range(x.size):
+        difference = np.float64(x[j]) - np.float64(y[j])
+        total += difference * difference
+    return total

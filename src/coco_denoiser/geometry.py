@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser._linalg import solve_laplacian
+from coco_denoiser._jit import kernel, subroutine, sweep
+from coco_denoiser._linalg import solve_laplacian, squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Both relative to the largest residual coordinate. Points whose bound is below the first move
@@ -171,7 +171,7 @@ def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
     return ok
 
 
-@kernel
+@sweep
 def _observe(
     points: Float64, gradients: Float64, c: float, r: float, n: Float64
 ) -> tuple[Float64, Float64, float]:
@@ -182,7 +182,8 @@ def _observe(
             # Differences first: a shift of all points or gradients leaves no rounding behind.
             h[i, j] = (gradients[i, j] - gradients[0, j]) - c * (points[i, j] - points[0, j])
         for j in range(i):
-            bounds[i, j] = r * distance(points[i], points[j])
+            squared = squared_distance(points[i], points[j])
+            bounds[i, j] = r * root(squared, points[i], points[j])
     scale = _centre(h, n)
     if scale == 0.0:
         scale = 1.0
@@ -196,14 +197,10 @@ def _observe(
 
 
 @subroutine
-def distance(x: Array, y: Array) -> float:
-    """Return ||x - y||, summed again with a scale where squares would leave the range."""
-    total = 0.0
-    for j in range(x.size):
-        difference = np.float64(x[j]) - np.float64(y[j])
-        total += difference * difference
-    if 1e-250 < total < 1e250:
-        return math.sqrt(total)
+def root(squared: float, x: Array, y: Array) -> float:
+    """Return ||x - y|| from its square, or anew with a scale if that has left the range."""
+    if 1e-250 < squared < 1e250:
+        return math.sqrt(squared)
     top = 0.0
     for j in range(x.size):
         top = max(top, abs(np.float64(x[j]) - np.float64(y[j])))

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
-from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._linalg import squared_distance
 from coco_denoiser.denoise import with_gradients
-from coco_denoiser.geometry import centre_and_radius, distance
+from coco_denoiser.geometry import centre_and_radius, root
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.tables import Tables
@@ -228,7 +229,7 @@ class Denoiser:
             setattr(self, name, ring)
 
 
-@kernel
+@sweep
 def _observe(
     points: Array, residuals: Array, x: Array, g: Array, c: float, slot: int, rows: Float64
 ) -> bool:
@@ -256,28 +257,13 @@ def _observe(
             my[j] = new_g[j] - c * new_x[j]
         for i in range(count):
             if i != slot:
-                rows[0, i] += _squared(points[i][start:stop], mine)
-                rows[1, i] += _squared(residuals[i][start:stop], my)
+                rows[0, i] += squared_distance(points[i][start:stop], mine)
+                rows[1, i] += squared_distance(residuals[i][start:stop], my)
     for i in range(count):
         if i != slot:
-            rows[0, i] = _root(rows[0, i], points[i], points[slot])
-            rows[1, i] = _root(rows[1, i], residuals[i], residuals[slot])
+            rows[0, i] = root(rows[0, i], points[i], points[slot])
+            rows[1, i] = root(rows[1, i], residuals[i], residuals[slot])
     return True
-
-
-@subroutine
-def _squared(x: Array, y: Array) -> float:
-    total = 0.0
-    for j in range(x.size):
-        difference = np.float64(x[j]) - np.float64(y[j])
-        total += difference * difference
-    return total
-
-
-@subroutine
-def _root(squared: float, x: Array, y: Array) -> float:
-    """Return the distance, from the sum of squares unless that has left the range of floats."""
-    return np.sqrt(squared) if 1e-250 < squared < 1e250 else distance(x, y)
 
 
 @kernel

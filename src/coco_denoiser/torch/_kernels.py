@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
@@ -147,7 +147,7 @@ def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
 _pointer: Any = intrinsic(_to_pointer)
 
 
-@kernel
+@sweep
 def _measure(
     points: Array,
     residuals: Array,
@@ -238,7 +238,7 @@ def _residual_of_zero(x: Array, c: float, h: Array) -> None:
         h[j] = -c * x[j]
 
 
-@subroutine
+@fragment
 def _size(g: Array) -> float:
     total = 0.0
     for j in range(g.size):
@@ -246,7 +246,7 @@ def _size(g: Array) -> float:
     return total
 
 
-@subroutine
+@fragment
 def _nonfinite(h: Array) -> float:
     """Return NaN if an entry is not finite, else 0."""
     total = 0.0
@@ -255,7 +255,7 @@ def _nonfinite(h: Array) -> float:
     return total
 
 
-@subroutine
+@fragment
 def _apart(p: Array, x: Array, r: Array, h: Array) -> tuple[float, float]:
     """Return ||p - x||^2 and ||r - h||^2: two streams at once, for the sake of the prefetcher."""
     dx, dh = 0.0, 0.0
