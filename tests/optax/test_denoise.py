@@ -51,7 +51,7 @@ def window(
 
 
 def difference(ours: Any, core: Float64, gradients: Float64) -> float:
-    size = max(np.linalg.norm(core), np.linalg.norm(gradients), 1e-300)
+    size = max(float(np.linalg.norm(core)), float(np.linalg.norm(gradients)), 1e-300)
     return float(np.linalg.norm(np.asarray(ours, dtype=np.float64) - core) / size)
 
 
@@ -106,7 +106,7 @@ def test_one_observation_is_returned() -> None:
 
 def test_a_batch_is_each_window_by_itself() -> None:
     windows = [window(kind, (6, 3), seed) for seed, kind in enumerate(KINDS)]
-    x, g = (np.stack([w[i] for w in windows]) for i in (0, 1))  # type: ignore[arg-type]
+    x, g = (np.stack([w[i] for w in windows]) for i in (0, 1))
     with jax.enable_x64(True):
         together = jax.jit(jax.vmap(partial(denoise, L=1.0)))(x, g)
         for i in range(len(windows)):
@@ -127,7 +127,9 @@ def test_derivatives_agree_with_finite_differences(kind: str) -> None:
     if kind == "grid":
         x = x + 1e-3 * np.random.default_rng(0).standard_normal(x.shape)
     with jax.enable_x64(True):
-        check_grads(precise, (x, g, 1.0, 0.1), order=1, eps=1e-6, rtol=1e-4, atol=1e-4)
+        check_grads(  # type: ignore[no-untyped-call]
+            precise, (x, g, 1.0, 0.1), order=1, eps=1e-6, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_derivatives_agree_with_those_of_the_closed_form() -> None:
@@ -171,6 +173,10 @@ def test_derivatives_are_finite_and_averages_where_points_coincide() -> None:
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], named: str) -> None:
-    arguments = {"points": np.zeros((2, 2)), "gradients": np.zeros((2, 2)), "L": 1.0} | change
+    arguments: dict[str, Any] = {
+        "points": np.zeros((2, 2)),
+        "gradients": np.zeros((2, 2)),
+        "L": 1.0,
+    } | change
     with pytest.raises(error, match=named):
         denoise(**arguments)

@@ -20,12 +20,13 @@ def noisy_gradient(params: Any, seed: Any, noise: float = 1.0) -> Any:
     """The gradient of a quadratic with curvatures from 1/3 to 1, and noise."""
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(seed), max(len(leaves), 1))
-    return tree.unflatten(
+    return jax.tree.unflatten(
+        tree,
         [
             jnp.linspace(1, 1 / 3, p.size).reshape(p.shape).astype(p.dtype) * p
             + noise * jax.random.normal(key, p.shape, p.dtype)
             for p, key in zip(leaves, keys, strict=False)
-        ]
+        ],
     )
 
 
@@ -49,7 +50,8 @@ def run(tx: Any, params: Any, steps: int = STEPS) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    return jax.tree.structure(a) == jax.tree.structure(b) and all(
+    trees: list[Any] = [jax.tree.structure(a), jax.tree.structure(b)]
+    return trees[0] == trees[1] and all(
         np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     )
 
@@ -322,7 +324,7 @@ def test_a_state_saved_as_plain_arrays_goes_on_as_if_never_saved() -> None:
     assert isinstance(state[0], CocoState)
     leaves, tree = jax.tree.flatten(state)
     saved = pickle.dumps([np.asarray(leaf) for leaf in leaves])
-    loaded = tree.unflatten([jnp.asarray(a) for a in pickle.loads(saved)])
+    loaded = jax.tree.unflatten(tree, [jnp.asarray(a) for a in pickle.loads(saved)])
     step = make_step(tx)
     assert same(step(params, state, 99), step(params, loaded, 99))
 

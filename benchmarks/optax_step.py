@@ -1,0 +1,162 @@
+"""A jitted step with COCO against the same without, and a thousand trajectories under vmap.
+
+A step has to read the window for the new rows of the tables, and again for the weighted sum. What
+plain JAX reductions take to read 3 K d numbers of it, in the same run, is the measure of what
+denoising adds. The trajectories are the paper's synthetic SGD with COCO_8, 32 steps each, in one
+compiled vmap and by the NumPy path.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from matplotlib.figure import Figure
+
+from benchmarks.measure import RESULTS, duration, save, table
+from coco_denoiser import Denoiser
+from coco_denoiser.optax import coco_denoise
+from coco_denoiser.optimizers import SGD
+from coco_denoiser.problems import Quadratic
+
+K = 8
+NUMBERS = (10**3, 10**4, 10**5, 10**6, 10**7)
+ALLOWED = 2.0  # times the reading
+RUNS, STEPS, DIMENSION, NOISE = 1000, 32, 10, 10.0
+
+
+def seconds(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = jax.block_until_ready(function(*arguments))  # type: ignore[no-untyped-call]
+    return time.perf_counter() - start, result
+
+
+def compiled_step(tx: optax.GradientTransformation) -> Any:
+    def step(params: jax.Array, state: Any, gradient: jax.Array) -> Any:
+        updates, state = tx.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    return jax.jit(step, donate_argnums=(0, 1))
+
+
+def measure(d: int) -> dict[str, float]:
+    """Return medians over rounds in which everything is timed once, one after the other.
+
+    A busy machine disturbs all of them alike; the ratio is the median of the rounds' ratios.
+    """
+    gradients = [jax.random.normal(jax.random.key(n), (d,)) for n in range(4)]
+    kinds = {"plain": optax.sgd(1e-3), "coco": optax.chain(coco_denoise(1.0, K), optax.sgd(1e-3))}
+    carries = {}
+    for name, tx in kinds.items():
+        params = jax.random.normal(jax.random.key(9), (d,))
+        carries[name] = (params, tx.init(params))
+    steps = {name: compiled_step(tx) for name, tx in kinds.items()}
+    read = jax.jit(lambda X, G: (X.sum(1), G.sum(1), (G - 1.0).sum(1)))
+
+    rounds = []
+    for number in range(2 * K + max(7, min(100, 10**7 // d))):
+        g = gradients[number % 4]
+        spent = []
+        for name, step in steps.items():
+            t, carries[name] = seconds(step, *carries[name], g)
+            spent.append(t)
+        window = carries["coco"][1][0]
+        spent.append(seconds(read, window.points, window.gradients)[0])
+        if number >= 2 * K:
+            rounds.append(spent)
+    times = np.array(rounds)
+    extra = times[:, 1] - times[:, 0]
+    return {
+        "d": d,
+        "plain": float(np.median(times[:, 0])),
+        "extra": float(np.median(extra)),
+        "reading": float(np.median(times[:, 2])),
+        "extra / reading": float(np.median(extra / times[:, 2])),
+    }
+
+
+def trajectories() -> dict[str, float]:
+    """Time RUNS trajectories by one compiled vmap, and some of them by the NumPy path."""
+    tx = optax.chain(coco_denoise(1.0, K), optax.sgd(1.0))
+    eigenvalues = jnp.linspace(1.0, 1 / 3, DIMENSION)
+
+    def one(key: jax.Array) -> jax.Array:
+        def step(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+            x, state = carry
+            g = eigenvalues * x + NOISE * jax.random.normal(key, x.shape)
+            updates, state = tx.update(g, state, x)
+            return (optax.apply_updates(x, updates), state), jnp.linalg.norm(x)
+
+        x = jnp.full(DIMENSION, 100.0)
+        return jax.lax.scan(step, (x, tx.init(x)), jax.random.split(key, STEPS))[1]
+
+    many = jax.jit(jax.vmap(one))
+    keys = jax.random.split(jax.random.key(0), RUNS)
+    first, _ = seconds(many, keys)
+    again = [seconds(many, keys) for _ in range(3)]
+    problem = Quadratic.spaced(DIMENSION, noise_std=NOISE)
+    errors = []
+
+    def by_numpy(runs: int) -> None:
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            optimizer = SGD(1.0, denoiser=Denoiser(1.0, window=K))
+            x = np.full(DIMENSION, 100.0)
+            for _ in range(STEPS):
+                x = optimizer.advance(problem, x, rng)
+            errors.append(float(np.linalg.norm(x)))
+
+    by_numpy(2)
+    fewer = RUNS // 5
+    start = time.perf_counter()
+    by_numpy(fewer)
+    numpy_seconds = (time.perf_counter() - start) * RUNS / fewer
+    jax_seconds = float(np.median([t for t, _ in again]))
+    return {
+        "runs": RUNS,
+        "compilation": first - jax_seconds,
+        "jax": jax_seconds,
+        "numpy": numpy_seconds,
+        "numpy / jax": numpy_seconds / jax_seconds,
+        "last error, jax": float(again[0][1][:, -1].mean()),
+        "last error, numpy": float(np.mean(errors)),
+    }
+
+
+def draw(results: list[dict[str, float]]) -> Figure:
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes: Any = figure.add_subplot()
+    d = [row["d"] for row in results]
+    for name in ("plain", "extra", "reading"):
+        axes.loglog(d, [row[name] for row in results], "o-", label=name)
+    axes.loglog(d, [ALLOWED * row["reading"] for row in results], "k--", label="2 x reading")
+    axes.set(xlabel="parameters d", ylabel="seconds", title=f"What denoising adds to a step, K={K}")
+    axes.legend()
+    return figure
+
+
+def main() -> None:
+    results = [measure(d) for d in NUMBERS]
+    together = trajectories()
+    save("optax-step", {"rows": results, "trajectories": together})
+    head = ("d", "plain step", "extra", "reading 3Kd", "extra/reading")
+    rows = [
+        (
+            f"{row['d']:.0e}",
+            *(duration(row[name]) for name in ("plain", "extra", "reading")),
+            f"{row['extra / reading']:.2f}",
+        )
+        for row in results
+    ]
+    print(table(head, rows))
+    print(
+        f"{RUNS} trajectories of {STEPS} steps: {duration(together['jax'])} by one vmap "
+        f"(after {duration(together['compilation'])} of compilation), "
+        f"{duration(together['numpy'])} by NumPy: ratio {together['numpy / jax']:.2f}"
+    )
+    path = RESULTS / "optax-step.png"
+    draw(results).savefig(path, dpi=150)
+    print(f"plot: {path}")
