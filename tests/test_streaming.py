@@ -269,8 +269,8 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change: dict[str, Any], me
 def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Tables.answer
 
-    def short(self: Tables, radius: float, tol: float) -> Answer:
-        found = honest(self, radius, tol)
+    def short(self: Tables, radius: float, tol: float, residuals: Float64) -> Answer:
+        found = honest(self, radius, tol, residuals)
         fields = {name: getattr(found, name) for name in Answer.__dataclass_fields__}
         return Answer(**{**fields, "status": Status.STALLED, "gap": 0.5})
 

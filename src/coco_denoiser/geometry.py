@@ -92,11 +92,23 @@ def _into_range(
 
 
 def from_tables(
-    point_distances: Float64, residual_distances: Float64, radius: float, variances: Float64
+    point_distances: Float64,
+    residual_distances: Float64,
+    radius: float,
+    variances: Float64,
+    residuals: Array | None = None,
 ) -> Window:
-    """Return the window of which only the distances are known, (K, K) each."""
+    """Return the window of which the distances are known, (K, K) each.
+
+    If there are few coordinates, the residuals themselves, (K, d), are more accurate than what
+    can be recovered from their distances.
+    """
     precisions = variances.min() / variances
-    coordinates, scale = _embed(residual_distances, precisions)
+    if residuals is None or residuals.shape[1] > 2 * residuals.shape[0]:
+        coordinates, scale = _embed(residual_distances, precisions)
+    else:
+        coordinates = np.array(residuals, dtype=np.float64)
+        scale = _standardise(coordinates, precisions)
     return Window(coordinates, (radius / scale) * point_distances, precisions)
 
 
@@ -184,12 +196,8 @@ def _observe(
         for j in range(i):
             squared = squared_distance(points[i], points[j])
             bounds[i, j] = r * root(squared, points[i], points[j])
-    scale = _centre(h, n)
-    if scale == 0.0:
-        scale = 1.0
+    scale = _standardise(h, n)
     for i in range(K):
-        for j in range(d):
-            h[i, j] /= scale
         for j in range(i):
             bounds[i, j] /= scale
             bounds[j, i] = bounds[i, j]
@@ -250,11 +258,19 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
     for i in range(K):
         for c in range(rank):
             coordinates[i, c] = factor[i, c]
-    top = _centre(coordinates, n)
-    for i in range(K):
-        for c in range(rank):
-            coordinates[i, c] /= top
-    return coordinates, scale * top
+    return coordinates, scale * _standardise(coordinates, n)
+
+
+@kernel
+def _standardise(h: Float64, n: Float64) -> float:
+    """Shift h to a weighted mean of zero, scale its largest entry to 1; return the scale."""
+    scale = _centre(h, n)
+    if scale == 0.0:
+        return 1.0
+    for i in range(h.shape[0]):
+        for c in range(h.shape[1]):
+            h[i, c] /= scale
+    return scale
 
 
 @subroutine

@@ -111,7 +111,7 @@ class Denoiser:
         """The last step's window, solved: all its gradients, (K, *shape), oldest first."""
         if self._shape is None:
             raise ValueError("solution: there is none before the first observation.")
-        found = self._answer or self._tables.answer(self._radius, self.tol)
+        found = self._answer or self._tables.answer(self._radius, self.tol, self._residuals)
         order = self._tables.order()
         W = found.weights[np.ix_(order, order)]
         points = self._points[order].astype(np.float64)
@@ -194,7 +194,7 @@ class Denoiser:
             row = np.empty(2)
             row[slot], row[other] = 1.0 - share, share
         else:
-            self._answer = found = tables.answer(self._radius, self.tol)
+            self._answer = found = tables.answer(self._radius, self.tol, self._residuals)
             if not found.status.success:
                 warnings.warn(
                     f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "

@@ -14,7 +14,7 @@ from coco_denoiser import geometry
 from coco_denoiser._jit import kernel
 from coco_denoiser.solution import Answer
 from coco_denoiser.solvers import answer
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.typing import Array, Float64, Int64
 
 
 class Tables:
@@ -52,11 +52,21 @@ class Tables:
         self.variances[slot] = variance
         self.next = slot + 1 if self.window is None else (slot + 1) % self.window
 
-    def answer(self, radius: float, tol: float) -> Answer:
-        """Solve the window; all is indexed by slots."""
+    def answer(self, radius: float, tol: float, residuals: Array | None = None) -> Answer:
+        """Solve the window; all is indexed by slots.
+
+        Args:
+            radius: r of the bounds r ||x_m - x_l||.
+            tol: relative duality gap to reach.
+            residuals: (slots, d), if they are at hand; used if d is small.
+        """
         used = slice(self.count)
         window = geometry.from_tables(
-            self.points[used, used], self.residuals[used, used], radius, self.variances[used]
+            self.points[used, used],
+            self.residuals[used, used],
+            radius,
+            self.variances[used],
+            None if residuals is None else residuals[used],
         )
         return answer(window, tol=tol)
 
