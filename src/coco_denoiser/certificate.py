@@ -28,14 +28,10 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
     h, n = window.residuals, window.precisions
-    phi = weights @ h
-    force = n[:, None] * (h - phi)
-    value, trivial = 0.5 * float(np.vdot(force, h - phi)), 0.5 * float(n @ (h * h).sum(axis=1))
-    scale = max(value, OBJECTIVE_FLOOR * trivial)
-    pull = np.minimum(multipliers, 1e30)
-    u = _unbalanced(phi, force, multipliers)
-    solve_laplacian(pull, n.copy(), u, h.shape[1])
+    phi, force, u, value, trivial = _forces(h, n, weights, multipliers)
+    solve_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
     gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
+    scale = max(value, OBJECTIVE_FLOOR * trivial)
     if gap == 0.0:
         return 0.0, violation
     # An answer that is not a number certifies nothing.
@@ -43,20 +39,33 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
 
 
 @kernel
-def _unbalanced(phi: Float64, force: Float64, lam: Float64) -> Float64:
-    """Return what the forces lam v of the finite multipliers leave of the force on each point."""
-    K, q = phi.shape
-    u = np.empty((K, q))
+def _forces(
+    h: Float64, n: Float64, W: Float64, lam: Float64
+) -> tuple[Float64, Float64, Float64, float, float]:
+    """Return phi, the forces that hold it, what the forces lam v leave of them, and two values.
+
+    The values are the objective at phi, and where all residuals are at their centroid.
+    """
+    K, q = h.shape
+    phi, force, u = np.zeros((K, q)), np.empty((K, q)), np.empty((K, q))
+    value, trivial = 0.0, 0.0
     for i in range(K):
+        for j in range(K):
+            for c in range(q):
+                phi[i, c] += W[i, j] * h[j, c]
         for c in range(q):
+            force[i, c] = n[i] * (h[i, c] - phi[i, c])
             u[i, c] = force[i, c]
+            value += 0.5 * n[i] * (h[i, c] - phi[i, c]) ** 2
+            trivial += 0.5 * n[i] * h[i, c] ** 2
+    for i in range(K):
         for j in range(i):
             if np.isfinite(lam[i, j]):
                 for c in range(q):
                     y = lam[i, j] * (phi[i, c] - phi[j, c])
                     u[i, c] -= y
                     u[j, c] += y
-    return u
+    return phi, force, u, value, trivial
 
 
 @kernel
