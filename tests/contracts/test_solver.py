@@ -13,7 +13,7 @@ GENERAL = [name for name in METHODS if name != "closed-form"]
 
 # What a method does not claim to solve to 1e-9. The first-order method needs too many
 # iterations where bounds differ by orders of magnitude; Clarabel's multipliers are too rough
-# there. Both say so by their status, and their answers are still feasible.
+# there. Both say so by their status, and their answers are feasible all the same.
 UNCLAIMED = {
     "interior-point": (),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
@@ -57,8 +57,8 @@ def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
         if not any(word in case.name for word in UNCLAIMED[method]):
             assert solution.status.success, (case.name, solution.gap)
             assert solution.gap <= 1e-9, case.name
-        else:
-            assert solution.gap <= 1e-4, case.name
+        else:  # it may fall short, but then it says so
+            assert solution.status.success == (solution.gap <= 1e-9), case.name
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 10])
