@@ -139,8 +139,8 @@ def small_step() -> dict[str, float]:
     rng = np.random.default_rng(0)
     points, gradients = rng.normal(size=(50, 10)), 10.0 * rng.normal(size=(50, 10))
 
-    def empty(point: Float64, gradient: Float64) -> Float64:
-        return gradient
+    def empty(point: Float64, gradient: Float64) -> tuple[Float64, Float64]:
+        return point, gradient
 
     def seconds(function: Callable[[Float64, Float64], object]) -> float:
         def loop() -> None:
@@ -195,7 +195,7 @@ def fresh_processes() -> dict[str, float]:
 
         def run(program: str) -> float:
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", program], env=environment, check=True)  # noqa: S603
+            subprocess.run([sys.executable, "-c", program], env=environment, check=True)
             return time.perf_counter() - start
 
         first = run(code)
@@ -214,7 +214,7 @@ def report(results: dict[str, Any]) -> str:
             target = row["target"]
             rows.append(
                 [
-                    f"exact, K={row['K']}, d={row['d']}, vs {peer.replace('_', ', ')}",
+                    f"exact, K={row['K']}, d={row['d']}, vs {peer.replace('_', ' ')}",
                     duration(row["seconds"]),
                     duration(row[peer]),
                     f"{ratio:.0f}x",
@@ -268,17 +268,17 @@ def report(results: dict[str, Any]) -> str:
                 "met" if fresh[key] <= limit else "MISSED",
             ]
         )
-    for row in results["large"]:
-        rows.append(
-            [
-                f"exact, K={row['K']}: {row['iterations']} iterations, {row['active']:.1%} active",
-                duration(row["seconds"]),
-                "",
-                f"gap {row['gap']:.0e}",
-                "",
-                row["method"],
-            ]
-        )
+    rows.extend(
+        [
+            f"exact, K={row['K']}: {row['iterations']} iterations, {row['active']:.1%} active",
+            duration(row["seconds"]),
+            "",
+            f"gap {row['gap']:.0e}",
+            "",
+            row["method"],
+        ]
+        for row in results["large"]
+    )
     return table(["what", "ours", "peer", "ratio", "wanted", ""], rows)
 
 
