@@ -39,7 +39,6 @@ def answer(
     method: str = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
-    start: Float64 | None = None,
 ) -> Answer:
     """Solve one window by the method asked for, and certify the answer.
 
@@ -49,7 +48,6 @@ def answer(
             interior-point method for more, and the conic solver where that falls short.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
-        start: multipliers (K, K) of an earlier window, to start from.
     """
     distinct, labels = geometry.merge(window)
     K, count = labels.size, distinct.precisions.size
@@ -74,14 +72,10 @@ def answer(
     if geometry.is_feasible(distinct):
         status = Status.UNCHANGED if count == K else Status.SOLVED
         return certified(np.zeros((count, count)), status, 0, names[0])
-    if count < K:
-        start = None
     answers = []
     for name in names:
         limit = METHODS[name].max_iter if max_iter is None else max_iter
-        multipliers, iterations = METHODS[name].solve(
-            distinct, tol=tol, max_iter=limit, start=start
-        )
+        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
         status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
         answers.append(certified(multipliers, status, iterations, name))
         if answers[-1].status.success:
