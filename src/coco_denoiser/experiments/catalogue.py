@@ -3,6 +3,7 @@
 from coco_denoiser.experiments import (
     elementwise_mse,
     fold,
+    fold_variance,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -24,5 +25,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
         *fold.EXPERIMENTS,
+        *fold_variance.EXPERIMENTS,
     )
 }

@@ -1,18 +1,17 @@
 """Folding: what leaves the window is mixed into its successor, beside what forgets it.
 
 On the paper's quadratic at three steps, on one whose curvatures range over three decades, and
-in logistic regression; then whether the variance of the fold is what it says, and what a wrong
-L does. "SGD+COCO_2, folding" is a filter that keeps two vectors.
+in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors. Whether its
+variance is what it claims, and what a wrong L does, is the business of `fold_variance.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from coco_denoiser import Denoiser, optimizers
-from coco_denoiser.experiments.claims import Claim, agrees, increases, nowhere_positive
+from coco_denoiser.experiments.claims import Claim, increases, nowhere_positive
 from coco_denoiser.experiments.experiment import (
     Array,
     Config,
@@ -38,19 +37,14 @@ from coco_denoiser.experiments.paths import (
 )
 from coco_denoiser.optimizers import SGD, Optimizer, decreasing
 from coco_denoiser.problems import Problem, Quadratic
-from coco_denoiser.problems.base import Array as Vector
-
-Forget: TypeAlias = Literal["drop", "fold"]
 
 NAME = "fold"
-_FOLD = "SGD+COCO_2, folding"
-_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of the L that is assumed
-_WRONG: dict[str, Forget] = {"SGD+COCO_2": "drop", _FOLD: "fold"}
+FOLD = "SGD+COCO_2, folding"
 
 
 @dataclass(frozen=True)
 class FoldConfig(Config):
-    """The paper's synthetic problem; its step and steps for each problem are in `_SETTINGS`."""
+    """The paper's synthetic problem; steps and starts are in `SETTINGS`."""
 
     runs: int = 60
     dimension: int = 10
@@ -76,7 +70,7 @@ def _ill_conditioned(config: FoldConfig) -> Problem:
     return Quadratic(np.logspace(0, -3, config.dimension), noise_std=config.sigma)
 
 
-_SETTINGS = {
+SETTINGS = {
     "1/L": Setting("Quadratic, step 1/L", 1.0, 32, _quadratic),
     "0.7/L": Setting("Quadratic, step 0.7/L", 0.7, 32, _quadratic),
     "0.3/L": Setting("Quadratic, step 0.3/L", 0.3, 150, _quadratic),
@@ -89,12 +83,11 @@ _SETTINGS = {
         lambda _: 1.0,
     ),
 }
-_QUADRATIC = ("1/L", "0.7/L", "0.3/L")
-_WATCHED = {"1/L": "step 1/L", "0.3/L": "step 0.3/L", "ill": "curvatures 1 to 0.001"}
+QUADRATIC = ("1/L", "0.7/L", "0.3/L")
 
 
 def _methods(setting: Setting) -> list[Method]:
-    def sgd(window: int, forget: Forget) -> Method:
+    def sgd(window: int, forget: Literal["drop", "fold"]) -> Method:
         def make(problem: Problem) -> Optimizer:
             return SGD(setting.step / problem.L, denoiser=coco(problem, window, forget=forget))
 
@@ -112,12 +105,12 @@ def _methods(setting: Setting) -> list[Method]:
     ]
 
 
-_SERIES = [method.series for method in _methods(_SETTINGS["1/L"])]
+_SERIES = [method.series for method in _methods(SETTINGS["1/L"])]
 
 
 def _unit(config: FoldConfig, index: int) -> Unit:
     unit: dict[str, Array] = {}
-    for name, setting in _SETTINGS.items():
+    for name, setting in SETTINGS.items():
         problem = setting.problem(config)
         start = np.full(problem.dimension, setting.start(config))
 
@@ -126,14 +119,6 @@ def _unit(config: FoldConfig, index: int) -> Unit:
 
         found = follow(problem, _methods(setting), start, setting.steps, rng, every=_every(setting))
         unit |= {f"{name}: {key}": array for key, array in found.items()}
-        if name in _WATCHED:
-            claimed, error = _watch(problem, setting, start, rng())
-            unit[f"{name}: claimed"], unit[f"{name}: error"] = claimed, error / config.sigma**2
-        if name == "0.3/L":
-            for series, forget in _WRONG.items():
-                unit[f"{series}: wrong L"] = _with_wrong_curvature(
-                    problem, setting, start, rng, forget
-                )
     return unit
 
 
@@ -141,72 +126,21 @@ def _every(setting: Setting) -> int:
     return max(1, setting.steps // 100)
 
 
-def _watch(
-    problem: Problem, setting: Setting, start: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return, at every step, the variance that the filter claims and its squared error."""
-    filtering = Denoiser(problem.L, 2, forget="fold")
-    claimed, error = [], []
-
-    def watched(x: Vector, g: Vector) -> Vector:
-        theta = filtering(x, g)
-        claimed.append(filtering.state_dict()["variances"][0])
-        error.append(np.mean((theta - problem.gradient(x)) ** 2))
-        return theta
-
-    optimizer = SGD(setting.step / problem.L, denoiser=watched)
-    optimizers.run(optimizer, problem, start, steps=setting.steps, rng=rng)
-    return np.array(claimed), np.array(error)
-
-
-def _with_wrong_curvature(
-    problem: Problem,
-    setting: Setting,
-    start: Array,
-    rng: Callable[[], np.random.Generator],
-    forget: Forget,
-) -> Array:
-    """Return the mean distance in the last half for every assumed L; the step stays the same."""
-    found = []
-    for factor in _FACTORS:
-        denoiser = coco(problem, 2, forget=forget, factor=factor)
-        optimizer = SGD(setting.step / problem.L, denoiser=denoiser)
-        path = optimizers.run(optimizer, problem, start, steps=setting.steps, rng=rng())
-        apart = np.linalg.norm(path.iterates - problem.minimizer, axis=1)
-        found.append(apart[-(setting.steps // 2) :].mean())
-    return np.array(found)
-
-
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    for name, setting in _SETTINGS.items():
+    for name, setting in SETTINGS.items():
         own = [
             {key.removeprefix(f"{name}: "): u[key] for key in u if key.startswith(f"{name}: ")}
             for u in units
         ]
         regimes = Regimes(early=setting.steps // 5, late=setting.steps // 2)
         gather(curves, own, _SERIES, regimes, prefix=f"{name} ", every=_every(setting))
-        end = {s: np.stack([unit[f"{s} objective"][-1:] for unit in own]) for s in ("SGD", _FOLD)}
-        curves.add(f"{name} end", f"{_FOLD} minus SGD", setting.steps, end[_FOLD] - end["SGD"])
-        if name in _WATCHED:
-            label, at = _WATCHED[name], np.arange(1, setting.steps + 1)
-            error, claimed = (np.stack([u[key] for u in own]) for key in ("error", "claimed"))
-            curves.add("variance", label, at, error)
-            curves.add("variance", f"{label}, claimed", at, claimed)
-            late = slice(-(setting.steps // 2), None)
-            excess = error[:, late].mean(axis=1) - claimed[:, late].mean(axis=1)
-            curves.add("variance late", f"{label} minus claimed", at[late][0], excess[:, None])
-    alone = np.stack([unit["0.3/L: SGD distance"] for unit in units])
-    level = alone[:, -(_SETTINGS["0.3/L"].steps // 2) :].mean(axis=1, keepdims=True)
-    for series in _WRONG:
-        found = np.stack([unit[f"{series}: wrong L"] for unit in units])
-        curves.add("wrong L", series, _FACTORS, found)
-        curves.add("wrong L minus SGD", series, _FACTORS, found - level)
-    curves.add("wrong L", "SGD", _FACTORS, np.repeat(level, len(_FACTORS), axis=1))
-    distance = np.stack([unit[f"0.3/L: {_FOLD} distance"] for unit in units])
-    quarter = _SETTINGS["0.3/L"].steps // 4
+        end = {s: np.stack([unit[f"{s} objective"][-1:] for unit in own]) for s in ("SGD", FOLD)}
+        curves.add(f"{name} end", f"{FOLD} minus SGD", setting.steps, end[FOLD] - end["SGD"])
+    distance = np.stack([unit[f"0.3/L: {FOLD} distance"] for unit in units])
+    quarter = SETTINGS["0.3/L"].steps // 4
     falls = distance[:, -2 * quarter : -quarter].mean(axis=1) - distance[:, -quarter:].mean(axis=1)
-    curves.add("still falling", _FOLD, quarter, falls[:, None])
+    curves.add("still falling", FOLD, quarter, falls[:, None])
     return curves
 
 
@@ -214,14 +148,13 @@ def _panels(_: Result) -> list[Panel]:
     calls, series = "oracle calls k", tuple(_SERIES)
 
     def distance(name: str, *, new_row: bool = False) -> Panel:
-        title = _SETTINGS[name].title
+        title = SETTINGS[name].title
         return Panel(
             f"{name} distance", title, calls, "‖xₖ − x*‖", series, log="y", new_row=new_row
         )
 
-    claimed = frozenset(f"{label}, claimed" for label in _WATCHED.values())
     return [
-        *(distance(name) for name in _QUADRATIC),
+        *(distance(name) for name in QUADRATIC),
         distance("ill", new_row=True),
         Panel(
             "ill objective",
@@ -232,23 +165,6 @@ def _panels(_: Result) -> list[Panel]:
             log="y",
         ),
         distance("breast-cancer"),
-        Panel(
-            "variance",
-            f"Error of {_FOLD}, measured and claimed",
-            calls,
-            "mean square error / σ²",
-            references=claimed,
-            log="y",
-            new_row=True,
-        ),
-        Panel(
-            "wrong L",
-            "L wrong, step 0.3/L",
-            "assumed L / true L",
-            "‖xₖ − x*‖, last half",
-            references=frozenset({"SGD"}),
-            log="xy",
-        ),
     ]
 
 
@@ -257,108 +173,80 @@ def _late(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
 
 
 def _changes(
-    curves: Curves, a: str, b: str, names: Iterable[str] = _QUADRATIC, regime: str = "late"
+    curves: Curves, a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
 ) -> str:
     return ", ".join(percent(curves, f"{name} {regime}", a, b) for name in names)
 
 
 def _claims(result: Result) -> list[Claim]:
     curves, runs = result.curves, result.config.runs
-    wrong = {name: curves["wrong L minus SGD", name] for name in _WRONG}
-    over, under = np.array(_FACTORS) >= 1.0, np.array(_FACTORS) == min(_FACTORS)
-    ratios = ", ".join(
-        f"{_late_mean(curves, label) / _late_mean(curves, f'{label}, claimed'):.2f}"
-        for label in _WATCHED.values()
-    )
     return [
         increases(
             "Folding is worth more than a window: on the quadratic, COCO_2 with folding is nearer "
-            f"than COCO_2 in the last half ({_changes(curves, _FOLD, 'SGD+COCO_2')} at 1/L, "
+            f"than COCO_2 in the last half ({_changes(curves, FOLD, 'SGD+COCO_2')} at 1/L, "
             "0.7/L, 0.3/L).",
-            _late(curves, _QUADRATIC, "SGD+COCO_2", _FOLD),
+            _late(curves, QUADRATIC, "SGD+COCO_2", FOLD),
             runs,
         ),
         nowhere_positive(
             "It is at least as good as COCO_8, with a quarter of the memory or less "
-            f"({_changes(curves, _FOLD, 'SGD+COCO_8')}).",
-            _late(curves, _QUADRATIC, _FOLD, "SGD+COCO_8"),
+            f"({_changes(curves, FOLD, 'SGD+COCO_8')}).",
+            _late(curves, QUADRATIC, FOLD, "SGD+COCO_8"),
             runs,
         ),
         nowhere_positive(
             "With folding, a larger window is no better: COCO_8 against COCO_2 "
-            f"({_changes(curves, 'SGD+COCO_8, folding', _FOLD)}).",
-            _late(curves, _QUADRATIC, _FOLD, "SGD+COCO_8, folding"),
+            f"({_changes(curves, 'SGD+COCO_8, folding', FOLD)}).",
+            _late(curves, QUADRATIC, FOLD, "SGD+COCO_8, folding"),
             runs,
             note="At long steps several neighbours tell more than one mixture of them.",
         ),
         increases(
             "At 0.3/L it is still falling in the last quarter.",
-            [curves["still falling", _FOLD]],
+            [curves["still falling", FOLD]],
             runs,
         ),
         increases(
             "On the quadratic it is nearer than averaging and a decreasing step, at every step "
-            f"size ({_changes(curves, _FOLD, 'SGD+PRaveraging')} against averaging, "
-            f"{_changes(curves, _FOLD, 'SGD+DecreasingSS')} against the decreasing step).",
+            f"size ({_changes(curves, FOLD, 'SGD+PRaveraging')} against averaging, "
+            f"{_changes(curves, FOLD, 'SGD+DecreasingSS')} against the decreasing step).",
             [
                 found
                 for rival in ("SGD+PRaveraging", "SGD+DecreasingSS")
-                for found in _late(curves, _QUADRATIC, rival, _FOLD)
+                for found in _late(curves, QUADRATIC, rival, FOLD)
             ],
             runs,
         ),
         increases(
             "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
-            f"({', '.join(_changes(curves, _FOLD, s, ['breast-cancer']) for s in _SERIES[:3])}).",
-            [found for s in _SERIES[:3] for found in _late(curves, ["breast-cancer"], s, _FOLD)],
+            f"({', '.join(_changes(curves, FOLD, s, ['breast-cancer']) for s in _SERIES[:3])}).",
+            [found for s in _SERIES[:3] for found in _late(curves, ["breast-cancer"], s, FOLD)],
             runs,
         ),
         nowhere_positive(
             "Folding does not compromise the bias regime: it is no further than SGD in the first "
-            f"fifth ({_changes(curves, _FOLD, 'SGD', _SETTINGS, 'early')} at 1/L, 0.7/L, 0.3/L, "
+            f"fifth ({_changes(curves, FOLD, 'SGD', SETTINGS, 'early')} at 1/L, 0.7/L, 0.3/L, "
             "curvatures 1 to 0.001, breast-cancer).",
-            [difference(curves, f"{name} early", _FOLD, "SGD") for name in _SETTINGS],
+            [difference(curves, f"{name} early", FOLD, "SGD") for name in SETTINGS],
             runs,
             note="Many small steps in one direction leave the mixture behind, since each alone "
             "breaks no bound.",
         ),
         nowhere_positive(
-            "Nor does it stall where curvatures differ by a factor of 1000 "
-            f"({_changes(curves, _FOLD, 'SGD', ['ill'])} in distance to SGD, last half).",
-            _late(curves, ["ill"], _FOLD, "SGD"),
+            "Where curvatures differ by a factor of 1000 it is no further than SGD "
+            f"({_changes(curves, FOLD, 'SGD', ['ill'])} in the last half).",
+            _late(curves, ["ill"], FOLD, "SGD"),
             runs,
-            note="It does: folding acts like a step that falls as 1/k, too short for directions "
-            "of little curvature.",
+            note="Folding acts like a step that falls as 1/k, too short for directions of little "
+            "curvature.",
         ),
         nowhere_positive(
-            "There, the objective at least ends no higher than that of SGD.",
-            [curves["ill end", f"{_FOLD} minus SGD"]],
+            "There, its objective ends no higher than that of SGD.",
+            [curves["ill end", f"{FOLD} minus SGD"]],
             runs,
         ),
-        agrees(
-            "The variance is calibrated: the error in the last half is what the recursion claims "
-            f"(measured / claimed: {ratios} at 1/L, 0.3/L, curvatures 1 to 0.001).",
-            [curves["variance late", f"{label} minus claimed"] for label in _WATCHED.values()],
-            runs,
-            note="It leaves out that the mixture has a bias, and that t depends on the noise.",
-        ),
-        nowhere_positive(
-            "With L exact or overestimated up to 10 times, folding is no further than SGD.",
-            [Curve(*(column[over] for column in wrong[_FOLD]))],
-            runs,
-        ),
-        increases(
-            "With L underestimated 10 times, both COCO_2 and folding are further than SGD.",
-            [Curve(*(column[under] for column in curve)) for curve in wrong.values()],
-            runs,
-        ),
-        solved(curves, [f"{name} " for name in _SETTINGS]),
+        solved(curves, [f"{name} " for name in SETTINGS]),
     ]
-
-
-def _late_mean(curves: Curves, series: str) -> float:
-    mean = curves["variance", series].mean
-    return float(mean[-(mean.size // 2) :].mean())
 
 
 EXPERIMENTS = (

@@ -30,16 +30,12 @@ class Method(NamedTuple):
 
 
 def coco(
-    problem: Problem,
-    window: int | None,
-    *,
-    forget: Literal["drop", "fold"] = "drop",
-    factor: float = 1.0,
+    problem: Problem, window: int | None, *, forget: Literal["drop", "fold"] = "drop"
 ) -> Denoiser | None:
-    """Return COCO_K for a problem, L times a factor; K=1 is no denoiser, None keeps all points."""
+    """Return COCO_K for a problem; K=1 is no denoiser, and None keeps all points."""
     if window == 1:
         return None
-    return Denoiser(factor * problem.L, window, tol=TOLERANCE, forget=forget)
+    return Denoiser(problem.L, window, tol=TOLERANCE, forget=forget)
 
 
 def coco_name(base: str, window: int | None) -> str:
