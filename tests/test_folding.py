@@ -97,6 +97,21 @@ def test_at_one_point_folding_is_the_weighted_mean_of_everything(
     assert (1 / held).sum() == pytest.approx(precisions[-1], rel=1e-9)
 
 
+@given(seed=SEEDS, d=st.integers(1, 6), L=st.sampled_from([1e-3, 1.0, 1e3]))
+@settings(max_examples=10)
+def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
+    seed: int, d: int, L: float
+) -> None:
+    noise = np.random.default_rng(seed).normal(size=(20, d))
+    curvature = L * np.linspace(1.0, 0.1, d)
+    denoiser = Denoiser(L=L, mu=L * (1 - 1e-13), window=2, forget="fold")  # c = L, r = 0
+    fixed = falling = np.ones(d)
+    for k, e in enumerate(noise, start=1):
+        fixed = fixed - denoiser(fixed, curvature * fixed + L * e) / L
+        falling = falling - (curvature * falling + L * e) / (L * k)
+        np.testing.assert_allclose(fixed, falling, atol=1e-9)
+
+
 @pytest.mark.parametrize("K", [2, 3, 5, None])
 @given(seed=SEEDS)
 @settings(max_examples=10)

@@ -189,7 +189,7 @@ def _claims(result: Result) -> list[Claim]:
             runs,
         ),
         nowhere_positive(
-            "It is at least as good as COCO_8, with a quarter of the memory or less "
+            "It is at least as good as COCO_8, with an eighth of the memory "
             f"({_changes(curves, FOLD, 'SGD+COCO_8')}).",
             _late(curves, QUADRATIC, FOLD, "SGD+COCO_8"),
             runs,
