@@ -2,6 +2,8 @@
 
 from coco_denoiser.experiments import (
     elementwise_mse,
+    fold,
+    fold_variance,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -22,5 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
+        *fold.EXPERIMENTS,
+        *fold_variance.EXPERIMENTS,
     )
 }
