@@ -5,6 +5,7 @@ from coco_denoiser.experiments import (
     logistic,
     mse_vs_distance,
     mse_vs_variance,
+    rivals,
     synthetic,
     tightness,
     warm_start,
@@ -22,5 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
+        *rivals.EXPERIMENTS,
     )
 }
