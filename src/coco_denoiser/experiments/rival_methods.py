@@ -1,17 +1,18 @@
-"""The methods of the experiment `rivals`: how each is made, and what is recorded of its path.
+"""The methods of the experiment `rivals`, what is recorded of them, and what none can beat.
 
 All runs of a method go in one batch, so that every method meets the same noise: run i of one
 is to be compared with run i of another.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.integrate import quad
 
 from coco_denoiser import ConvergenceWarning, Denoiser
-from coco_denoiser.experiments.experiment import Array
 from coco_denoiser.experiments.paths import coco
 from coco_denoiser.optimizers import (
     IGT,
@@ -30,7 +31,8 @@ from coco_denoiser.optimizers import (
     decreasing,
     run,
 )
-from coco_denoiser.problems import Problem
+from coco_denoiser.problems import Problem, Quadratic
+from coco_denoiser.problems.base import Array
 
 WINDOW = 8
 MOMENTA = (0.5, 0.9)
@@ -180,3 +182,24 @@ def walk(
         },
         short / (steps * len(starts)),
     )
+
+
+def limit(problem: Quadratic) -> float:
+    """Return sqrt(k) times the least mean distance after k calls, if the Hessian were known.
+
+    Then each answer g_i = H (x_i - x*) + noise tells x_i - H^-1 g_i, which is x* with Gaussian
+    noise of covariance sigma^2 H^-2, wherever x_i is. k of them hold the information
+    k H^2 / sigma^2 on x*, so that no unbiased estimate has a smaller covariance than that of
+    their mean, sigma^2 H^-2 / k (Cramér-Rao): a root mean square of sigma sqrt(tr H^-2 / k).
+    The mean distance of a Gaussian is a little less, and is what is computed here, as
+    E sqrt(Q) = pi^-1/2 integral of (1 - E exp(-u^2 Q)) / u^2 over u > 0.
+    """
+    spread = (problem.noise_std / np.asarray(problem.hessian)) ** 2
+    unit = float(np.sqrt(spread.sum()))
+
+    def integrand(u: float) -> float:
+        logs = np.log1p(2 * (u / unit) ** 2 * spread)
+        return float(-np.expm1(-0.5 * logs.sum())) / u**2
+
+    integral = float(quad(integrand, 0, 1)[0] + quad(integrand, 1, np.inf)[0])
+    return unit * integral / math.sqrt(math.pi)
