@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from coco_denoiser import ConvergenceWarning, Denoiser
@@ -139,7 +140,7 @@ class Walk(NamedTuple):
     `short` is the share of its steps whose window was solved to less than the tolerance.
     """
 
-    distances: dict[str, Array]
+    distances: dict[str, NDArray[np.float64]]
     short: float
 
 
@@ -177,7 +178,7 @@ def walk(
     short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     return Walk(
         {
-            name: np.asarray(np.minimum(distance, cap).T)
+            name: np.asarray(np.minimum(distance, cap).T, dtype=np.float64)
             for name, distance in zip(rival.series, distances, strict=True)
         },
         short / (steps * len(starts)),
