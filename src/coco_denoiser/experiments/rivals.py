@@ -38,6 +38,8 @@ from coco_denoiser.problems import Problem, Quadratic
 
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
+_OURS = with_coco("SGD")
+_LEAD = f"SGD minus {_OURS}"
 _POINTS = 50  # of a curve
 _SHORT = "steps short of the tolerance"
 _COLUMNS = {
@@ -158,7 +160,7 @@ def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
         spent = tuning.size * config.calls
         curves.exact("tuned step", name, spent, unit[f"{name} best"][0])
         curves.exact("tuned second parameter", name, spent, unit[f"{name} best"][1])
-    curves.add("step", "SGD minus SGD, COCO_8", config.steps, steps["SGD"] - steps["SGD, COCO_8"])
+    curves.add("step", _LEAD, config.steps, steps["SGD"] - steps[_OURS])
     if config.problem == "quadratic":
         last = float(curves["tuned", _LIMIT].mean[-1])
         curves.exact("step", _LIMIT, config.steps, [last] * len(config.steps))
@@ -218,7 +220,7 @@ def _claims(result: Result) -> list[Claim]:
     claims = []
     for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
         panel = f"{protocol} end"
-        ours = "SGD, COCO_8" if protocol == "textbook" else best
+        ours = _OURS if protocol == "textbook" else best
         pairs = [(with_coco(name), name) for name in alone if with_coco(name) in helped]
         rivals = [(ours, name) for name in alone]
         claims += [
@@ -235,7 +237,7 @@ def _claims(result: Result) -> list[Claim]:
                 config.runs,
             ),
         ]
-    lead, sgd = curves["step", "SGD minus SGD, COCO_8"], curves["step", "SGD"]
+    lead, sgd = curves["step", _LEAD], curves["step", "SGD"]
     changes = ", ".join(
         f"{-gap / of:+.0%} at {step:g}"
         for step, gap, of in zip(lead.x, lead.mean, sgd.mean, strict=True)

@@ -13,8 +13,8 @@ from coco_denoiser.optimizers.schedules import Schedule, fraction
 from coco_denoiser.problems.base import Array
 
 
-class _Momentum(Optimizer):
-    """What the two share: the factor beta and one vector."""
+class WithMomentum(Optimizer):
+    """A method with a factor beta, at least 0 and below 1, that says how long it remembers."""
 
     def __init__(
         self,
@@ -25,6 +25,10 @@ class _Momentum(Optimizer):
     ) -> None:
         self._beta = fraction("beta", beta)
         super().__init__(step_size, denoiser=denoiser)
+
+
+class _Fading(WithMomentum):
+    """One vector of past gradients with fading weights."""
 
     def forget(self) -> None:
         """Drop the past gradients."""
@@ -39,7 +43,7 @@ class _Momentum(Optimizer):
         return self._m
 
 
-class HeavyBall(_Momentum):
+class HeavyBall(_Fading):
     """Add up the gradients with fading weights (Polyak, 1964).
 
     m = beta m + g;  x -= gamma m
@@ -52,7 +56,7 @@ class HeavyBall(_Momentum):
         return step_size * self._take_in(g, 1.0)
 
 
-class GradientEMA(_Momentum):
+class GradientEMA(_Fading):
     """Follow the exponential moving average of the gradients, with weights that sum to 1.
 
     m = beta m + (1 - beta) g;  x -= gamma m / (1 - beta^k)

@@ -10,7 +10,8 @@ import numpy as np
 
 from coco_denoiser.optimizers.adaptive import Adam
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule, fraction
+from coco_denoiser.optimizers.momentum import WithMomentum
+from coco_denoiser.optimizers.schedules import Schedule
 from coco_denoiser.problems.base import Array, Problem
 
 
@@ -33,7 +34,7 @@ class _TwoPoints(Optimizer):
         return g, super().estimate(problem, last, rng)
 
 
-class STORM(_TwoPoints):
+class STORM(_TwoPoints, WithMomentum):
     """Carry the estimate over to the new point (Cutkosky and Orabona, 2019).
 
     d_k = g(x_k; xi_k) + beta (d_{k-1} - g(x_{k-1}; xi_k));  x -= gamma d_k
@@ -41,16 +42,6 @@ class STORM(_TwoPoints):
     beta is their 1 - a, a constant here; their schedules for a and gamma are not part of it.
     beta=0 is SGD. With a denoiser, it is the carried estimate that is denoised.
     """
-
-    def __init__(
-        self,
-        step_size: float | Schedule,
-        *,
-        beta: float = 0.9,
-        denoiser: GradientDenoiser | None = None,
-    ) -> None:
-        self._beta = fraction("beta", beta)
-        super().__init__(step_size, denoiser=denoiser)
 
     def forget(self) -> None:
         """Drop the last point and the estimate there."""

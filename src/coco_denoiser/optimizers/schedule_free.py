@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule, fraction
+from coco_denoiser.optimizers.momentum import WithMomentum
 from coco_denoiser.problems.base import Array
 
 
-class ScheduleFree(Optimizer):
+class ScheduleFree(WithMomentum):
     """Ask between the fast iterate z and its average x (Defazio et al., 2024).
 
     y_k = (1 - beta) z_k + beta x_k                    where the gradient is asked
@@ -18,16 +17,6 @@ class ScheduleFree(Optimizer):
     gives the x_k. beta=0 is SGD with the average of all iterates but the first, and beta near
     1 asks at the average itself.
     """
-
-    def __init__(
-        self,
-        step_size: float | Schedule,
-        *,
-        beta: float = 0.9,
-        denoiser: GradientDenoiser | None = None,
-    ) -> None:
-        self._beta = fraction("beta", beta)
-        super().__init__(step_size, denoiser=denoiser)
 
     def forget(self) -> None:
         """Start with z = x = y."""
