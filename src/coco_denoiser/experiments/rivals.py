@@ -297,7 +297,7 @@ EXPERIMENTS = tuple(
         "Momentum, averaging, IGT, STORM, schedule-free, MARS, Adam and others against COCO_8 "
         f"on {config.problem}, at textbook settings and tuned.",
         config,
-        {"runs": 3, "tuning_runs": 2, "calls": 40},
+        {"runs": 3, "tuning_runs": 2, "calls": 30},
         lambda config: len(_rivals(config)),
         _unit,
         _gather,
