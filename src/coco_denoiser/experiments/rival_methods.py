@@ -70,7 +70,7 @@ class Rival(NamedTuple):
     @property
     def series(self) -> tuple[str, ...]:
         """The names of what is recorded: the iterates, and their averages if any."""
-        names = (self.name, "Polyak-Ruppert", "tail average") if self.averages else (self.name,)
+        names = (self.name, "PR average", "tail average") if self.averages else (self.name,)
         return tuple(map(with_coco, names)) if self.denoised else names
 
 
@@ -81,7 +81,7 @@ def with_coco(name: str) -> str:
 
 _COMBINED = (
     Rival("SGD", lambda step, _, coco: SGD(step, denoiser=coco), averages=True),
-    Rival("decreasing step", lambda step, _, coco: SGD(decreasing(step), denoiser=coco)),
+    Rival("decreasing", lambda step, _, coco: SGD(decreasing(step), denoiser=coco)),
     Rival(
         "Adam",
         lambda step, beta, coco: Adam(step, beta1=beta, denoiser=coco),

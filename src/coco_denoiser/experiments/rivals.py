@@ -43,7 +43,7 @@ _LEAD = f"SGD minus {_OURS}"
 _POINTS = 50  # of a curve
 _SHORT = "steps short of the tolerance"
 _COLUMNS = {
-    "Steps and averages": ("SGD", "decreasing step", "Polyak-Ruppert", "tail average"),
+    "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
     "Momentum": ("SGD", "heavy ball", "gradient EMA", "schedule-free", "Adam"),
     "Corrected gradients": ("SGD", "IGT", "STORM", "MARS", "STRSAGA"),
 }
@@ -257,7 +257,7 @@ def _claims(result: Result) -> list[Claim]:
 
 def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     curves, config = result.curves, result.config
-    hard = ("decreasing step", "IGT")
+    hard = ("decreasing", "IGT")
     changes = ", ".join(f"{name} {percent(curves, 'tuned end', name, best)}" for name in hard)
     floor = curves["tuned", _LIMIT].mean[-1]
     below = []
