@@ -21,6 +21,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
+    **{
+        f"rivals-{problem}": {"runs": 2, "tuning_runs": 2, "calls": 10, "steps": (0.25, 1.0, 8.0)}
+        for problem in ("quadratic", "fourclass", "mushrooms", "breast-cancer")
+    },
 }
 
 

@@ -7,6 +7,7 @@ from coco_denoiser.experiments import (
     logistic,
     mse_vs_distance,
     mse_vs_variance,
+    rivals,
     synthetic,
     tightness,
     warm_start,
@@ -26,5 +27,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *synthetic.EXPERIMENTS[2:],
         *fold.EXPERIMENTS,
         *fold_variance.EXPERIMENTS,
+        *rivals.EXPERIMENTS,
     )
 }
