@@ -14,7 +14,7 @@ from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.geometry import Window
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import closed_form, conic, fdpg, interior_point
+from coco_denoiser.solvers import active_pairs, closed_form, conic, fdpg, interior_point
 from coco_denoiser.typing import Float64
 
 
@@ -28,6 +28,7 @@ class Method(NamedTuple):
 METHODS = {
     "closed-form": Method(closed_form.solve, 1),
     "interior-point": Method(interior_point.solve, 200),
+    "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000),
     "conic": Method(conic.solve, 200),
 }
