@@ -14,13 +14,15 @@ would do for a valid bound. No solver uses this file.
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser._linalg import solve_laplacian
+from coco_denoiser._linalg import solve_large_laplacian
 from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
 from coco_denoiser.typing import Float64
 
 
 def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of phi = weights·h.
+
+    A pair whose bound is infinite is free, and no part of the problem.
 
     Args:
         window: K residuals and their bounds.
@@ -29,7 +31,7 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
     """
     h, n = window.residuals, window.precisions
     phi, force, u, value, trivial = _forces(h, n, weights, multipliers)
-    solve_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
+    solve_large_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
     gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
     scale = max(value, OBJECTIVE_FLOOR * trivial)
     if gap == 0.0:
@@ -87,7 +89,8 @@ def _certify(
                     work += y * v
                     force[i, c] -= y
                     force[j, c] += y
-            gap += abs(bounds[i, j] * np.sqrt(strength) - work)
+            if strength > 0.0:  # a pair that is free has no force, and an infinite bound
+                gap += abs(bounds[i, j] * np.sqrt(strength) - work)
             excess = np.sqrt(squared) - bounds[i, j]
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))

@@ -46,16 +46,25 @@ class Denoiser:
         mu: lower bound on the curvature: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
+        neighbors: how many nearest points of the present window each point is constrained
+            with; None for all of them.
     """
 
     def __init__(
-        self, L: float, window: int | None = 16, *, mu: float = 0.0, tol: float = 1e-9
+        self,
+        L: float,
+        window: int | None = 16,
+        *,
+        mu: float = 0.0,
+        tol: float = 1e-9,
+        neighbors: int | None = None,
     ) -> None:
         self.L, self.mu = check.curvature(L, mu)
         self.window = check.count("window", window, optional=True)
         self.tol = check.positive("tol", tol)
+        self.neighbors = check.count("neighbors", neighbors, optional=True)
         self._centre, self._radius = centre_and_radius(self.L, self.mu)
-        self._tables = Tables(self.window)
+        self._tables = Tables(self.window, self.neighbors)
         self.reset()
 
     def reset(self) -> None:
@@ -130,7 +139,7 @@ class Denoiser:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain arrays and numbers; a window of 0 stands for None."""
+        """Return everything as plain arrays and numbers; 0 stands for a window of None, and so on."""
         used = slice(len(self))
         return {
             "version": _VERSION,
@@ -138,6 +147,7 @@ class Denoiser:
             "mu": self.mu,
             "tol": self.tol,
             "window": self.window or 0,
+            "neighbors": self.neighbors or 0,
             "shape": np.array(self._shape or (), dtype=np.int64),
             "points": self._points[used].copy(),
             "residuals": self._residuals[used].copy(),
@@ -154,7 +164,7 @@ class Denoiser:
         missing = sorted(mine.keys() - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
-        for name in ("version", "L", "mu", "tol", "window"):
+        for name in ("version", "L", "mu", "tol", "window", "neighbors"):
             if state[name] != mine[name]:
                 raise ValueError(
                     f"state was saved with {name}={state[name]}, this denoiser has "

@@ -33,6 +33,10 @@ METHODS = {
     "conic": Method(conic.solve, 200),
 }
 
+# Distinct points from which on conjugate gradients are faster than a factorisation; general
+# conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
+LARGE = 256
+
 
 def answer(
     window: Window,
@@ -46,7 +50,8 @@ def answer(
     Args:
         window: residuals, bounds and precisions.
         method: a name in METHODS, or "auto": the closed form for two distinct points, the
-            interior-point method for more, and the conic solver where that falls short.
+            interior-point method for more, and the conic solver where that falls short; for
+            LARGE windows the method of active pairs, and then the interior-point method.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
     """
@@ -55,6 +60,8 @@ def answer(
     names = [method]
     if method == "auto":
         names = ["closed-form"] if count <= 2 else ["interior-point", "conic"]
+        if count >= LARGE:
+            names = ["active-pairs", "interior-point"]
     elif method == "closed-form" and count > 2:
         raise ValueError(
             f"method='closed-form' is for two distinct points, got {count}. Use method='auto'."
