@@ -1,11 +1,13 @@
 """Fewer constraints: what stays a law, and what becomes one, if only near points are compared."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import coco_denoiser as coco
 from coco_denoiser import geometry
@@ -21,7 +23,7 @@ def objective(theta: Float64, gradients: Float64) -> float:
     return float(np.sum((theta - gradients) ** 2))
 
 
-def kept(points: Float64, m: int) -> Float64:
+def kept(points: Float64, m: int) -> NDArray[np.bool_]:
     """The pairs that stay, from the definition: one is among the m nearest of the other."""
     K = len(points)
     apart = np.linalg.norm(points[:, None] - points, axis=2)
@@ -50,7 +52,7 @@ def test_every_further_neighbor_costs_and_none_more_than_the_whole(window: Windo
         objective(coco.denoise(points, gradients, L=L, mu=mu, neighbors=m), gradients)
         for m in range(1, len(points))
     ]
-    for fewer, more in zip(values, values[1:], strict=False):
+    for fewer, more in pairwise(values):
         assert fewer <= more * (1.0 + 1e-8) + 1e-9 * objective(gradients, gradients.mean(axis=0))
 
 

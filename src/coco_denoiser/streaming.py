@@ -139,7 +139,7 @@ class Denoiser:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain arrays and numbers; 0 stands for a window of None, and so on."""
+        """Return everything as plain arrays and numbers; 0 stands for None."""
         used = slice(len(self))
         return {
             "version": _VERSION,

@@ -12,7 +12,10 @@ computed, which is what counts from some hundred points on.
    nearly depend on each other leave it too ill conditioned for that.
 """
 
+from typing import TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import solve_large_laplacian, substitute
@@ -39,9 +42,11 @@ from coco_denoiser.solvers.interior_point import (
 )
 from coco_denoiser.typing import Float64, Int64
 
+Mask: TypeAlias = NDArray[np.bool_]
+
 # How far conjugate gradients go: roughly for the predictor, which only sets the target; the
 # next step makes up for the error of the corrector.
-_ROUGH, _FINE, _PRODUCTS = 1e-3, 1e-6, 400
+_ROUGH, _FINE, _PRODUCTS = 1e-3, 1e-4, 400
 
 
 def solve(
@@ -94,7 +99,7 @@ def _solve(
         if solved or iterations >= max_iter:
             break
         problem, state = _join(problem, state, bounds, listed, force)
-        step, step_s, step_lam, direct = _direction(problem, state, direct)
+        step, step_s, step_lam, direct = _direction(problem, state, direct=direct)
         before = error
         for attempt in range(8):
             if attempt > 0:  # the step was too long: go back half of it
@@ -156,7 +161,7 @@ def _stationary(problem: Problem, state: State) -> State:
 
 
 def _join(
-    problem: Problem, state: State, bounds: Float64, listed: Float64, force: float
+    problem: Problem, state: State, bounds: Float64, listed: Mask, force: float
 ) -> tuple[Problem, State]:
     """Let violated pairs join the list."""
     first, second = np.nonzero(_violated(state.phi, bounds, listed))
@@ -183,9 +188,7 @@ def _join(
     )
 
 
-def _direction(
-    problem: Problem, state: State, direct: bool
-) -> tuple[Step, float, float, bool]:
+def _direction(problem: Problem, state: State, *, direct: bool) -> tuple[Step, float, float, bool]:
     """Return Mehrotra's predictor and corrector, how far s and lam may go, and `direct`."""
     lam, s, omega = state.lam, state.s, state.omega
     pairs = lam.size
@@ -253,7 +256,7 @@ def _factor(problem: Problem, state: State, coupled: Int64) -> Float64:
     while True:
         H = _hessian(problem, state, coupled, ridge)
         try:
-            return np.linalg.cholesky(H, upper=True)
+            return np.asarray(np.linalg.cholesky(H, upper=True), np.float64)
         except np.linalg.LinAlgError:
             if ridge > 1e-3:
                 raise
@@ -298,7 +301,7 @@ def _rescale(lam: Float64, ratio: Float64, last: Float64) -> None:
 
 
 @kernel
-def _violated(phi: Float64, bounds: Float64, listed: Float64) -> Float64:
+def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
     """Mark the pairs that break their bound and are not yet on the list."""
     out = np.zeros(bounds.shape, np.bool_)
     for i in range(phi.shape[0]):
