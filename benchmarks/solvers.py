@@ -294,7 +294,7 @@ def plot(results: dict[str, Any]) -> None:
         [row["seconds"] for row in rows] + [row["seconds"] for row in more],
         "o-",
         color="black",
-        label="interior-point (exact)",
+        label="exact",
     )
     for key, style, label in (
         ("clarabel_one_thread", "s--", "Clarabel, one thread"),
