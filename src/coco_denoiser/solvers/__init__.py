@@ -51,7 +51,7 @@ def answer(
         window: residuals, bounds and precisions.
         method: a name in METHODS, or "auto": the closed form for two distinct points, the
             interior-point method for more, and the conic solver where that falls short; for
-            LARGE windows the method of active pairs, and then the interior-point method.
+            LARGE windows the method of active pairs, which alone has bounded memory.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
     """
@@ -61,7 +61,7 @@ def answer(
     if method == "auto":
         names = ["closed-form"] if count <= 2 else ["interior-point", "conic"]
         if count >= LARGE:
-            names = ["active-pairs", "interior-point"]
+            names = ["active-pairs"]
     elif method == "closed-form" and count > 2:
         raise ValueError(
             f"method='closed-form' is for two distinct points, got {count}. Use method='auto'."

@@ -46,7 +46,12 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 # How far conjugate gradients go: roughly for the predictor, which only sets the target; the
 # next step makes up for the error of the corrector.
-_ROUGH, _FINE, _PRODUCTS = 1e-3, 1e-4, 400
+_ROUGH, _FINE = 1e-3, 1e-4
+# They are given up after so many products, or as many as a factorisation costs, but not more
+# than the last number. Systems of more pairs than _STORED, or _STORED_EACH a point, are not
+# stored, and a step is then as good as it comes.
+_PRODUCTS, _MOST_PRODUCTS = 400, 5000
+_STORED, _STORED_EACH = 2000, 6
 
 
 def solve(
@@ -65,8 +70,10 @@ def solve(
     iterations = 0
     for near, floor in ATTEMPTS:
         limit = min(max_iter - iterations, STEPS)
-        # Half the tolerance: the certificate is computed after a last rounding.
-        multipliers, steps, solved = _solve(window, bounds, 0.5 * tol, limit, near, floor)
+        # Half the tolerance: the certificate is computed after a last rounding. What overflows
+        # is no answer, and is begun anew.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            multipliers, steps, solved = _solve(window, bounds, 0.5 * tol, limit, near, floor)
         iterations += steps
         if solved or iterations >= max_iter:
             break
@@ -99,7 +106,10 @@ def _solve(
         if solved or iterations >= max_iter:
             break
         problem, state = _join(problem, state, bounds, listed, force)
-        step, step_s, step_lam, direct = _direction(problem, state, direct=direct)
+        try:
+            step, step_s, step_lam, direct = _direction(problem, state, direct=direct)
+        except np.linalg.LinAlgError:
+            return pull, iterations, False
         before = error
         for attempt in range(8):
             if attempt > 0:  # the step was too long: go back half of it
@@ -112,6 +122,8 @@ def _solve(
             if error <= max(2.0 * before, floor):
                 break
         iterations += 1
+        if not np.isfinite(error):
+            return pull, iterations, False
     if solved:
         # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
         active = state.lam * problem.rho**3 > force * state.s
@@ -196,16 +208,16 @@ def _direction(problem: Problem, state: State, *, direct: bool) -> tuple[Step, f
     step = Step(dlam, ds, np.empty_like(state.phi), np.empty(pairs), np.empty(pairs))
     coupled = coupled[: _linearise(problem, state, step, coupled)]
     v = state.phi[problem.first] - state.phi[problem.second]
-    factor = None
+    factor, storable = None, coupled.size <= max(_STORED, _STORED_EACH * len(state.phi))
     mu, tau = (lam @ s) / omega.sum(), 0.0
     for phase in range(2):
         aim = (tau * omega - dlam * ds) / lam
         rhs, solved = aim - step.target, False
-        if not direct:
+        if not (direct and storable):
             dlam, solved = _conjugate_gradients(
                 problem, state, step, v, rhs, _FINE if phase else _ROUGH
             )
-        if not solved:
+        if not solved and storable:
             direct = True
             factor = _factor(problem, state, coupled) if factor is None else factor
             dlam = rhs / step.diagonal
@@ -236,7 +248,9 @@ def _conjugate_gradients(
     z = r / step.diagonal
     p, size = z, float(r @ z)
     enough = accuracy**2 * size
-    for _ in range(_PRODUCTS):
+    K, q = state.phi.shape
+    as_many = rhs.size**3 // (6 * q * (K * K + 2 * rhs.size))
+    for _ in range(min(max(as_many, _PRODUCTS), _MOST_PRODUCTS)):
         if size <= enough:
             return x, True
         _spread(problem.first, problem.second, v, p, pull)
