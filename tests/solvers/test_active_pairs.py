@@ -6,7 +6,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import geometry
 from coco_denoiser._linalg import solve_laplacian, solve_large_laplacian
-from coco_denoiser.solvers import active_pairs, interior_point
+from coco_denoiser.solvers import _active_step, active_pairs, interior_point
 from tests.windows import box, path
 
 
@@ -29,7 +29,7 @@ def test_a_large_window_is_solved_exactly_on_few_of_its_pairs(make: object) -> N
 def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
     monkeypatch: pytest.MonkeyPatch, products: int
 ) -> None:
-    monkeypatch.setattr(active_pairs, "_MOST_PRODUCTS", products)
+    monkeypatch.setattr(_active_step, "_MOST_PRODUCTS", products)
     points, gradients = box(np.random.default_rng(1), 40, 4)
     window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(40))
     found, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
