@@ -32,7 +32,7 @@ NAME = "fewer-constraints"
 _PLACES = ("SGD path", "uniform")
 _SIZES = (64, 128, 256, 512, 1024)
 _SWEPT = 256  # the most points for which the number of neighbours is varied
-_LEAST = 2  # windows without which a size is left out
+_LEAST = 2  # windows, without which a large size is left out
 NEIGHBORS = (1, 2, 4, 8, 16)
 
 
@@ -48,16 +48,19 @@ class ManyConfig(Config):
     half_width: float = 10.0
 
 
+def _repeats(config: ManyConfig, K: int) -> int:
+    """Return how many windows of K points there are: two at least of the smallest sizes."""
+    return max(config.runs * _SIZES[0] // K, _LEAST if K <= _SIZES[1] else 0)
+
+
 def _windows(config: ManyConfig) -> list[tuple[int, str, int]]:
     """Return size, place and number of every window."""
-    first = _SIZES[0]
-    counts = {K: config.runs * first // K for K in _SIZES}
     return [
         (K, place, number)
-        for K, count in counts.items()
-        if first == K or count >= _LEAST
+        for K in _SIZES
+        if _repeats(config, K) >= _LEAST
         for place in _PLACES
-        for number in range(count)
+        for number in range(_repeats(config, K))
     ]
 
 
@@ -108,7 +111,7 @@ def _gather(config: ManyConfig, units: Sequence[Unit]) -> Curves:
         for panel, name in (("active", "active"), ("error of all pairs", "error")):
             samples = [stacked(K, place, name)[:, -1] for K in sizes]
             mean = [sample.mean() for sample in samples]
-            sem = [s.std(ddof=1) / np.sqrt(s.size) if s.size > 1 else 0.0 for s in samples]
+            sem = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
             curves.exact(panel, place, sizes, mean, sem)
             if panel == "active":
                 pairs = np.array(sizes) * (np.array(sizes) - 1) / 2
@@ -154,7 +157,7 @@ def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     worst = curves["worst window", "error over the oracle's, and shift of the centroid"].mean
     series = curves.series("cost uniform")
-    fewest = config.runs * _SIZES[0] // int(series[-1].removeprefix("K="))
+    fewest = _repeats(config, int(series[-1].removeprefix("K=")))
     gains = [curves[f"gain {place}", K] for place in _PLACES for K in series]
     falls = []
     for place in _PLACES:
