@@ -50,7 +50,7 @@ class ManyConfig(Config):
 
 def _repeats(config: ManyConfig, K: int) -> int:
     """Return how many windows of K points there are: two at least of the smallest sizes."""
-    return max(config.runs * _SIZES[0] // K, _LEAST if K <= _SIZES[1] else 0)
+    return max(config.runs * _SIZES[0] // K, _LEAST if _SIZES[1] >= K else 0)
 
 
 def _windows(config: ManyConfig) -> list[tuple[int, str, int]]:
