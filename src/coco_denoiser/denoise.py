@@ -17,6 +17,7 @@ def denoise(
     L: float,
     mu: float = 0.0,
     noise_variance: ArrayLike | None = None,
+    neighbors: int | None = None,
 ) -> Float64:
     """Project K noisy gradients onto the gradients that a smooth convex function can have.
 
@@ -32,11 +33,14 @@ def denoise(
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         noise_variance: (K,), the noise variance v_i of each observation; None for equal ones.
+        neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:
         (K, d), the denoised gradients. For what is known about them, see `solve`.
     """
-    return solve(points, gradients, L=L, mu=mu, noise_variance=noise_variance).gradients
+    return solve(
+        points, gradients, L=L, mu=mu, noise_variance=noise_variance, neighbors=neighbors
+    ).gradients
 
 
 def solve(
@@ -46,6 +50,7 @@ def solve(
     L: float,
     mu: float = 0.0,
     noise_variance: ArrayLike | None = None,
+    neighbors: int | None = None,
     method: str = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
@@ -59,8 +64,12 @@ def solve(
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
-        method: "closed-form" (two points), "interior-point" (exact), "fdpg" (the paper's),
-            "conic" (Clarabel), or "auto", which picks and tells in the solution.
+        neighbors: keep a pair only if one of its points is among so many nearest of the other
+            (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
+            then refer to the pairs that are kept.
+        method: "closed-form" (two points), "interior-point" (exact), "active-pairs" (exact, for
+            large windows), "fdpg" (the paper's), "conic" (Clarabel), or "auto", which picks and
+            tells in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -72,7 +81,10 @@ def solve(
     check.one_of("method", method, ("auto", *METHODS))
     tol = check.positive("tol", tol)
     limit = check.count("max_iter", max_iter, optional=True)
+    nearest = check.count("neighbors", neighbors, optional=True)
     window, residuals, scale, exponent = geometry.observe(x, g, L, mu, variances)
+    if nearest is not None:
+        window = geometry.nearest(window, nearest)
     found = answer(window, method=method, tol=tol, max_iter=limit)
     move = scale * (found.weights @ residuals - residuals)
     if exponent:

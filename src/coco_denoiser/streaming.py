@@ -50,6 +50,8 @@ class Denoiser:
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number.
+        neighbors: how many nearest points of the present window each point is constrained
+            with; None for all of them.
     """
 
     def __init__(
@@ -60,15 +62,17 @@ class Denoiser:
         mu: float = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
+        neighbors: int | None = None,
     ) -> None:
         self.L, self.mu = check.curvature(L, mu)
         self.window = check.count("window", window, optional=True)
         self.tol = check.positive("tol", tol)
+        self.neighbors = check.count("neighbors", neighbors, optional=True)
         self._centre, self._radius = centre_and_radius(self.L, self.mu)
         self.forget = check.forgetting(forget, self.window)
         # With two, the fold is the answer itself: done at once, it leaves one slot in use.
         self._recursive = self.forget == "fold" and self.window == 2
-        self._tables = Tables(1 if self._recursive else self.window)
+        self._tables = Tables(1 if self._recursive else self.window, self.neighbors)
         self.reset()
 
     def reset(self) -> None:
@@ -144,7 +148,7 @@ class Denoiser:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain arrays and numbers; a window of 0 stands for None."""
+        """Return everything as plain arrays and numbers; 0 stands for None."""
         used = slice(len(self))
         return {
             "version": _VERSION,
@@ -153,6 +157,7 @@ class Denoiser:
             "tol": self.tol,
             "window": self.window or 0,
             "forget": self.forget,
+            "neighbors": self.neighbors or 0,
             "shape": np.array(self._shape or (), dtype=np.int64),
             "points": self._points[used].copy(),
             "residuals": self._residuals[used].copy(),
@@ -169,7 +174,7 @@ class Denoiser:
         missing = sorted(mine.keys() - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
-        for name in ("version", "L", "mu", "tol", "window", "forget"):
+        for name in ("version", "L", "mu", "tol", "window", "forget", "neighbors"):
             if state[name] != mine[name]:
                 raise ValueError(
                     f"state was saved with {name}={state[name]}, this denoiser has "

@@ -16,6 +16,7 @@ GENERAL = [name for name in METHODS if name != "closed-form"]
 # there. Both say so by their status, and their answers are feasible all the same.
 UNCLAIMED = {
     "interior-point": (),
+    "active-pairs": (),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
     "conic": ("near-duplicates", "two clusters", "shrinking"),
 }

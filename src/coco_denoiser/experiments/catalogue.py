@@ -2,6 +2,7 @@
 
 from coco_denoiser.experiments import (
     elementwise_mse,
+    fewer_constraints,
     fold,
     fold_variance,
     logistic,
@@ -28,5 +29,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *fold.EXPERIMENTS,
         *fold_variance.EXPERIMENTS,
         *rivals.EXPERIMENTS,
+        *fewer_constraints.EXPERIMENTS,
     )
 }

@@ -148,7 +148,8 @@ def _objective(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64
             for c in range(h.shape[1]):
                 squared += s[e, c] ** 2
                 total -= s[e, c] * (h[i, c] - h[j, c])
-            total += bounds[i, j] * np.sqrt(squared)
+            if squared > 0.0:  # a free pair has no dual vector, and an infinite bound
+                total += bounds[i, j] * np.sqrt(squared)
             e += 1
     return total
 
@@ -178,6 +179,7 @@ def _gap(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64) -> f
             for c in range(q):
                 squared += s[e, c] ** 2
                 gap -= s[e, c] * shrink * (phi[i, c] - phi[j, c])
-            gap += bounds[i, j] * np.sqrt(squared)
+            if squared > 0.0:
+                gap += bounds[i, j] * np.sqrt(squared)
             e += 1
     return gap / max(value, OBJECTIVE_FLOOR * trivial)
