@@ -22,9 +22,7 @@ from coco_denoiser.solvers import conic, fdpg
 from coco_denoiser.typing import Float64
 
 
-def _fdpg(
-    window: Window, n: Float64, *, tol: float, max_iter: int
-) -> tuple[Float64, Float64, int]:
+def _fdpg(window: Window, n: Float64, *, tol: float, max_iter: int) -> tuple[Float64, Float64, int]:
     forces, iterations, _ = fdpg.iterate(window, tol=tol, max_iter=max_iter, precisions=n)
     return window.residuals - _sums(forces, len(n)) / n, forces, iterations
 
@@ -39,7 +37,7 @@ class Method(NamedTuple):
     max_iter: int
 
 
-METHODS = {"conic": Method(conic.vectors, 200), "fdpg": Method(_fdpg, 100_000)}
+METHODS = {"fdpg": Method(_fdpg, 100_000), "conic": Method(conic.vectors, 200)}
 
 
 def solve(
@@ -107,7 +105,9 @@ def solve(
     names = list(METHODS) if method == "auto" else [method]
     if geometry.is_feasible(distinct):
         status = Status.UNCHANGED if count == K else Status.SOLVED
-        return certified(distinct.residuals, np.zeros((first.size, h.shape[1])), status, 0, names[0])
+        return certified(
+            distinct.residuals, np.zeros((first.size, h.shape[1])), status, 0, names[0]
+        )
     answers = []
     for name in names:
         limit = METHODS[name].max_iter if max_iter is None else max_iter
@@ -119,9 +119,7 @@ def solve(
     return min(answers, key=lambda answer: (not answer.status.success, answer.gap))
 
 
-def certify(
-    window: Window, n: Float64, phi: Float64, forces: Float64
-) -> tuple[float, float]:
+def certify(window: Window, n: Float64, phi: Float64, forces: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of phi.
 
     As in `certificate.py`, of which this is the case of a precision for each coordinate: any

@@ -6,7 +6,7 @@ The methods are listed and chosen here, and their answers certified. A method se
 points only, whose residuals belong to no function, and the answer under the pairs' bounds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,8 +69,9 @@ def solve(
     unit = 4.0 * geometry.centre_and_radius(L, mu)[1] / variances.min()
 
     def certified(
-        phi: Float64, E: Float64, a: Float64, status: Status, iterations: int, name: str
+        unknowns: Sequence[Float64], status: Status, iterations: int, name: str
     ) -> Solution:
+        phi, E, a = unknowns
         phi, E = problems.drawn_in(distinct, phi, E)
         gap = certify(distinct, phi, E, a)
         W = _weights(distinct, a)
@@ -94,23 +95,23 @@ def solve(
     E = problems.consistent_values(distinct, distinct.residuals)
     if E is not None:
         status = Status.UNCHANGED if count == K else Status.SOLVED
-        return certified(distinct.residuals, E, np.zeros((count, count)), status, 0, names[0])
+        nothing = np.zeros((count, count))
+        return certified((distinct.residuals, E, nothing), status, 0, names[0])
     # The pairs' bounds are necessary: if their answer belongs to a function, it is the answer.
     pairs = answer(merged, tol=tol)
     phi = pairs.weights @ distinct.residuals
     E = problems.consistent_values(distinct, phi)
     if E is not None and not every.observed and pairs.status.success and method == "auto":
-        return certified(
-            phi, E, 0.25 * pairs.multipliers, Status.STALLED, pairs.iterations, pairs.method
-        )
+        unknowns = (phi, E, 0.25 * pairs.multipliers)
+        return certified(unknowns, Status.STALLED, pairs.iterations, pairs.method)
     found = []
     for name in names:
         limit = METHODS[name].max_iter if max_iter is None else max_iter
-        *unknowns, iterations = METHODS[name].solve(
+        *found_here, iterations = METHODS[name].solve(
             distinct, phi, pairs.multipliers, tol=tol, max_iter=limit
         )
         status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
-        found.append(certified(*unknowns, status, iterations, name))
+        found.append(certified(found_here, status, iterations, name))
         if found[-1].status.success:
             break
     return min(found, key=lambda solution: (not solution.status.success, solution.gap))

@@ -122,9 +122,7 @@ def observe(
         shift = m @ Y / m.sum()
         Y -= shift
         offset = offset + unit * shift
-    problem = Problem(
-        h if basis is None else h @ basis, X if basis is None else X @ basis, n, Y, m
-    )
+    problem = Problem(h if basis is None else h @ basis, X if basis is None else X @ basis, n, Y, m)
     return problem, Frame(h, scale, basis, offset, unit), window
 
 
@@ -166,7 +164,7 @@ def rounding(problem: Problem, phi: Float64, E: Float64) -> Float64:
     D = np.linalg.norm(X[:, None] - X[None], axis=2)
     size = np.linalg.norm(phi, axis=1)
     size = size[:, None] + size[None]
-    return _ROUNDING * ((size + D) ** 2 + np.abs(E)[:, None] + np.abs(E)[None])
+    return np.asarray(_ROUNDING * ((size + D) ** 2 + np.abs(E)[:, None] + np.abs(E)[None]))
 
 
 def consistent_values(problem: Problem, phi: Float64) -> Float64 | None:

@@ -23,9 +23,7 @@ def solve(
     del start
     K = window.precisions.size
     first, second = np.triu_indices(K, 1)
-    _, forces, iterations = vectors(
-        window, window.precisions[:, None], tol=tol, max_iter=max_iter
-    )
+    _, forces, iterations = vectors(window, window.precisions[:, None], tol=tol, max_iter=max_iter)
     rho = window.bounds[first, second]
     lam = _polished(window, first, second, np.linalg.norm(forces, axis=1) / rho)
     multipliers = np.zeros((K, K))
