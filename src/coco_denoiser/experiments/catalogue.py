@@ -2,6 +2,7 @@
 
 from coco_denoiser.experiments import (
     elementwise_mse,
+    interpolation,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -22,5 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
+        *interpolation.EXPERIMENTS,
     )
 }
