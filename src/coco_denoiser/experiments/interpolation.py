@@ -86,24 +86,30 @@ def _count(config: InterpolationConfig) -> int:
 
 
 def _unit(config: InterpolationConfig, index: int) -> Unit:
-    """Return squared errors (runs, 2, 2) by K: of pairwise and tight, in all and of the newest."""
+    """Return by K squared errors (runs, 2, 2): of pairwise and tight, in all and of the newest.
+
+    And what share of the others' mean noise the newest gradient has more in the tight answer.
+    """
     which, block = divmod(index, config.blocks)
     number, kind = divmod(which, len(ARRANGEMENTS))
     name, gradient = list(_problems(config).items())[number]
     unit = {}
     for K, share in zip(config.windows, config.share, strict=True):
         runs = max(config.runs // share, 2)
-        errors = []
+        errors, taken = [], []
         for run in range(runs * block // config.blocks, runs * (block + 1) // config.blocks):
             rng = generator(config, f"{NAME} {name} {ARRANGEMENTS[kind].series} {K}", run)
             points, seen = _observe(config, ARRANGEMENTS[kind], gradient, K, rng)
             exact = gradient(points)
-            squares = [
-                np.sum((_denoised(points, seen, constraints) - exact) ** 2, axis=1)
-                for constraints in ("pairwise", "interpolation")
-            ]
+            pairwise, tight = (
+                _denoised(points, seen, word) for word in ("pairwise", "interpolation")
+            )
+            squares = [np.sum((theta - exact) ** 2, axis=1) for theta in (pairwise, tight)]
             errors.append([[each.sum(), each[-1]] for each in squares])
+            noise = (seen - exact)[:-1].mean(axis=0)
+            taken.append([(tight - pairwise)[-1] @ noise / (noise @ noise)])
         unit[str(K)] = np.array(errors).reshape(-1, 2, 2)
+        unit[f"{K} taken"] = np.array(taken).reshape(-1, 1)
     return unit
 
 
@@ -148,12 +154,19 @@ def _gather(config: InterpolationConfig, units: Sequence[Unit]) -> Curves:
                 change = [_change(errors[:, :, column]) for errors in samples]
                 ratio, error = np.array(change).T
                 curves.exact(f"{problem}, {what}", kind.series, K, 100 * ratio, 100 * error)
+            taken = [np.concatenate([unit[f"{k} taken"] for unit in mine]) for k in K]
+            mean, spread = np.array([_mean(share) for share in taken]).T
+            curves.exact(f"{problem}, noise taken over", kind.series, K, mean, spread)
             kept = [errors[:, 0, 0].mean() / k for errors, k in zip(samples, K, strict=True)]
             share = np.array(kept) / (config.dimension * config.sigma**2)
             curves.exact(f"{problem}, pairwise over oracle", kind.series, K, share)
         for what in ("total", "newest"):
             curves.exact(f"{problem}, {what}", "pairwise", K, np.zeros(K.size))
     return curves
+
+
+def _mean(samples: Array) -> tuple[float, float]:
+    return float(samples.mean()), float(samples.std(ddof=1) / np.sqrt(len(samples)))
 
 
 def _change(errors: Array) -> tuple[float, float]:
@@ -191,7 +204,7 @@ def _claims(result: Result) -> list[Claim]:
         found = [
             curves[f"{problem}, {what}", kind.series] for problem in problems for kind in kinds
         ]
-        return [Curve(c.x, sign * c.mean, c.sem) for c in found]
+        return [Curve(c.x, sign * c.mean, abs(sign) * c.sem) for c in found]
 
     def span(curve_list: Sequence[Curve]) -> str:
         low = min(float(c.mean.min()) for c in curve_list)
@@ -243,6 +256,13 @@ def _claims(result: Result) -> list[Claim]:
             few(minus(change("newest", LATE[1:2]), change("newest", (FRESH,)))),
             config.runs,
             measure="smallest difference, in standard errors",
+        ),
+        increases(
+            "The newest gradient then takes over noise that the others give up, as the centroid is "
+            f"kept: {span(change('noise taken over', LATE[1:2], sign=100.0))} of their mean noise.",
+            few(minus(change("noise taken over", LATE[1:2]), change("noise taken over", (FRESH,)))),
+            config.runs,
+            measure="smallest difference to fresh noise, in standard errors",
         ),
         increases(
             "In a cloud, where no point is the newest, one gradient gains too, at 4 and 8 points "

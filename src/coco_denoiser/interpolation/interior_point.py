@@ -103,13 +103,15 @@ def _iterate(
     _enter(lam, rho, w, s, a, z, omega)
     best, best_a, best_merit = start.copy(), a.copy(), np.inf
     iteration = best_iteration = 0
-    value, gap, error = residuals(base, own, h, n, Y, m, a, z, D, rho, w, s, gradient, off)
+    value, gap, outside, rest = residuals(base, own, h, n, Y, m, a, z, D, rho, w, s, gradient, off)
     while True:
-        merit = gap / max(value, 1e-12) + error
+        error = outside + np.sqrt(rest)
+        merit = (gap + rest) / max(value, 1e-12) + outside
         if merit < best_merit:
             best_merit, best_iteration = merit, iteration
             best[:], best_a[:] = base + own, a
-        solved = gap <= tol * value and error <= 1e-2 * np.sqrt(tol * value)
+        # What is outside its bounds is drawn in, which costs as much; rest is a square.
+        solved = gap + rest <= tol * value and outside <= 0.1 * tol
         if solved or iteration == min(max_iter, best_iteration + _PATIENCE):
             break
         ridge = 1e-15
@@ -145,11 +147,13 @@ def _iterate(
             own += move * down
             a += move * da
             z += move * dz
-            value, gap, error = residuals(base, own, h, n, Y, m, a, z, D, rho, w, s, gradient, off)
-            if error <= max(2.0 * before, _FLOOR):
+            value, gap, outside, rest = residuals(
+                base, own, h, n, Y, m, a, z, D, rho, w, s, gradient, off
+            )
+            if outside + np.sqrt(rest) <= max(2.0 * before, _FLOOR):
                 break
         iteration += 1
-        if not error < np.inf:
+        if not outside + rest < np.inf:
             break
     return best[:, :q].copy(), best[:, q].copy(), best_a, iteration
 
