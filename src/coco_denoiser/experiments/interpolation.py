@@ -93,7 +93,7 @@ def _unit(config: InterpolationConfig, index: int) -> Unit:
     which, block = divmod(index, config.blocks)
     number, kind = divmod(which, len(ARRANGEMENTS))
     name, gradient = list(_problems(config).items())[number]
-    unit = {}
+    unit: dict[str, Array] = {}
     for K, share in zip(config.windows, config.share, strict=True):
         runs = max(config.runs // share, 2)
         errors, taken = [], []
