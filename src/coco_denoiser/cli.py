@@ -153,6 +153,13 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         "--mu", type=float, default=0.0, help="lower bound on the curvature (default: %(default)s)"
     )
     parser.add_argument(
+        "--constraints",
+        choices=("pairwise", "interpolation"),
+        default="pairwise",
+        help="what the gradients must obey: every pair the bounds, or all together those of one "
+        "function (default: %(default)s)",
+    )
+    parser.add_argument(
         "-o",
         "--out",
         type=Path,
@@ -174,6 +181,7 @@ def _denoise(arguments: argparse.Namespace) -> None:
             L=arguments.L,
             mu=arguments.mu,
             noise_variance=seen.noise_variance,
+            constraints=arguments.constraints,
         )
     except (ValueError, TypeError, ConvergenceError) as error:
         raise UsageError(str(error)) from error

@@ -5,6 +5,7 @@ from coco_denoiser.experiments import (
     fewer_constraints,
     fold,
     fold_variance,
+    interpolation,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -30,5 +31,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *fold_variance.EXPERIMENTS,
         *rivals.EXPERIMENTS,
         *fewer_constraints.EXPERIMENTS,
+        *interpolation.EXPERIMENTS,
     )
 }
