@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             axes.fill_between(calls, mean - error, mean + error, color=f"C{colour}", alpha=0.2)
         print(f"  {name}: {verdict(curves[False], curves[True])}")  # noqa: T201
     axes.set(
-        title=f"breast_cancer, logistic, {options.runs} runs",
+        title=f"breast_cancer, logistic: mean and standard error of {options.runs} runs",
         xlabel="oracle calls (examples)",
         ylabel="loss on all data",
     )

@@ -118,7 +118,7 @@ def test_a_batch_is_each_window_by_itself() -> None:
 
 def test_half_precision_keeps_its_dtype() -> None:
     for dtype in (jnp.bfloat16, jnp.float16):
-        some = jax.ShapeDtypeStruct((6, 3), dtype)
+        some = jnp.ones((6, 3), dtype)
         assert jax.eval_shape(partial(denoise, L=1.0), some, some).dtype == dtype
 
 
