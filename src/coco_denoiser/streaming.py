@@ -160,7 +160,9 @@ class Denoiser:
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain arrays and numbers; a window of 0 stands for None."""
         used = slice(len(self))
+        estimate = {} if self._estimate is None else {"estimate": self._estimate.state()}
         return {
+            **estimate,
             "version": _VERSION,
             "L": self.L,
             "mu": self.mu,
@@ -182,8 +184,10 @@ class Denoiser:
         missing = sorted(mine.keys() - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
+        if "estimate" in state and self._estimate is None:
+            raise ValueError(f"state was saved with L='auto', this denoiser has L={self.L}.")
         for name in ("version", "L", "mu", "tol", "window"):
-            if state[name] != mine[name]:
+            if state[name] != mine[name] and (name != "L" or self._estimate is None):
                 raise ValueError(
                     f"state was saved with {name}={state[name]}, this denoiser has "
                     f"{name}={mine[name]}. Create it with the same settings."
@@ -205,6 +209,10 @@ class Denoiser:
             self._shape = shape
             self._allocate(self._tables.variances.size, points.shape[1], points.dtype)
             self._points[:count], self._residuals[:count] = points, residuals
+        if self._estimate is not None:
+            self.L = self._estimate.L = float(state["L"])
+            self._centre, self._radius = self._estimate.centre_and_radius(self.mu)
+            self._estimate.load_state(np.asarray(state["estimate"]))
 
     def _denoised(self, slot: int, g: Array) -> Array:
         tables = self._tables

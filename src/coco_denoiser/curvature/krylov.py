@@ -31,7 +31,8 @@ def spectrum(
     Args:
         product: v -> H v.
         start: a vector (d,) of independent standard normal numbers.
-        steps: products taken, at most. With d of them the answer is exact, up to rounding.
+        steps: products taken, at most. With d of them, or as many as there are
+            different eigenvalues, the answer is exact, up to rounding.
         failure: the probability that one of the bounds does not hold.
     """
     limit = check.count("steps", steps, optional=False) or 1
@@ -40,9 +41,9 @@ def spectrum(
     diagonal, off = _tridiagonal(product, start, min(limit, size))
     ritz = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
     low, high = float(ritz[0]), float(ritz[-1])
-    if len(diagonal) == size:
-        return Curvature(high, low)
     k = len(diagonal)
+    if k == size or k < limit:
+        return Curvature(high, low)
     share = (math.log(1.648 * math.sqrt(size) * 2.0 / delta) / (2 * k - 1)) ** 2
     if share >= 0.25:
         raise ValueError(
@@ -74,7 +75,7 @@ def _tridiagonal(
         w = w - along * v if before is None else w - along * v - norm * before
         norm = math.sqrt(float(w @ w))
         scale = max(map(abs, diagonal + off))
-        # Everything that the start can reach is found: a residual of rounding would mislead.
+        # Everything is found that a random start can reach, which is every eigenvalue.
         if norm <= 1e-6 * scale or len(diagonal) == steps:
             break
         off.append(norm)

@@ -26,7 +26,7 @@ from coco_denoiser.typing import Float64
 _MEMORY = 128  # pairs kept, the newest ones: a loss may change its curvature on the way
 _FIRST = 6  # pairs without which the noise cannot be told from the curvature
 _SLOPE = 2.0  # standard errors from the slope to its limits
-_SINGLE = 3.0  # standard deviations by which a single pair must stand out to count on its own
+_SINGLE = 5.0  # standard deviations by which a single pair must stand out to count on its own
 _MARGIN = 1.25  # from the limit, about a mean of kappa^2, to L, a largest value
 _DROP = 2.0  # L comes down only by this factor at least, so that it changes rarely
 _UNBOUNDED = 1e150  # a radius that only points that coincide feel; infinity times 0 is no number
@@ -72,7 +72,9 @@ class StreamEstimate:
         pairs = self._pairs[: min(self._count, _MEMORY)]
         # Pairs that share an observation share its noise: they count as one.
         noise = -1.0 if self.noise is None else self.noise
-        least, most = (math.sqrt(b) for b in _slope_limits(pairs, noise, points.size))
+        u, y = np.median(pairs, axis=0).tolist()
+        limits = _slope_limits(pairs, u, y, noise, points.size)
+        least, most = math.sqrt(limits[0]), math.sqrt(limits[1])
         if 0.0 < most < math.inf and (least > self.L or most * _MARGIN * _DROP <= self.L):
             self.L = most * _MARGIN
 
@@ -95,56 +97,59 @@ def ages(count: int) -> list[int]:
 
 
 @kernel
-def _slope_limits(pairs: Float64, noise: float, shared: int) -> tuple[float, float]:
+def _slope_limits(
+    pairs: Float64, median_u: float, median_y: float, noise: float, shared: int
+) -> tuple[float, float]:
     """Return confidence limits of the slope b in y = s2 + b u; noise < 0: s2 is unknown.
 
     Squares of distances scatter in proportion to their mean, so each pair is weighted by the
     inverse square of its mean, which is found by iteration.
     """
-    n = len(pairs)
-    top_u, top_y = 0.0, max(noise, 0.0)
+    n, known = len(pairs), noise >= 0.0
+    top_u, top_y, total_u, total_y = 0.0, max(noise, 0.0), 0.0, 0.0
     for i in range(n):
         top_u, top_y = max(top_u, pairs[i, 0]), max(top_y, pairs[i, 1])
+        total_u, total_y = total_u + pairs[i, 0], total_y + pairs[i, 1]
     if top_u == 0.0 or top_y == 0.0:
         return 0.0, np.inf
-    u, y = pairs[:, 0] / top_u, pairs[:, 1] / top_y
-    known = noise >= 0.0
-    a = noise / top_y if known else 0.5 * np.median(y)
-    b = max(0.0, np.mean(y) - a) / np.mean(u)
+    a = noise if known else 0.5 * median_y
+    b = max(0.0, total_y - n * a) / total_u
     for _ in range(50):
-        S, Su, Suu, Sy, Suy = 0.0, 0.0, 0.0, 0.0, 0.0
-        scatter = 0.0
+        # In units of the largest, so that nothing overflows.
+        S, Su, Suu, Sy, Suy, scatter = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for i in range(n):
-            mean = max(a + b * u[i], 1e-12)
+            u, y = pairs[i, 0] / top_u, pairs[i, 1] / top_y
+            mean = max((a + b * pairs[i, 0]) / top_y, 1e-12)
             w = 1.0 / (mean * mean)
-            S, Su, Suu = S + w, Su + w * u[i], Suu + w * u[i] * u[i]
-            Sy, Suy = Sy + w * y[i], Suy + w * u[i] * y[i]
-            scatter += w * (y[i] - mean) ** 2
-        old_a, old_b = a, b
-        information = Suu - Su * Su / S
-        if known:
-            b = max(0.0, (Suy - a * Su) / Suu)
-        elif information <= 1e-9 * Suu:
+            S, Su, Suu = S + w, Su + w * u, Suu + w * u * u
+            Sy, Suy = Sy + w * y, Suy + w * u * y
+            scatter += w * (y - mean) ** 2
+        information = Suu if known else Suu - Su * Su / S
+        if information <= 1e-9 * Suu:
             return 0.0, np.inf
+        old_a, old_b = a, b
+        if known:
+            b = max(0.0, (Suy - a / top_y * Su) / Suu)
         else:
             b = (Suy - Su * Sy / S) / information
             a = (Sy - b * Su) / S
             if a < 0.0:
                 a, b = 0.0, Suy / Suu
-            if b < 0.0:
+            elif b < 0.0:
                 a, b = Sy / S, 0.0
+            a *= top_y
+        b *= top_y / top_u
         if abs(a - old_a) <= 1e-6 * a and abs(b - old_b) <= 1e-6 * b:
             break
     # A relative scatter of 1 is what noise in two directions has; it counts as four pairs.
     scatter = (4.0 + scatter) / (4.0 + n)
-    error = _SLOPE * np.sqrt(scatter * shared / (Suu if known else information))
+    error = _SLOPE * np.sqrt(scatter * shared / information) * (top_y / top_u)
     least = max(0.0, b - error)
     floor = a * (1.0 + _SINGLE * np.sqrt(scatter))
     # Of the nearer half no single pair counts: a wild observation there would say anything, and
     # too low an L does little harm where the points hardly differ.
-    far = np.median(u)
     for i in range(n):
-        if y[i] > floor and u[i] >= far and u[i] > 0.0:
-            least = max(least, (y[i] - floor) / u[i])
-    unit = top_y / top_u
-    return least * unit, max(least, b + error) * unit
+        u, y = pairs[i]
+        if y > floor and u >= median_u and u > 0.0:
+            least = max(least, (y - floor) / u)
+    return least, max(least, b + error)
