@@ -61,9 +61,7 @@ def test_the_hessian_lies_between_the_bounds_everywhere(
     largest = -math.inf
     for size in (0.0, 0.5, 5.0):
         x = size * rng.normal(size=shape[1] + intercept)
-        eigenvalues = np.linalg.eigvalsh(
-            hessian(loss, A, x, weights, ridge, intercept=intercept)
-        )
+        eigenvalues = np.linalg.eigvalsh(hessian(loss, A, x, weights, ridge, intercept=intercept))
         assert mu - 1e-12 <= eigenvalues[0]
         assert eigenvalues[-1] <= L * (1.0 + 1e-12)
         largest = max(largest, float(eigenvalues[-1]))
@@ -87,8 +85,7 @@ def test_softmax_lies_between_the_bounds_and_reaches_them_with_two_classes(
         p = np.exp(scores - scores.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
         H = sum(
-            np.kron(np.diag(q) - np.outer(q, q), np.outer(a, a))
-            for q, a in zip(p, A, strict=True)
+            np.kron(np.diag(q) - np.outer(q, q), np.outer(a, a)) for q, a in zip(p, A, strict=True)
         ) / len(A) + 0.1 * np.eye(3 * classes)
         eigenvalues = np.linalg.eigvalsh(H)
         assert mu - 1e-12 <= eigenvalues[0]
@@ -132,12 +129,15 @@ def test_the_spectrum_lies_between_its_bounds_and_near_them(
     seed: int, size: int, shape: str, scale: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    eigenvalues = scale * {
-        "spread": rng.uniform(0.0, 1.0, size),
-        "outlier": np.append(rng.uniform(0.0, 0.01, size - 1), 1.0),
-        "indefinite": rng.normal(size=size),
-        "rank one": np.eye(1, size)[0],
-    }[shape]
+    eigenvalues = (
+        scale
+        * {
+            "spread": rng.uniform(0.0, 1.0, size),
+            "outlier": np.append(rng.uniform(0.0, 0.01, size - 1), 1.0),
+            "indefinite": rng.normal(size=size),
+            "rank one": np.eye(1, size)[0],
+        }[shape]
+    )
     L, mu = curvature.spectrum(
         lambda v: eigenvalues * v, rng.normal(size=size), steps=32, failure=1e-6
     )
@@ -203,9 +203,7 @@ def test_the_estimate_scales_with_the_objective_and_the_unit_of_length(
 ) -> None:
     points, gradients = path(np.random.default_rng(seed), 16)
     theta, bounds = follow(Denoiser("auto", 8), points, gradients)
-    scaled, scaled_bounds = follow(
-        Denoiser("auto", 8), points * 2.0**a, gradients * 2.0**b
-    )
+    scaled, scaled_bounds = follow(Denoiser("auto", 8), points * 2.0**a, gradients * 2.0**b)
     np.testing.assert_allclose(scaled_bounds, bounds * 2.0 ** (b - a), rtol=1e-9)
     np.testing.assert_allclose(scaled, theta * 2.0**b, rtol=1e-5, atol=1e-5 * 2.0**b)
 

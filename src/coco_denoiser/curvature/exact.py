@@ -71,9 +71,7 @@ def linear_model(
         gram = (A * root[:, None]) @ (A * root[:, None]).T
     eigenvalues = np.linalg.eigvalsh(gram)
     smallest = max(float(eigenvalues[0]), 0.0) if n >= d else 0.0
-    return Curvature(
-        upper * (float(eigenvalues[-1]) / n) + ridge, lower * (smallest / n) + ridge
-    )
+    return Curvature(upper * (float(eigenvalues[-1]) / n) + ridge, lower * (smallest / n) + ridge)
 
 
 def _with_intercept(gram: Float64, lower: float, upper: float, ridge: float) -> Curvature:

@@ -26,7 +26,12 @@ def check_curvature(L: Any, mu: Any) -> None:
 
 
 def hessian_bounds(
-    loss: Callable[[Any], Any], params: Any, *, seed: int = 0, steps: int = 32, failure: float = 1e-3
+    loss: Callable[[Any], Any],
+    params: Any,
+    *,
+    seed: int = 0,
+    steps: int = 32,
+    failure: float = 1e-3,
 ) -> Curvature:
     """Return L and mu of a loss at these parameters.
 

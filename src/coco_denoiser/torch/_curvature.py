@@ -35,9 +35,7 @@ def hessian_bounds(
     def product(v: torch.Tensor) -> torch.Tensor:
         if not gradient.requires_grad:
             return torch.zeros_like(v)
-        parts = torch.autograd.grad(
-            gradient, members, v, retain_graph=True, materialize_grads=True
-        )
+        parts = torch.autograd.grad(gradient, members, v, retain_graph=True, materialize_grads=True)
         return torch.cat([part.reshape(-1) for part in parts])
 
     source = torch.Generator().manual_seed(seed)
