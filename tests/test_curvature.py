@@ -143,7 +143,7 @@ def test_the_spectrum_lies_between_its_bounds_and_near_them(
     )
     low, high = eigenvalues.min(), eigenvalues.max()
     rounding = 1e-9 * scale
-    assert L >= high - rounding
+    assert high - rounding <= L
     assert mu <= low + rounding
     # The margin is at most (ln(1.648 sqrt(400) 2e6) / 63)^2 = 0.08 of the spread on each side.
     assert L - high <= 0.1 * (high - low) + rounding

@@ -37,4 +37,4 @@ def test_a_logistic_loss_is_within_the_bounds_from_its_data(x: float) -> None:
     assert found.L <= known.L * (1.0 + 1e-5)
     assert found.mu >= known.mu * (1.0 - 1e-5)
     # At 0 every example has the largest second derivative that a logistic loss has.
-    assert (found.L == pytest.approx(known.L, rel=1e-4)) == (x == 0.0)
+    assert (pytest.approx(known.L, rel=1e-4) == found.L) == (x == 0.0)

@@ -29,7 +29,7 @@ def test_a_stream_is_estimated_as_in_numpy(maximize: bool) -> None:
         expected = x - denoiser(x, g)
         optimizer.step()
         np.testing.assert_allclose(tensor.detach().numpy().reshape(-1), expected, atol=1e-6)
-        assert optimizer.diagnostics().L == pytest.approx(denoiser.L)
+        assert pytest.approx(denoiser.L) == optimizer.diagnostics().L
         found.add(denoiser.L)
     assert np.isinf(max(found))
     assert 1.0 / 3.0 < min(found) < 10.0
@@ -88,6 +88,6 @@ def test_hessian_bounds_are_those_of_the_whole_hessian(dtype: torch.dtype) -> No
 def test_a_linear_loss_and_unused_parameters_have_no_curvature() -> None:
     used, unused, frozen = (nn.Parameter(torch.ones(3)) for _ in range(3))
     frozen.requires_grad_(False)
-    assert hessian_bounds(lambda: used.sum(), [used, unused, frozen]) == (0.0, 0.0)
+    assert hessian_bounds(used.sum, [used, unused, frozen]) == (0.0, 0.0)
     L, mu = hessian_bounds(lambda: used.square().sum(), [used, unused, frozen])
     assert (L, mu) == pytest.approx((2.0, 0.0), abs=1e-5)

@@ -51,7 +51,7 @@ class StreamEstimate:
 
     def centre_and_radius(self, mu: float) -> tuple[float, float]:
         """Return c and r; with no bound above mu, r is as good as infinite."""
-        if self.L <= mu or math.isinf(self.L):
+        if mu >= self.L or math.isinf(self.L):
             return mu, _UNBOUNDED
         return centre_and_radius(self.L, mu)
 

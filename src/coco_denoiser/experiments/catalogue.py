@@ -1,12 +1,14 @@
 """The experiments, in the order in which they are run and shown."""
 
 from coco_denoiser.experiments import (
+    curvature_bounds,
     elementwise_mse,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
     synthetic,
     tightness,
+    unknown_curvature,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -22,5 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
+        *unknown_curvature.EXPERIMENTS,
+        *curvature_bounds.EXPERIMENTS,
     )
 }
