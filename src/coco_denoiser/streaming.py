@@ -4,7 +4,6 @@ A step costs one pass over the window for the new rows of the tables, and one fo
 sum. The window is a ring of K points and K residuals; nothing else has the length d.
 """
 
-import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,13 +14,14 @@ from numpy.typing import ArrayLike
 from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import squared_distance
+from coco_denoiser.curvature import online
 from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.denoise import with_gradients
 from coco_denoiser.geometry import centre_and_radius, root
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.tables import Tables
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser.typing import Array, Float64
 
 _VERSION = 1  # of state_dict
 _BLOCK = 2048  # entries of a vector that are worked on while they are in the cache
@@ -87,7 +87,7 @@ class Denoiser:
         self._answer: Answer | None = None
         if self._estimate is not None:
             self._estimate.reset()
-            self._follow_curvature(self._estimate)
+            self._use_estimate(self._estimate)
 
     def __len__(self) -> int:
         """Return the number of observations in the window."""
@@ -113,8 +113,6 @@ class Denoiser:
         if noise_variance != 1.0:
             noise_variance = check.positive("noise_variance", noise_variance)
         shape, dtype = g.shape, g.dtype if g.dtype.kind == "f" else _FLOAT64
-        if self._estimate is not None and self._estimate.L != self.L:
-            self._follow_curvature(self._estimate)
         slot = self._tables.next
         self._make_room(slot, x, g)
         x = np.ascontiguousarray(x, self._points.dtype).reshape(-1)
@@ -129,9 +127,8 @@ class Denoiser:
             )
         self._shape = shape
         self._tables.insert(rows[0], rows[1], noise_variance)
-        if self._estimate is not None and not self._curvature_holds(self._estimate, slot):
-            self._answer = None
-            return g.copy().reshape(shape).astype(dtype, copy=False)
+        if self._estimate is not None:
+            self._learn_curvature(self._estimate, slot)
         return self._denoised(slot, g).reshape(shape).astype(dtype, copy=False)
 
     @property
@@ -210,9 +207,8 @@ class Denoiser:
             self._allocate(self._tables.variances.size, points.shape[1], points.dtype)
             self._points[:count], self._residuals[:count] = points, residuals
         if self._estimate is not None:
-            self.L = self._estimate.L = float(state["L"])
-            self._centre, self._radius = self._estimate.centre_and_radius(self.mu)
             self._estimate.load_state(np.asarray(state["estimate"]))
+            self._use_estimate(self._estimate)
 
     def _denoised(self, slot: int, g: Array) -> Array:
         tables = self._tables
@@ -245,29 +241,28 @@ class Denoiser:
         _combine(self._residuals, g, row, slot, out)
         return out
 
-    def _follow_curvature(self, estimate: StreamEstimate) -> None:
-        """Use the estimate of now; bring what is stored to its centre."""
-        before = 0.0 if not len(self) else self._centre
-        self.L = estimate.L
-        self._centre, self._radius = estimate.centre_and_radius(self.mu)
-        used = slice(len(self))
-        _recentre(
-            self._points[used],
-            self._residuals[used],
-            before - self._centre,
-            self._tables.residuals[used, used],
-        )
-
-    def _curvature_holds(self, estimate: StreamEstimate, slot: int) -> bool:
-        """Let the newest pairs speak; say whether they leave L as large as it has to be."""
+    def _learn_curvature(self, estimate: StreamEstimate, slot: int) -> None:
+        """Let the newest pairs speak; if that changes L, bring what is stored to its centre."""
         if self.noise_std is not None:
             estimate.noise = self._points.shape[1] * self.noise_std**2
-        tables = self._tables
+        tables, used = self._tables, slice(len(self))
         slots = tables.order()[[-1 - age for age in ages(len(self))]]
-        apart = _gradient_distances(self._points, self._residuals, self._centre, slot, slots)
+        apart = online.gradient_distances(
+            self._points, self._residuals, self._centre, slot, slots
+        )
         variances = tables.variances[slot] + tables.variances[slots]
         estimate.observe(tables.points[slot, slots] ** 2, apart**2, variances)
-        return estimate.L <= self.L
+        if estimate.L != self.L:
+            before = self._centre
+            self._use_estimate(estimate)
+            shift = before - self._centre
+            online.recentre(
+                self._points[used], self._residuals[used], shift, tables.residuals[used, used]
+            )
+
+    def _use_estimate(self, estimate: StreamEstimate) -> None:
+        self.L = estimate.L
+        self._centre, self._radius = estimate.centre_and_radius(self.mu)
 
     def _make_room(self, slot: int, x: Array, g: Array) -> None:
         """Have a slot for vectors like these; float32 as long as nothing wider has come."""
@@ -324,34 +319,6 @@ def _observe(
             rows[0, i] = root(rows[0, i], points[i], points[slot])
             rows[1, i] = root(rows[1, i], residuals[i], residuals[slot])
     return True
-
-
-@sweep
-def _recentre(points: Array, residuals: Array, shift: float, table: Float64) -> None:
-    """Add shift times the points to the residuals, and write their distances into the table."""
-    for i in range(len(points)):
-        x, h = points[i], residuals[i]
-        for j in range(x.size):
-            h[j] += shift * x[j]
-        for k in range(i):
-            table[i, k] = root(squared_distance(h, residuals[k]), h, residuals[k])
-            table[k, i] = table[i, k]
-
-
-@sweep
-def _gradient_distances(
-    points: Array, residuals: Array, c: float, slot: int, others: Int64
-) -> Float64:
-    """Return the distances between the gradient g = h + c x of a slot and those of others."""
-    out = np.empty(others.size)
-    x, h = points[slot], residuals[slot]
-    for k in range(others.size):
-        y, i = points[others[k]], residuals[others[k]]
-        total = 0.0
-        for j in range(x.size):
-            total += ((h[j] - i[j]) + c * (x[j] - y[j])) ** 2
-        out[k] = math.sqrt(total)
-    return out
 
 
 @kernel

@@ -170,6 +170,8 @@ def _claims(result: Result) -> list[Claim]:
             "than raw.",
             [one(f"{name} minus raw", far, 0.0) for name in ("weakly convex", "merely smooth")],
             runs,
+            note="Of -sum cos x_j it is better: between points far apart its mean curvature is "
+            "hardly negative, so that mu = 0 is nearly right for these pairs.",
         ),
         increases(
             "For points close together, where noise rules, even mu = 0.9 is better than raw, on "

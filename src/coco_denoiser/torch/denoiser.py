@@ -176,11 +176,10 @@ class GradientDenoiser:
             return []
         try:
             self._record(squares)
-            weights = self._solve()
-            for ring in self.rings:
-                ring.commit(self.centre, self._slot, weights)
-            if self.estimate is not None and not self._curvature_holds(self.estimate):
-                weights = self._answer = None
+            weights = self._commit()
+            if self.estimate is not None and self._learn_curvature(self.estimate):
+                self._follow_curvature(maximize=maximize)
+                weights = self._commit()
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
@@ -312,18 +311,25 @@ class GradientDenoiser:
         row = found.weights[self._slot]
         return None if row[self._slot] == 1.0 else np.ascontiguousarray(row)
 
-    def _curvature_holds(self, estimate: StreamEstimate) -> bool:
-        """Let the newest pairs speak; say whether they leave L as large as it has to be."""
+    def _commit(self) -> Float64 | None:
+        """Solve, write the newest observation into its slot, and combine."""
+        weights = self._solve()
+        for ring in self.rings:
+            ring.commit(self.centre, self._slot, weights)
+        return weights
+
+    def _learn_curvature(self, estimate: StreamEstimate) -> bool:
+        """Let the newest pairs speak; say whether that changes L."""
         slots = self.tables.order()[[-1 - age for age in ages(len(self))]]
         if not slots.size:
-            return True
+            return False
         squares = self._add_up(
             [r.gradient_squares(self.centre, self._slot, slots.tolist()) for r in self.rings]
         )
         before = estimate.L
         points = self.tables.points[self._slot, slots]
         estimate.observe(points**2, squares, np.full(slots.size, 2.0))
-        return before >= estimate.L
+        return estimate.L != before
 
     def _release(self) -> None:
         for ring in self.rings:
