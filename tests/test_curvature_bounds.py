@@ -25,11 +25,12 @@ KINDS: dict[str, tuple[Callable[[Float64], Float64], float]] = {
 
 
 def batch(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
-    return coco.denoise(x, g, L=1.0, mu=mu)[-1]
+    return np.asarray(coco.denoise(x, g, L=1.0, mu=mu)[-1])
 
 
 def conic(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
-    return coco.solve(x, g, L=1.0, mu=mu, method="conic", tol=1e-8, throw=False).gradients[-1]
+    found = coco.solve(x, g, L=1.0, mu=mu, method="conic", tol=1e-8, throw=False)
+    return np.asarray(found.gradients[-1])
 
 
 def stream(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
@@ -55,7 +56,7 @@ def in_jax(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
     from coco_denoiser.optax import denoise
 
     with jax.enable_x64(True):
-        return np.asarray(denoise(x, g, L=1.0, mu=mu))[-1]
+        return np.asarray(denoise(x, g, L=1.0, mu=mu)[-1])
 
 
 def command(x: Float64, g: Float64, mu: float, folder: Path) -> Float64:
@@ -63,7 +64,7 @@ def command(x: Float64, g: Float64, mu: float, folder: Path) -> Float64:
     files = [str(folder / "seen.npz"), "-o", str(folder / "out.npz")]
     assert main(["denoise", *files, "--L", "1", f"--mu={mu!r}"]) == 0
     with np.load(folder / "out.npz") as found:
-        return np.asarray(found["gradients"])[-1]
+        return np.asarray(found["gradients"][-1])
 
 
 WAYS = [batch, conic, stream, in_torch, in_jax, command]

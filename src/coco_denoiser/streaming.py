@@ -247,9 +247,7 @@ class Denoiser:
             estimate.noise = self._points.shape[1] * self.noise_std**2
         tables, used = self._tables, slice(len(self))
         slots = tables.order()[[-1 - age for age in ages(len(self))]]
-        apart = online.gradient_distances(
-            self._points, self._residuals, self._centre, slot, slots
-        )
+        apart = online.gradient_distances(self._points, self._residuals, self._centre, slot, slots)
         variances = tables.variances[slot] + tables.variances[slots]
         estimate.observe(tables.points[slot, slots] ** 2, apart**2, variances)
         if estimate.L != self.L:

@@ -17,6 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
     "elementwise-mse": {"runs": 12},
     "mse-vs-distance": {"runs": 300},
+    "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},

@@ -77,7 +77,8 @@ def test_hessian_bounds_are_those_of_the_whole_hessian(dtype: torch.dtype) -> No
         values = {n: v.view_as(p) for n, v, p in zip(names, parts, members, strict=True)}
         return nn.functional.mse_loss(torch.func.functional_call(model, values, inputs), labels)
 
-    eigenvalues = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss_at, flat).double())
+    whole: Any = torch.autograd.functional.hessian(loss_at, flat)  # type: ignore[no-untyped-call]
+    eigenvalues = torch.linalg.eigvalsh(whole.double())
     low, high = eigenvalues[0].item(), eigenvalues[-1].item()
     L, mu = hessian_bounds(lambda: nn.functional.mse_loss(model(inputs), labels), members)
     assert all(p.grad is None for p in members)

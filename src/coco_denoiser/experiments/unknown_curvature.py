@@ -215,7 +215,8 @@ def _claims(result: Result) -> list[Claim]:
     for name in names:
         shown = [key for key in everywhere if key[0] == name]
         kept = ", ".join(
-            f"{s} {_kept(curves, f'{n} mean {what}', s):.0%} of the {what}'s" for n, what, s in shown
+            f"{s} {_kept(curves, f'{n} mean {what}', s):.0%} of the {what}'s"
+            for n, what, s in shown
         )
         claims.append(
             increases(

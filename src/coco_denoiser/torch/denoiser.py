@@ -329,7 +329,7 @@ class GradientDenoiser:
         before = estimate.L
         points = self.tables.points[self._slot, slots]
         estimate.observe(points**2, squares, np.full(slots.size, 2.0))
-        return estimate.L != before
+        return before != estimate.L
 
     def _release(self) -> None:
         for ring in self.rings:
