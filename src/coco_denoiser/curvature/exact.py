@@ -53,7 +53,7 @@ def linear_model(
     lower, upper = LOSSES[check.one_of("loss", loss, LOSSES)]
     if math.isinf(upper):
         raise ValueError(
-            f"loss must have bounded curvature, got {loss!r}, whose grows as exp(a_i' x). Use "
+            f"loss must have bounded curvature, got {loss!r}, where it grows as exp(a_i' x). Use "
             "coco_denoiser.curvature.spectrum for a bound near one point, or L='auto'."
         )
     A, w = check.weighted_table(features, weights)
@@ -61,14 +61,13 @@ def linear_model(
     n, d = A.shape
     if intercept:
         A = np.column_stack((A, np.ones(n)))
-    # The smaller one of the two products has the same eigenvalues, but for zeros.
-    gram = (A.T * w) @ A if n >= d or intercept else (A * w[:, None]) @ A.T
-    if intercept:
-        return _with_intercept(gram / n, lower, upper, ridge)
-    if n < d:
-        # Not symmetric in its weights; this is.
-        root = np.sqrt(w)
-        gram = (A * root[:, None]) @ (A * root[:, None]).T
+        return _with_intercept((A.T * w) @ A / n, lower, upper, ridge)
+    if n >= d:
+        gram = (A.T * w) @ A
+    else:
+        # The smaller product has the same eigenvalues, but for zeros.
+        A = A * np.sqrt(w)[:, None]
+        gram = A @ A.T
     eigenvalues = np.linalg.eigvalsh(gram)
     smallest = max(float(eigenvalues[0]), 0.0) if n >= d else 0.0
     return Curvature(upper * (float(eigenvalues[-1]) / n) + ridge, lower * (smallest / n) + ridge)
