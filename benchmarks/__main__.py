@@ -11,6 +11,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 BENCHMARKS = {
     "solvers": "the exact method, solve() and Denoiser against Clarabel, CVXPY and NumPy",
     "logistic-step": "one step of logistic regression against a dense FDPG",
+    "fold-step": "a window of two that folds against reading its vectors",
     "torch-step": "a CocoOptimizer step against reading its window",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
 }

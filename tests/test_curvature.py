@@ -289,6 +289,8 @@ def test_states_of_given_and_estimated_curvature_do_not_mix() -> None:
         estimated.load_state_dict(given_.state_dict())
     with pytest.raises(ValueError, match="L must be one of 'auto', got 'large'"):
         Denoiser("large")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="forget must be one of 'drop', got 'fold'"):
+        Denoiser("auto", forget="fold")
 
 
 def test_the_estimate_changes_rarely_and_by_a_factor() -> None:

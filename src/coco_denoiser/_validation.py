@@ -162,3 +162,14 @@ def one_of(name: str, value: object, allowed: Collection[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
     return value
+
+
+def forgetting(value: object, window: int | None) -> str:
+    """Return what becomes of an observation that leaves a window: "drop" or "fold"."""
+    forget = one_of("forget", value, ("drop", "fold"))
+    if forget == "fold" and window == 1:
+        raise ValueError(
+            "forget='fold' needs a window of at least 2, got window=1: what leaves has no "
+            "successor in the window. Use window=2, which keeps no more vectors than that."
+        )
+    return forget

@@ -27,10 +27,17 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
         weights: (K, K), the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    h, n = window.residuals, window.precisions
-    phi, force, u, value, trivial = _forces(h, n, weights, multipliers)
-    solve_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
-    gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
+    h, bounds, n = window.residuals, window.bounds, window.precisions
+    return _certificate(h, bounds, n, weights, multipliers)
+
+
+@kernel
+def _certificate(
+    h: Float64, bounds: Float64, n: Float64, W: Float64, lam: Float64
+) -> tuple[float, float]:
+    phi, force, u, value, trivial = _forces(h, n, W, lam)
+    solve_laplacian(np.minimum(lam, 1e30), n.copy(), u, h.shape[1])
+    gap, violation = _certify(phi, force, u, bounds, lam, n)
     scale = max(value, OBJECTIVE_FLOOR * trivial)
     if gap == 0.0:
         return 0.0, violation
@@ -38,7 +45,7 @@ def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[flo
     return (gap / scale if gap > 0.0 and scale > 0.0 else np.inf), violation
 
 
-@kernel
+@subroutine
 def _forces(
     h: Float64, n: Float64, W: Float64, lam: Float64
 ) -> tuple[Float64, Float64, Float64, float, float]:
@@ -68,7 +75,7 @@ def _forces(
     return phi, force, u, value, trivial
 
 
-@kernel
+@subroutine
 def _certify(
     phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
 ) -> tuple[float, float]:

@@ -103,12 +103,11 @@ def from_tables(
     If there are few coordinates, the residuals themselves, (K, d), are more accurate than what
     can be recovered from their distances.
     """
-    precisions = variances.min() / variances
     if residuals is None or residuals.shape[1] > 2 * residuals.shape[0]:
-        coordinates, scale = _embed(residual_distances, precisions)
-    else:
-        coordinates = np.array(residuals, dtype=np.float64)
-        scale = _standardise(coordinates, precisions)
+        return Window(*_from_tables(point_distances, residual_distances, radius, variances))
+    precisions = variances.min() / variances
+    coordinates = np.array(residuals, dtype=np.float64)
+    scale = _standardise(coordinates, precisions)
     return Window(coordinates, (radius / scale) * point_distances, precisions)
 
 
@@ -140,8 +139,7 @@ def weights(multipliers: Float64, window: Window) -> Float64:
     W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits.
     """
     W = np.eye(len(multipliers))
-    solve_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
-    _complete(W, window.residuals, window.bounds, window.precisions)
+    _fill_weights(multipliers, window.residuals, window.bounds, window.precisions, W)
     return W
 
 
@@ -239,6 +237,15 @@ def _centre(h: Float64, n: Float64) -> float:
 
 
 @kernel
+def _from_tables(
+    points: Float64, residuals: Float64, radius: float, variances: Float64
+) -> tuple[Float64, Float64, Float64]:
+    precisions = variances.min() / variances
+    coordinates, scale = _embed(residuals, precisions)
+    return coordinates, (radius / scale) * points, precisions
+
+
+@subroutine
 def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
     """Return residuals (K, q) that have these distances, scaled, and the scale."""
     K = distances.shape[0]
@@ -337,8 +344,9 @@ def _coincident(bounds: Float64) -> tuple[Int64, int]:
 
 
 @kernel
-def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
-    """Multiply W by N, then draw it towards the centroid until every pair fits."""
+def _fill_weights(lam: Float64, h: Float64, bounds: Float64, n: Float64, W: Float64) -> None:
+    """Turn W, an identity, into the weights that belong to the multipliers."""
+    solve_laplacian(lam.copy(), n.copy(), W, 0)
     K, q = h.shape
     phi = np.zeros((K, q))
     total = 0.0

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
+from coco_denoiser import folding
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import squared_distance
 from coco_denoiser.curvature import online
@@ -49,6 +50,10 @@ class Denoiser:
         mu: lower bound on the curvature: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
+        forget: what becomes of the observation that leaves the window: "drop" it, as the paper
+            does, or "fold" it into its successor, whose noise variance falls accordingly. With
+            window=2, folding is a recursive filter, which keeps two vectors and one number. Not
+            with L="auto".
         noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
             is known; otherwise the stream must tell that too.
 
@@ -63,6 +68,7 @@ class Denoiser:
         *,
         mu: float = 0.0,
         tol: float = 1e-9,
+        forget: Literal["drop", "fold"] = "drop",
         noise_std: float | None = None,
     ) -> None:
         self._estimate: StreamEstimate | None = None
@@ -75,7 +81,13 @@ class Denoiser:
         self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
         self.window = check.count("window", window, optional=True)
         self.tol = check.positive("tol", tol)
-        self._tables = Tables(self.window)
+        self.forget = check.forgetting(forget, self.window)
+        if self._estimate is not None:
+            # What was folded is no gradient that was observed, and would tell a lower L.
+            check.one_of("forget", forget, ("drop",))
+        # With two, the fold is the answer itself: done at once, it leaves one slot in use.
+        self._recursive = self.forget == "fold" and self.window == 2
+        self._tables = Tables(1 if self._recursive else self.window)
         self.reset()
 
     def reset(self) -> None:
@@ -90,7 +102,7 @@ class Denoiser:
             self._use_estimate(self._estimate)
 
     def __len__(self) -> int:
-        """Return the number of observations in the window."""
+        """Return the number of observations that are held; folded ones count as one."""
         return self._tables.count
 
     def __call__(
@@ -117,23 +129,24 @@ class Denoiser:
         self._make_room(slot, x, g)
         x = np.ascontiguousarray(x, self._points.dtype).reshape(-1)
         g = np.ascontiguousarray(g, self._points.dtype).reshape(-1)
-        rows = np.empty((2, max(len(self), slot + 1)))
-        if not _observe(self._points, self._residuals, x, g, self._centre, slot, rows):
-            check.finite_array("point", x)
-            check.finite_array("gradient", g)
-            raise ValueError(
-                f"gradient - c * point overflows, with c = (L + mu) / 2 = {self._centre}: scale "
-                "the problem."
-            )
+        if self._recursive and len(self):
+            theta = self._filtered(x, g, noise_variance)
+        else:
+            self._record(slot, x, g, noise_variance)
+            if self._estimate is not None:
+                self._learn_curvature(self._estimate, slot)
+            theta = self._denoised(slot, g)
         self._shape = shape
-        self._tables.insert(rows[0], rows[1], noise_variance)
-        if self._estimate is not None:
-            self._learn_curvature(self._estimate, slot)
-        return self._denoised(slot, g).reshape(shape).astype(dtype, copy=False)
+        return theta.reshape(shape).astype(dtype, copy=False)
 
     @property
     def solution(self) -> Solution:
-        """The last step's window, solved: all its gradients, (K, *shape), oldest first."""
+        """The last step's window, solved: all its gradients, (K, *shape), oldest first.
+
+        With folding, the oldest of a full window stands for all that came before it too: its
+        row is the gradient at its own point, and its weight that of all of them together. With
+        window=2 there is one row, the gradient that was returned.
+        """
         if self._shape is None:
             raise ValueError("solution: there is none before the first observation.")
         found = self._answer or self._tables.answer(self._radius, self.tol, self._residuals)
@@ -165,6 +178,7 @@ class Denoiser:
             "mu": self.mu,
             "tol": self.tol,
             "window": self.window or 0,
+            "forget": self.forget,
             "shape": np.array(self._shape or (), dtype=np.int64),
             "points": self._points[used].copy(),
             "residuals": self._residuals[used].copy(),
@@ -183,7 +197,7 @@ class Denoiser:
             raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
         if "estimate" in state and self._estimate is None:
             raise ValueError(f"state was saved with L='auto', this denoiser has L={self.L}.")
-        for name in ("version", "L", "mu", "tol", "window"):
+        for name in ("version", "L", "mu", "tol", "window", "forget"):
             if state[name] != mine[name] and (name != "L" or self._estimate is None):
                 raise ValueError(
                     f"state was saved with {name}={state[name]}, this denoiser has "
@@ -194,7 +208,7 @@ class Denoiser:
         if (
             points.shape != residuals.shape
             or len(points) != count
-            or count > (self.window or count)
+            or count > (self._tables.window or count)
         ):
             raise ValueError(
                 f"state holds {points.shape} points and {residuals.shape} residuals for "
@@ -209,6 +223,45 @@ class Denoiser:
         if self._estimate is not None:
             self._estimate.load_state(np.asarray(state["estimate"]))
             self._use_estimate(self._estimate)
+
+    def _record(self, slot: int, x: Array, g: Array, variance: float) -> None:
+        """Take an observation into its slot; fold what was there, if that is wanted."""
+        fold = self._tables.leaving(self._radius) if self.forget == "fold" else None
+        rows = np.empty((2, max(len(self), slot + 1)))
+        if not _observe(
+            self._points,
+            self._residuals,
+            x,
+            g,
+            self._centre,
+            slot,
+            self._tables.heir,
+            0.0 if fold is None else fold.weight,
+            rows,
+        ):
+            raise self._refusal(x, g)
+        self._tables.insert(rows[0], rows[1], variance, fold)
+
+    def _filtered(self, x: Array, g: Array, variance: float) -> Array:
+        """Fold the past into an observation; the result is the answer, and the past from now."""
+        distances = np.empty(2)
+        point, residual = self._points[0], self._residuals[0]
+        if not folding.measure(point, residual, x, g, self._centre, distances):
+            raise self._refusal(x, g)
+        rho = self._radius * distances.item(0)
+        found = folding.fold(distances.item(1), rho, self._tables.variances.item(0), variance)
+        theta = np.empty_like(g)
+        folding.advance(point, residual, x, g, self._centre, found.weight, theta)
+        self._tables.variances[0] = found.variance
+        return theta
+
+    def _refusal(self, x: Array, g: Array) -> ValueError:
+        check.finite_array("point", x)
+        check.finite_array("gradient", g)
+        return ValueError(
+            f"gradient - c * point overflows, with c = (L + mu) / 2 = {self._centre}: scale "
+            "the problem."
+        )
 
     def _denoised(self, slot: int, g: Array) -> Array:
         tables = self._tables
@@ -269,7 +322,7 @@ class Denoiser:
         slots, size = self._points.shape
         if slot >= slots or not (narrow or self._points.dtype == dtype):
             dtype = dtype if size == 0 else np.promote_types(dtype, self._points.dtype)
-            slots = slots if slot < slots else self.window or max(16, 2 * slots)
+            slots = slots if slot < slots else self._tables.window or max(16, 2 * slots)
             self._allocate(slots, x.size, dtype)
 
     def _allocate(self, slots: int, size: int, dtype: np.dtype[Any]) -> None:
@@ -284,11 +337,20 @@ class Denoiser:
 
 @sweep
 def _observe(
-    points: Array, residuals: Array, x: Array, g: Array, c: float, slot: int, rows: Float64
+    points: Array,
+    residuals: Array,
+    x: Array,
+    g: Array,
+    c: float,
+    slot: int,
+    heir: int,
+    weight: float,
+    rows: Float64,
 ) -> bool:
     """Write x and g - c x into a slot, and their distances to the other slots into rows.
 
-    Returns False, with nothing written, if one of them is not finite.
+    Before that, the slot's residual is mixed into the heir's with the weight. Returns False,
+    with nothing written, if x or g is not finite.
     """
     d, count = x.size, rows.shape[1]
     bad = 0
@@ -305,6 +367,10 @@ def _observe(
         stop = min(start + _BLOCK, d)
         new_x, new_g = x[start:stop], g[start:stop]
         mine, my = points[slot][start:stop], residuals[slot][start:stop]
+        if weight > 0.0:
+            kept = residuals[heir][start:stop]
+            for j in range(kept.size):
+                kept[j] += weight * (my[j] - kept[j])
         for j in range(new_x.size):
             mine[j] = new_x[j]
             my[j] = new_g[j] - c * new_x[j]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_denoiser import geometry
+from coco_denoiser import folding, geometry
 from coco_denoiser._jit import kernel
 from coco_denoiser.solution import Answer
 from coco_denoiser.solvers import answer
@@ -32,12 +32,43 @@ class Tables:
         self.residuals = np.zeros((0, 0))
         self.variances = np.zeros(0)
 
-    def insert(self, points: Float64, residuals: Float64, variance: float) -> None:
+    def leaving(self, radius: float) -> folding.Fold | None:
+        """Return how the oldest observation is folded into its successor; None if it can stay.
+
+        The residual in the slot `heir` must then become h_heir + w (h_next - h_heir), before
+        the slot `next` is overwritten. Nothing has changed until `insert` is given the fold.
+        """
+        if self.count != self.window:
+            return None
+        old, heir = self.next, self.heir
+        return folding.fold(
+            self.residuals.item(old, heir),
+            radius * self.points.item(old, heir),
+            self.variances.item(old),
+            self.variances.item(heir),
+        )
+
+    @property
+    def heir(self) -> int:
+        """The slot of the second oldest observation, if the window is full."""
+        return (self.next + 1) % max(self.count, 1)
+
+    def insert(
+        self,
+        points: Float64,
+        residuals: Float64,
+        variance: float,
+        fold: folding.Fold | None = None,
+    ) -> None:
         """Take one observation into the next slot, by its distances (slots,) to all the others.
 
-        The entry of the slot itself is ignored.
+        The entry of the slot itself is ignored. With a fold, distances are to the residuals as
+        they are after it; `folding.mixed` has the heir's, if it was measured before.
         """
         slot = self.next
+        if fold is not None and fold.weight > 0.0:
+            folding.mix_table(self.residuals, self.count, slot, self.heir, fold.weight)
+            self.variances[self.heir] = fold.variance
         if slot >= self.variances.size:
             self._grow(slot + 1)
         self.count = max(self.count, slot + 1)

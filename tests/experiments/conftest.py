@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
+    "fold": {"runs": 2},
 }
 
 

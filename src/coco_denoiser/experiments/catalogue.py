@@ -3,6 +3,8 @@
 from coco_denoiser.experiments import (
     curvature_bounds,
     elementwise_mse,
+    fold,
+    fold_variance,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -24,6 +26,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         *mse_vs_distance.EXPERIMENTS,
         *warm_start.EXPERIMENTS,
         *synthetic.EXPERIMENTS[2:],
+        *fold.EXPERIMENTS,
+        *fold_variance.EXPERIMENTS,
         *unknown_curvature.EXPERIMENTS,
         *curvature_bounds.EXPERIMENTS,
     )

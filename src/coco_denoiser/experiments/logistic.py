@@ -82,8 +82,13 @@ _SOURCES: dict[str, Callable[[], Dataset]] = {
 
 
 def _problem(config: LogisticConfig) -> LogisticRegression:
+    return load(config.data, regularized=config.regularized)
+
+
+def load(data: str, *, regularized: bool) -> LogisticRegression:
+    """Return the logistic regression on a data set; it is read once."""
     # The folder is part of the key: a test, or a user, may name another one.
-    return _load(config.data, config.regularized, os.environ.get(datasets.DATA_VARIABLE))
+    return _load(data, regularized, os.environ.get(datasets.DATA_VARIABLE))
 
 
 @lru_cache(maxsize=4)

@@ -145,6 +145,9 @@ def _claims(result: Result) -> list[Claim]:
         if L != 1
     ]
     first = slice(0, 1)
+    off = curves["p_active theory", series_name(1.0)].mean - 0.5
+    settled = int(np.argmax(off <= 0.5 / np.sqrt(runs)))
+    tail = mse[1.0].sem[settled:]
     return [
         agrees(
             "p_active agrees with its formula at every distance, for every L.",
@@ -207,6 +210,12 @@ def _claims(result: Result) -> list[Claim]:
         agrees(
             "With L exact, the error settles at an intermediate value: 3σ²/2.",
             [Curve(at[-10:], mse[1.0].mean[-10:] - 1.5 * config.sigma**2, mse[1.0].sem[-10:])],
+            runs,
+        ),
+        agrees(
+            "With L exact, where p_active has settled (within its standard error of 1/2, from "
+            f"Δx={at[settled]:.0f} on) the error has settled, too.",
+            [Curve(at[settled:], mse[1.0].mean[settled:] - 1.5 * config.sigma**2, tail)],
             runs,
         ),
         agrees(

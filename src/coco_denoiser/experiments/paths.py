@@ -7,7 +7,7 @@ differs between two curves is the method alone, and differences are taken run by
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,13 @@ class Method(NamedTuple):
     averaged: bool = False
 
 
-def coco(problem: Problem, window: int | None) -> Denoiser | None:
+def coco(
+    problem: Problem, window: int | None, *, forget: Literal["drop", "fold"] = "drop"
+) -> Denoiser | None:
     """Return COCO_K for a problem; K=1 is no denoiser, and None keeps all points."""
-    return None if window == 1 else Denoiser(problem.L, window, tol=TOLERANCE)
+    if window == 1:
+        return None
+    return Denoiser(problem.L, window, tol=TOLERANCE, forget=forget)
 
 
 def coco_name(base: str, window: int | None) -> str:

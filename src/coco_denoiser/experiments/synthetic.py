@@ -117,10 +117,15 @@ def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
         for rival in series[:-1]:
             lead = ours - np.stack([unit[f"{rival} distance"] for unit in units])
             curves.add("step by step", f"SGD+COCO minus {rival}", at, lead)
+        rates = {}  # p of k^-p between the middle and the end of a run
         for name in series:
             d = np.stack([unit[f"{name} distance"] for unit in units])
             half, end = d[:, 13:17].mean(axis=1), d[:, -4:].mean(axis=1)
             curves.add("still falling", name, config.steps // 2, (half - end)[:, None])
+            rates[name] = np.log(half / end) / np.log((config.steps - 1.5) / 14.5)
+        gained = rates["SGD+PRaveraging"] - rates["SGD+COCO"]
+        for name, rate in (*rates.items(), ("SGD+PRaveraging minus SGD+COCO", gained)):
+            curves.add("rate", name, config.steps // 2, rate[:, None])
     return curves
 
 
@@ -237,6 +242,7 @@ def _rival_claims(result: Result) -> list[Claim]:
     curves, runs = result.curves, result.config.runs
     rivals = ("SGD", "SGD+DecreasingSS", "SGD+PRaveraging")
     leads = [curves["step by step", f"SGD+COCO minus {rival}"] for rival in rivals]
+    exponents = [curves["rate", name].mean[0] for name in ("SGD+COCO", "SGD+PRaveraging")]
     falling = [curves["still falling", name] for name in (*rivals[1:], "SGD+COCO")]
     return [
         nowhere_positive(
@@ -252,6 +258,14 @@ def _rival_claims(result: Result) -> list[Claim]:
             runs,
         ),
         increases("The other three go on converging.", falling, runs),
+        agrees(
+            "In the variance regime COCO converges at a rate similar to that of averaging: "
+            f"k^-p with p = {exponents[0]:.2f} and {exponents[1]:.2f} over the second half.",
+            [curves["rate", "SGD+PRaveraging minus SGD+COCO"]],
+            runs,
+            note="Averaging is still getting rid of the starting point, which it forgets like "
+            "1/k; noise alone would leave it k^-1/2.",
+        ),
         increases(
             "A decreasing step delays the bias regime, and Polyak-Ruppert averaging even more.",
             [

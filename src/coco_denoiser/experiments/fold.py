@@ -1,0 +1,265 @@
+"""Folding: what leaves the window is mixed into its successor, beside what forgets it.
+
+On the paper's quadratic at three steps, on one whose curvatures range over three decades, and
+in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors. Whether its
+variance is what it claims, and what a wrong L does, is the business of `fold_variance.py`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from coco_denoiser.experiments.claims import Claim, increases, nowhere_positive
+from coco_denoiser.experiments.experiment import (
+    Array,
+    Config,
+    Curve,
+    Curves,
+    Experiment,
+    Result,
+    Unit,
+    generator,
+)
+from coco_denoiser.experiments.logistic import load
+from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.experiments.paths import (
+    Method,
+    Regimes,
+    coco,
+    coco_name,
+    difference,
+    follow,
+    gather,
+    percent,
+    solved,
+)
+from coco_denoiser.optimizers import SGD, Optimizer, decreasing
+from coco_denoiser.problems import Problem, Quadratic
+
+NAME = "fold"
+FOLD = "SGD+COCO_2, folding"
+
+
+@dataclass(frozen=True)
+class FoldConfig(Config):
+    """The paper's synthetic problem; steps and starts are in `SETTINGS`."""
+
+    runs: int = 60
+    dimension: int = 10
+    sigma: float = 10.0
+    start: float = 100.0
+
+
+class Setting(NamedTuple):
+    """A problem with the step, as a share of 1/L, the number of steps, and where to start."""
+
+    title: str
+    step: float
+    steps: int
+    problem: Callable[[FoldConfig], Problem]
+    start: Callable[[FoldConfig], float] = lambda config: config.start
+
+
+def _quadratic(config: FoldConfig) -> Problem:
+    return Quadratic.spaced(config.dimension, noise_std=config.sigma)
+
+
+def _ill_conditioned(config: FoldConfig) -> Problem:
+    return Quadratic(np.logspace(0, -3, config.dimension), noise_std=config.sigma)
+
+
+SETTINGS = {
+    "1/L": Setting("Quadratic, step 1/L", 1.0, 32, _quadratic),
+    "0.7/L": Setting("Quadratic, step 0.7/L", 0.7, 32, _quadratic),
+    "0.3/L": Setting("Quadratic, step 0.3/L", 0.3, 150, _quadratic),
+    "ill": Setting("Curvatures 1 to 0.001, step 0.3/L", 0.3, 150, _ill_conditioned),
+    "breast-cancer": Setting(
+        "Logistic, breast-cancer, step 0.5/L",
+        0.5,
+        400,
+        lambda _: load("breast-cancer", regularized=True),
+        lambda _: 1.0,
+    ),
+}
+QUADRATIC = ("1/L", "0.7/L", "0.3/L")
+
+
+def _methods(setting: Setting) -> list[Method]:
+    def sgd(window: int, forget: Literal["drop", "fold"]) -> Method:
+        def make(problem: Problem) -> Optimizer:
+            return SGD(setting.step / problem.L, denoiser=coco(problem, window, forget=forget))
+
+        return Method(coco_name("SGD", window) + ", folding" * (forget == "fold"), make)
+
+    alone = sgd(1, "drop")
+    return [
+        alone,
+        sgd(2, "drop"),
+        sgd(8, "drop"),
+        sgd(2, "fold"),
+        sgd(8, "fold"),
+        Method("SGD+PRaveraging", alone.make, averaged=True),
+        Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
+    ]
+
+
+_SERIES = [method.series for method in _methods(SETTINGS["1/L"])]
+
+
+def _unit(config: FoldConfig, index: int) -> Unit:
+    unit: dict[str, Array] = {}
+    for name, setting in SETTINGS.items():
+        problem = setting.problem(config)
+        start = np.full(problem.dimension, setting.start(config))
+
+        def rng(name: str = name) -> np.random.Generator:
+            return generator(config, f"{NAME} {name}", index)
+
+        found = follow(problem, _methods(setting), start, setting.steps, rng, every=_every(setting))
+        unit |= {f"{name}: {key}": array for key, array in found.items()}
+    return unit
+
+
+def _every(setting: Setting) -> int:
+    return max(1, setting.steps // 100)
+
+
+def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    for name, setting in SETTINGS.items():
+        own = [
+            {key.removeprefix(f"{name}: "): u[key] for key in u if key.startswith(f"{name}: ")}
+            for u in units
+        ]
+        regimes = Regimes(early=setting.steps // 5, late=setting.steps // 2)
+        gather(curves, own, _SERIES, regimes, prefix=f"{name} ", every=_every(setting))
+        end = {s: np.stack([unit[f"{s} objective"][-1:] for unit in own]) for s in ("SGD", FOLD)}
+        curves.add(f"{name} end", f"{FOLD} minus SGD", setting.steps, end[FOLD] - end["SGD"])
+    distance = np.stack([unit[f"0.3/L: {FOLD} distance"] for unit in units])
+    quarter = SETTINGS["0.3/L"].steps // 4
+    falls = distance[:, -2 * quarter : -quarter].mean(axis=1) - distance[:, -quarter:].mean(axis=1)
+    curves.add("still falling", FOLD, quarter, falls[:, None])
+    return curves
+
+
+def _panels(_: Result) -> list[Panel]:
+    calls, series = "oracle calls k", tuple(_SERIES)
+
+    def distance(name: str, *, new_row: bool = False) -> Panel:
+        title = SETTINGS[name].title
+        return Panel(
+            f"{name} distance", title, calls, "‖xₖ − x*‖", series, log="y", new_row=new_row
+        )
+
+    return [
+        *(distance(name) for name in QUADRATIC),
+        distance("ill", new_row=True),
+        Panel(
+            "ill objective",
+            "The same, its objective",
+            calls,
+            "f(xₖ) − f(x*)",
+            series,
+            log="y",
+        ),
+        distance("breast-cancer"),
+    ]
+
+
+def _late(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
+    return [difference(curves, f"{name} late", a, b) for name in names]
+
+
+def _changes(
+    curves: Curves, a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
+) -> str:
+    return ", ".join(percent(curves, f"{name} {regime}", a, b) for name in names)
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, runs = result.curves, result.config.runs
+    return [
+        increases(
+            "Folding is worth more than a window: on the quadratic, COCO_2 with folding is nearer "
+            f"than COCO_2 in the last half ({_changes(curves, FOLD, 'SGD+COCO_2')} at 1/L, "
+            "0.7/L, 0.3/L).",
+            _late(curves, QUADRATIC, "SGD+COCO_2", FOLD),
+            runs,
+        ),
+        nowhere_positive(
+            "It is at least as good as COCO_8, with an eighth of the memory "
+            f"({_changes(curves, FOLD, 'SGD+COCO_8')}).",
+            _late(curves, QUADRATIC, FOLD, "SGD+COCO_8"),
+            runs,
+        ),
+        nowhere_positive(
+            "With folding, a larger window is no better: COCO_8 against COCO_2 "
+            f"({_changes(curves, 'SGD+COCO_8, folding', FOLD)}).",
+            _late(curves, QUADRATIC, FOLD, "SGD+COCO_8, folding"),
+            runs,
+            note="At long steps several neighbours tell more than one mixture of them.",
+        ),
+        increases(
+            "At 0.3/L it is still falling in the last quarter.",
+            [curves["still falling", FOLD]],
+            runs,
+        ),
+        increases(
+            "On the quadratic it is nearer than averaging and a decreasing step, at every step "
+            f"size ({_changes(curves, FOLD, 'SGD+PRaveraging')} against averaging, "
+            f"{_changes(curves, FOLD, 'SGD+DecreasingSS')} against the decreasing step).",
+            [
+                found
+                for rival in ("SGD+PRaveraging", "SGD+DecreasingSS")
+                for found in _late(curves, QUADRATIC, rival, FOLD)
+            ],
+            runs,
+        ),
+        increases(
+            "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
+            f"({', '.join(_changes(curves, FOLD, s, ['breast-cancer']) for s in _SERIES[:3])}).",
+            [found for s in _SERIES[:3] for found in _late(curves, ["breast-cancer"], s, FOLD)],
+            runs,
+        ),
+        nowhere_positive(
+            "Folding does not compromise the bias regime: it is no further than SGD in the first "
+            f"fifth ({_changes(curves, FOLD, 'SGD', SETTINGS, 'early')} at 1/L, 0.7/L, 0.3/L, "
+            "curvatures 1 to 0.001, breast-cancer).",
+            [difference(curves, f"{name} early", FOLD, "SGD") for name in SETTINGS],
+            runs,
+            note="Many small steps in one direction leave the mixture behind, since each alone "
+            "breaks no bound.",
+        ),
+        nowhere_positive(
+            "Where curvatures differ by a factor of 1000 it is no further than SGD "
+            f"({_changes(curves, FOLD, 'SGD', ['ill'])} in the last half).",
+            _late(curves, ["ill"], FOLD, "SGD"),
+            runs,
+            note="Folding acts like a step that falls as 1/k, too short for directions of little "
+            "curvature.",
+        ),
+        nowhere_positive(
+            "There, its objective ends no higher than that of SGD.",
+            [curves["ill end", f"{FOLD} minus SGD"]],
+            runs,
+        ),
+        solved(curves, [f"{name} " for name in SETTINGS]),
+    ]
+
+
+EXPERIMENTS = (
+    Experiment(
+        NAME,
+        "none: beyond the paper",
+        "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
+        FoldConfig(),
+        {"runs": 6},
+        lambda config: int(config.runs),
+        _unit,
+        _gather,
+        _panels,
+        _claims,
+    ),
+)

@@ -1,0 +1,256 @@
+"""Folding: the laws of the fold, and a stream that folds against one that is folded by hand."""
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser as coco
+from coco_denoiser import Denoiser, folding, streaming
+from coco_denoiser.typing import Float64
+from tests.test_streaming import REFUSED, sgd
+
+SEEDS = st.integers(0, 2**32)
+POSITIVE = st.floats(1e-6, 1e6)
+
+
+def stream(denoiser: Denoiser, points: Float64, gradients: Float64, v: Float64) -> Float64:
+    """Return the answers to a stream of observations with noise variances v."""
+    return np.array(
+        [denoiser(x, g, noise_variance=n) for x, g, n in zip(points, gradients, v, strict=True)]
+    )
+
+
+def by_hand(
+    points: Float64, gradients: Float64, v: Float64, K: int, L: float, mu: float
+) -> Float64:
+    """Fold with nothing but the solver for batches: its second gradient, and its weights."""
+    held: list[tuple[Float64, Float64, float]] = []
+    answers = []
+    for new in zip(points, gradients, v, strict=True):
+        if len(held) == K:
+            x, g, n = (np.array(column) for column in zip(*held[:2], strict=True))
+            pair = coco.solve(x, g, L=L, mu=mu, noise_variance=n)
+            # The weighted centroid of the pair is kept, and the fold keeps its second half.
+            np.testing.assert_allclose(
+                (1 / n) @ pair.gradients,
+                (1 / n) @ g,
+                rtol=1e-9,
+                atol=1e-9 * np.abs(g / n.min()).max(),
+            )
+            held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ n))]
+        held.append(new)
+        x, g, n = (np.array(column) for column in zip(*held, strict=True))
+        answers.append(coco.solve(x, g, L=L, mu=mu, noise_variance=n).gradients[-1])
+    return np.array(answers)
+
+
+@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
+@pytest.mark.parametrize("K", [2, 3, 5])
+@given(seed=SEEDS, d=st.integers(1, 12), step=st.sampled_from([1.0, 0.3, 1e-3]))
+@settings(max_examples=6)
+def test_a_stream_folds_as_one_would_by_hand(
+    K: int, mu: float, seed: int, d: int, step: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    points, gradients = sgd(rng, 10, d, step)
+    v = rng.uniform(0.2, 5.0, 10)
+    found = stream(Denoiser(L=1.0, window=K, mu=mu, forget="fold"), points, gradients, v)
+    atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
+    np.testing.assert_allclose(found, by_hand(points, gradients, v, K, 1.0, mu), atol=atol)
+
+
+@given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)
+def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
+    apart: float, share: float, older: float, newer: float
+) -> None:
+    found = folding.fold(apart, share * apart, older, newer)
+    mean = 1.0 / (1.0 / older + 1.0 / newer)
+    assert 0.0 <= found.weight <= newer / (older + newer)
+    assert mean * (1 - 1e-12) <= found.variance <= newer * (1 + 1e-12)
+    if share >= 1.0:
+        assert found == folding.Fold(0.0, newer)
+    if share == 0.0:
+        assert found.variance == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("K", [2, 3, 6])
+@given(seed=SEEDS, equal=st.booleans())
+@settings(max_examples=10)
+def test_at_one_point_folding_is_the_weighted_mean_of_everything(
+    K: int, seed: int, equal: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    d, count = 4, 15
+    gradients = np.tile(rng.normal(size=d), (count, 1)) if equal else rng.normal(size=(count, d))
+    v = rng.uniform(0.1, 10.0, count)
+    denoiser = Denoiser(L=1.0, window=K, forget="fold")
+    found = stream(denoiser, np.tile(rng.normal(size=d), (count, 1)), gradients, v)
+    precisions = np.cumsum(1 / v)
+    np.testing.assert_allclose(
+        found, np.cumsum(gradients / v[:, None], axis=0) / precisions[:, None], atol=1e-9
+    )
+    held = denoiser.state_dict()["variances"]
+    assert (1 / held).sum() == pytest.approx(precisions[-1], rel=1e-9)
+
+
+@given(seed=SEEDS, d=st.integers(1, 6), L=st.sampled_from([1e-3, 1.0, 1e3]))
+@settings(max_examples=10)
+def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
+    seed: int, d: int, L: float
+) -> None:
+    noise = np.random.default_rng(seed).normal(size=(20, d))
+    curvature = L * np.linspace(1.0, 0.1, d)
+    denoiser = Denoiser(L=L, mu=L * (1 - 1e-13), window=2, forget="fold")  # c = L, r = 0
+    fixed = falling = np.ones(d)
+    for k, e in enumerate(noise, start=1):
+        fixed = fixed - denoiser(fixed, curvature * fixed + L * e) / L
+        falling = falling - (curvature * falling + L * e) / (L * k)
+        np.testing.assert_allclose(fixed, falling, atol=1e-9)
+
+
+@pytest.mark.parametrize("K", [2, 3, 5, None])
+@given(seed=SEEDS)
+@settings(max_examples=10)
+def test_with_nothing_active_folding_is_dropping_to_the_bit(K: int | None, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = 1e6 * (np.arange(12.0)[:, None] + 0.1 * rng.normal(size=(12, 3)))
+    gradients = 0.5 * points + rng.normal(size=(12, 3))
+    v = rng.uniform(0.2, 5.0, 12)
+    fold, drop = Denoiser(L=1.0, window=K, forget="fold"), Denoiser(L=1.0, window=K)
+    np.testing.assert_array_equal(
+        stream(fold, points, gradients, v), stream(drop, points, gradients, v)
+    )
+    if K != 2:
+        folded, dropped = fold.state_dict(), drop.state_dict()
+        for name in ("residuals", "residual_distances", "variances"):
+            np.testing.assert_array_equal(folded[name], dropped[name])
+
+
+@pytest.mark.parametrize("K", [3, 5, 8])
+@given(seed=SEEDS, d=st.integers(1, 30), step=st.sampled_from([1.0, 0.1, 1e-3]))
+@settings(max_examples=8)
+def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: float) -> None:
+    denoiser = Denoiser(L=1.0, window=K, forget="fold")
+    points, gradients = sgd(np.random.default_rng(seed), 40, d, step)
+    stream(denoiser, points, gradients, np.ones(40))
+    state = denoiser.state_dict()
+    for table, vectors in (("point_distances", "points"), ("residual_distances", "residuals")):
+        h = state[vectors]
+        known = np.linalg.norm(h[:, None] - h, axis=2)
+        np.testing.assert_allclose(state[table], known, atol=1e-7 * known.max())
+
+
+@pytest.mark.parametrize("K", [2, 4])
+@given(seed=SEEDS, scale=st.sampled_from([1e-150, 1e-3, 1e3, 1e150]))
+@settings(max_examples=8)
+def test_shifts_turns_and_scales_pass_through(K: int, seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    d = 5
+    points, gradients = sgd(rng, 12, d)
+    v = rng.uniform(0.2, 5.0, 12)
+
+    def answers(x: Float64, g: Float64, n: Float64 = v, L: float = 1.0) -> Float64:
+        return stream(Denoiser(L=L, window=K, forget="fold"), x, g, n)
+
+    plain = answers(points, gradients)
+    shift, (turn, _) = rng.normal(size=(2, d)), np.linalg.qr(rng.normal(size=(d, d)))
+    for found in (
+        answers(points + shift[0], gradients),
+        answers(points, gradients + shift[1]) - shift[1],
+        answers(points @ turn, gradients @ turn) @ turn.T,
+        answers(scale * points, scale * gradients) / scale,
+        answers(points, gradients, 7.0 * v),
+        answers(points, 4.0 * gradients, L=4.0) / 4.0,
+    ):
+        np.testing.assert_allclose(found, plain, atol=1e-9 if K == 2 else 1e-3)
+
+
+@pytest.mark.parametrize("K", [2, 3, 8])
+@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 11])
+def test_a_restored_denoiser_goes_on_bit_for_bit(K: int, saved_after: int) -> None:
+    points, gradients = sgd(np.random.default_rng(1), 24, 6)
+    original, restored = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
+    stream(original, points[:saved_after], gradients[:saved_after], np.ones(saved_after))
+    file = io.BytesIO()
+    np.savez(file, **original.state_dict())
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as state:
+        restored.load_state_dict(state)
+    assert len(restored) == len(original)
+    rest = points[saved_after:], gradients[saved_after:], np.ones(24 - saved_after)
+    np.testing.assert_array_equal(stream(original, *rest), stream(restored, *rest))
+
+
+def test_a_state_of_the_other_kind_is_refused() -> None:
+    fold, drop = Denoiser(L=1.0, window=2, forget="fold"), Denoiser(L=1.0, window=2)
+    with pytest.raises(ValueError, match="saved with forget=drop"):
+        fold.load_state_dict(drop.state_dict())
+
+
+@pytest.mark.parametrize(("point", "gradient", "error", "message"), REFUSED)
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_refused_pair_folds_nothing(
+    point: Any, gradient: Any, error: type[Exception], message: str, K: int
+) -> None:
+    points, gradients = sgd(np.random.default_rng(3), 5, 3)
+    denoiser = Denoiser(L=2.0, window=K, forget="fold")
+    stream(denoiser, points, gradients, np.ones(5))
+    before = denoiser.state_dict()
+    with pytest.raises(error, match=message):
+        denoiser(point, gradient)
+    for name, value in denoiser.state_dict().items():
+        np.testing.assert_array_equal(before[name], value)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_solution_ends_with_the_answer_and_reset_forgets(K: int) -> None:
+    points, gradients = sgd(np.random.default_rng(4), 9, 6)
+    denoiser, new = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
+    answers = stream(denoiser, points, gradients, np.ones(9))
+    found = denoiser.solution
+    assert found.status.success
+    assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
+    np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
+    denoiser.reset()
+    again = stream(denoiser, points[:, :2], gradients[:, :2], np.ones(9))
+    np.testing.assert_array_equal(again, stream(new, points[:, :2], gradients[:, :2], np.ones(9)))
+
+
+def test_a_window_of_two_keeps_two_vectors() -> None:
+    d = 100_000
+    rng = np.random.default_rng(9)
+    denoiser = Denoiser(L=1.0, window=2, forget="fold")
+    stream(denoiser, rng.normal(size=(4, d)), rng.normal(size=(4, d)), np.ones(4))
+    arrays = [value for value in vars(denoiser).values() if isinstance(value, np.ndarray)]
+    assert sum(array.nbytes for array in arrays) == 8 * 2 * d
+
+
+@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
+def test_single_precision_and_long_vectors(K: int, dtype: type) -> None:
+    rng = np.random.default_rng(4)
+    x, g = (100 * rng.normal(size=(2, 7, 2 * streaming._BLOCK + 7))).astype(dtype)
+    x //= 50
+    narrow, wide = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
+    found = stream(narrow, x, g, np.ones(7))
+    assert found.dtype == (dtype if np.issubdtype(dtype, np.floating) else np.float64)
+    expected = stream(wide, x.astype(np.float64), g.astype(np.float64), np.ones(7))
+    eps = float(np.finfo(found.dtype).eps)
+    np.testing.assert_allclose(found, expected, atol=max(500 * eps, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
+        ({"forget": None}, "forget must be one of"),
+        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Denoiser(L=1.0, **arguments)
