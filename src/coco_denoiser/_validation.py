@@ -104,6 +104,30 @@ def positive(name: str, value: object) -> float:
     return result
 
 
+def not_negative(name: str, value: object) -> float:
+    """Return a finite number of at least 0."""
+    result = number(name, value)
+    if result < 0.0:
+        raise ValueError(f"{name} must be at least 0, got {result}.")
+    return result
+
+
+def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Float64, Float64]:
+    """Return features (n, d) with n, d >= 1 and weights (n,), not negative; None stands for 1."""
+    A = finite_array("features", features)
+    if A.ndim != 2 or A.size == 0:
+        raise ValueError(f"features must be a table (n, d), got shape {A.shape}.")
+    if weights is None:
+        return A, np.ones(len(A))
+    w = finite_array("weights", weights)
+    if w.shape != (len(A),) or (w < 0.0).any():
+        raise ValueError(
+            f"weights must be one number of at least 0 a row, shape ({len(A)},), got shape "
+            f"{w.shape} with minimum {w.min(initial=np.inf)}."
+        )
+    return A, w
+
+
 def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> Float64:
     """Return K noise variances; None stands for equal ones."""
     if value is None:

@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "fewer-constraints": {"runs": 2, "dimension": 3},
     "interpolation": {"runs": 4, "windows": (4, 8), "share": (1, 2), "blocks": 2},
     "mse-vs-distance": {"runs": 300},
+    "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},

@@ -16,9 +16,9 @@ pytestmark = [
 ]
 
 
-def alone(steps: int) -> list[torch.Tensor]:
+def alone(steps: int, **options: Any) -> list[torch.Tensor]:
     module = workers.model()
-    workers.train(module, workers.wrapped(module), range(steps))
+    workers.train(module, workers.wrapped(module, **options), range(steps))
     return workers.whole(module)
 
 
@@ -49,6 +49,7 @@ def two_shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dic
 def test_shards_equal_one_process(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
     for found in two_shards[1]:
         assert_close(found["parameters"], alone(workers.STEPS))
+        assert_close(found["estimated"], alone(workers.STEPS, L="auto"))
 
 
 def test_a_step_sends_2k_plus_2_numbers_once(

@@ -100,13 +100,14 @@ def data_parallel(rank: int, size: int, folder: Path) -> list[list[torch.Tensor]
 
 def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     """FSDP2 on a line of ranks: trajectory, traffic, ranks without a gradient, checkpoint."""
-    module = model()
-    for layer in module:
-        fully_shard(layer)
-    fully_shard(module)
+    module = _sharded_model()
+    train(module, wrapped(module, L="auto"), range(STEPS), rank, size)
+    estimated = whole(module)
+    module = _sharded_model()
     optimizer = wrapped(module)
     train(module, optimizer, range(STEPS), rank, size)
     found: dict[str, Any] = {"parameters": whole(module), "numbers": _traffic(module, optimizer)}
+    found["estimated"] = estimated
     state: dict[str, Any] = dict(
         zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True)
     )
@@ -115,6 +116,14 @@ def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     found.update(resumed=whole(module), weights=optimizer.diagnostics().weights.tolist())
     found.update(uneven=_uneven(module, optimizer, rank))
     return found
+
+
+def _sharded_model() -> nn.Sequential:
+    module = model()
+    for layer in module:
+        fully_shard(layer)
+    fully_shard(module)
+    return module
 
 
 def _traffic(module: nn.Module, optimizer: CocoOptimizer) -> list[int]:

@@ -1,6 +1,7 @@
 """The experiments, in the order in which they are run and shown."""
 
 from coco_denoiser.experiments import (
+    curvature_bounds,
     elementwise_mse,
     fewer_constraints,
     fold,
@@ -12,6 +13,7 @@ from coco_denoiser.experiments import (
     rivals,
     synthetic,
     tightness,
+    unknown_curvature,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -32,5 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *rivals.EXPERIMENTS,
         *fewer_constraints.EXPERIMENTS,
         *interpolation.EXPERIMENTS,
+        *unknown_curvature.EXPERIMENTS,
+        *curvature_bounds.EXPERIMENTS,
     )
 }

@@ -91,6 +91,8 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
             _line(axes, panel, curve, name, style)
     if "x" in panel.log:
         axes.set_xscale("log")
+    else:
+        axes.locator_params(axis="x", nbins=7)  # more would touch, if they are negative
     if "y" in panel.log:
         axes.set_yscale("log")
     _plain_ticks(axes, panel, curves, series)

@@ -22,7 +22,7 @@ def solve(
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
     del start
     K = window.precisions.size
-    first, second = np.triu_indices(K, 1)
+    first, second = _pairs(window)
     _, forces, iterations = vectors(window, window.precisions[:, None], tol=tol, max_iter=max_iter)
     rho = window.bounds[first, second]
     lam = _polished(window, first, second, np.linalg.norm(forces, axis=1) / rho)
@@ -47,7 +47,7 @@ def vectors(
     from scipy import sparse  # noqa: PLC0415
 
     K, q = window.residuals.shape
-    first, second = np.nonzero(np.triu(np.isfinite(window.bounds), 1))
+    first, second = _pairs(window)
     pairs = first.size
     rows = ((q + 1) * np.arange(pairs)[:, None] + 1 + np.arange(q)).ravel()
     columns = [(q * nodes[:, None] + np.arange(q)).ravel() for nodes in (first, second)]
@@ -74,6 +74,12 @@ def vectors(
     result = solver.solve()
     phi, dual = np.asarray(result.x).reshape(K, q), np.asarray(result.z).reshape(pairs, q + 1)
     return phi, -dual[:, 1:], int(result.iterations)
+
+
+def _pairs(window: Window) -> tuple[Int64, Int64]:
+    """Return the pairs that have a bound, as rows and columns."""
+    first, second = np.nonzero(np.triu(np.isfinite(window.bounds), 1))
+    return first, second
 
 
 def _polished(window: Window, first: Int64, second: Int64, lam: Float64) -> Float64:

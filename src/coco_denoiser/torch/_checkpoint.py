@@ -42,6 +42,8 @@ def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[tor
     group[f"{PREFIX}count"] = small["count"]
     group[f"{PREFIX}next"] = small["next"]
     group[f"{PREFIX}centre"] = window.centre
+    if window.estimate is not None:
+        group[f"{PREFIX}estimate"] = torch.from_numpy(window.estimate.state())
     for name in _TABLES:
         table = np.zeros((window.window, window.window))
         table[: small["count"], : small["count"]] = small[name]
@@ -78,6 +80,11 @@ def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
             f"state was saved with window={group[f'{PREFIX}window']}, this optimizer has "
             f"window={window.window}. Create it with the same window."
         )
+    if (f"{PREFIX}estimate" in group) != (window.estimate is not None):
+        raise ValueError(
+            "state was saved with L given and this optimizer has L='auto', or the other way "
+            "round. Create it with the same L."
+        )
 
 
 def restore(
@@ -108,6 +115,8 @@ def restore(
         {"count": count, "next": group[f"{PREFIX}next"], "variances": np.ones(count), **small}
     )
     window.centre = float(group[f"{PREFIX}centre"])
+    if window.estimate is not None:
+        window.estimate.load_state(group[f"{PREFIX}estimate"].cpu().numpy())
 
 
 def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
