@@ -187,6 +187,40 @@ def _denoise(arguments: argparse.Namespace) -> None:
     print(f"denoised gradients  {arguments.out}")
 
 
+def _explore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        type=_whole_number(at_least=0),
+        default=5006,
+        metavar="N",
+        help="port on localhost, 0 for any that is free (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address and open no browser"
+    )
+
+
+def _explore(arguments: argparse.Namespace) -> None:
+    try:
+        from coco_denoiser.explore.server import serve
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{error.name} is missing: pip install 'coco-denoiser[explore]'"
+        ) from error
+
+    try:
+        serve(port=arguments.port, browser=not arguments.no_browser, say=_say)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
+            "any that is free with --port 0"
+        ) from error
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 COMMANDS = {
     "reproduce": Command(
         "Recompute the figures of the paper and check what it says of them.",
@@ -194,6 +228,11 @@ COMMANDS = {
         _reproduce,
     ),
     "list": Command("Describe the experiments.", _no_arguments, _list),
+    "explore": Command(
+        "Open a page to play with, on this machine: SGD or Adam with and without COCO.",
+        _explore_arguments,
+        _explore,
+    ),
     "denoise": Command(
         "Denoise the gradients in a file, and print the certificate.",
         _denoise_arguments,
