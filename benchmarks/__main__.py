@@ -13,6 +13,7 @@ BENCHMARKS = {
     "logistic-step": "one step of logistic regression against a dense FDPG",
     "torch-step": "a CocoOptimizer step against reading its window",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
+    "explore": "from a slider of the page to play with to its picture",
 }
 
 

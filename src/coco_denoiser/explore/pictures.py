@@ -7,7 +7,7 @@ from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
 from bokeh.plotting import figure
 
 from coco_denoiser.explore.simulation import HESSIAN, START, Path, Simulation
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array
 
 # Orange and blue are told apart by those who confuse red and green, and whatever differs in
 # colour also differs in dash or marker.
@@ -60,10 +60,10 @@ class Paths:
             plot.scatter("x", "y", source=source, marker=marker, size=4, color=colour,
                          alpha=0.5, legend_label=label)  # fmt: skip
         self._arrows = {}
-        for name, colour, dash in (
-            ("noisy gradient", PLAIN, [5, 3]),
-            ("denoised gradient", COCO, []),
-            ("true gradient", EXACT, [1, 3]),
+        for name, colour, pattern in (
+            ("noisy gradient", PLAIN, "5 3"),
+            ("denoised gradient", COCO, "solid"),
+            ("true gradient", EXACT, "1 3"),
         ):
             self._arrows[name] = source = ColumnDataSource(
                 {"x0": [], "y0": [], "x1": [], "y1": [], "alpha": []}
@@ -71,14 +71,14 @@ class Paths:
             head = VeeHead(size=11, fill_color=colour, line_color=colour)
             plot.add_layout(
                 Arrow(end=head, source=source, x_start="x0", y_start="y0", x_end="x1", y_end="y1",
-                      line_color=colour, line_dash=dash, line_width=3, line_alpha="alpha")
+                      line_color=colour, line_dash=pattern, line_width=3, line_alpha="alpha")
             )  # fmt: skip
-            plot.line([np.nan], [np.nan], color=colour, line_dash=dash or "solid", line_width=3,
+            plot.line([np.nan], [np.nan], color=colour, line_dash=pattern, line_width=3,
                       legend_label=f"→ {name}")  # fmt: skip
         (legend,) = plot.legend
         legend.update(
-            location="left", ncols=2, border_line_color=None, label_text_font_size="12px", spacing=0, padding=0,
-            margin=4, glyph_height=14, label_height=16,
+            location="left", ncols=2, border_line_color=None, label_text_font_size="12px",
+            spacing=0, padding=0, margin=4, glyph_height=14, label_height=16,
         )  # fmt: skip
         plot.add_layout(legend, "below")
 
@@ -89,7 +89,7 @@ class Paths:
         self.plot.x_range.update(start=-half, end=half)
         self.plot.y_range.update(start=-half / _ASPECT, end=half / _ASPECT)
 
-    def draw(self, simulation: Simulation, k: int, chosen: slice, denoised: Float64) -> None:
+    def draw(self, simulation: Simulation, k: int, chosen: slice, denoised: Array) -> None:
         """Show k steps, and arrows at the last of the points of the window `chosen`."""
         for name, path in (("plain", simulation.plain), ("coco", simulation.coco)):
             x, y = path.points[: k + 1].T
@@ -112,7 +112,7 @@ class Paths:
             }
 
 
-def _contours() -> tuple[list[Float64], list[Float64]]:
+def _contours() -> tuple[list[Array], list[Array]]:
     """Return ellipses of the objective, wide enough for a run that diverges."""
     values, vectors = np.linalg.eigh(HESSIAN)
     angle = np.linspace(0.0, 2 * np.pi, 73)
@@ -135,7 +135,7 @@ class Curve:
             plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=2)
         plot.add_tools(HoverTool(tooltips=[("step", "@x"), (label, "@y{0.00e+0}")]))
 
-    def draw(self, simulation: Simulation, plain: Float64, coco: Float64, first: int) -> None:
+    def draw(self, simulation: Simulation, plain: Array, coco: Array, first: int) -> None:
         """Show both curves, whose first entries belong to step `first`."""
         self.plot.x_range.end = simulation.settings.steps
         for source, values in zip(self._sources.values(), (plain, coco), strict=True):
@@ -171,7 +171,7 @@ class Weights:
         plot.vbar("age", top="weight", width=0.8, source=self._source, color=COCO)
         plot.add_tools(HoverTool(tooltips=[("steps ago", "@age"), ("weight", "@weight{0.000}")]))
 
-    def draw(self, weights: Float64) -> None:
+    def draw(self, weights: Array) -> None:
         """Show one row of W, the newest observation first."""
         self.plot.x_range.end = max(len(weights), 4) - 0.4
         self.plot.y_range.end = 1.05 * weights.max()

@@ -1,5 +1,6 @@
 """Serve the page to this machine alone, with Bokeh's server and the assets that Bokeh brings."""
 
+import logging
 import webbrowser
 from collections.abc import Callable
 
@@ -24,6 +25,8 @@ def start(port: int) -> Server:
 
 def serve(*, port: int, browser: bool, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C."""
+    # A page that is closed while it plays is no reason for a line in the terminal.
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
     server = start(port)
     say("Compiling what is not compiled yet: about 15 seconds the first time, then none.")
     simulate(Settings())

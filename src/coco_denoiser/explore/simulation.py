@@ -16,7 +16,7 @@ import numpy as np
 from coco_denoiser import ConvergenceWarning, Denoiser, Solution, solve
 from coco_denoiser.optimizers import SGD, Adam
 from coco_denoiser.problems import Quadratic
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array
 
 START = (-9.0, 5.0)
 _TURN = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
@@ -72,15 +72,15 @@ class Path:
         ended: why it has no more points.
     """
 
-    points: Float64
-    observed: Float64
-    used: Float64
-    exact: Float64
-    distances: Float64
+    points: Array
+    observed: Array
+    used: Array
+    exact: Array
+    distances: Array
     ended: Ended
 
     @property
-    def errors(self) -> Float64:
+    def errors(self) -> Array:
         """How far each gradient that was used is from the true one."""
         return np.asarray(np.linalg.norm(self.used - self.exact, axis=1))
 
@@ -116,10 +116,10 @@ class _Recorder:
     """Stands where a denoiser stands, and keeps what goes in and what comes out."""
 
     denoiser: Denoiser | None
-    observed: list[Float64] = field(default_factory=list)
-    used: list[Float64] = field(default_factory=list)
+    observed: list[Array] = field(default_factory=list)
+    used: list[Array] = field(default_factory=list)
 
-    def __call__(self, point: Float64, gradient: Float64) -> Float64:
+    def __call__(self, point: Array, gradient: Array) -> Array:
         used = gradient if self.denoiser is None else self.denoiser(point, gradient)
         self.observed.append(gradient)
         self.used.append(used)
