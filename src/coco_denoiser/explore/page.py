@@ -86,7 +86,6 @@ class Page:
         self.simulation = simulate(self._settings, patience=PATIENCE)
         if self._playing is None:
             self._shown = self._last
-        self.paths.scale(self.simulation)
         self._draw()
 
     @property
@@ -96,6 +95,7 @@ class Page:
     def _draw(self) -> None:
         k = self._shown = min(self._shown, self._last)
         chosen, found = self.simulation.window(k)
+        self._document.hold("combine")  # so that the browser draws once
         self.paths.draw(self.simulation, k, chosen, found.gradients)
         self.curves.draw(self.simulation, k)
         self.weights.draw(found.weights[-1])
@@ -106,6 +106,7 @@ class Page:
             f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}, "
             f"by the {escape(found.method)} method in {found.iterations} iterations.</p>"
         )
+        self._document.unhold()
 
     def _toggled(self, _attr: str, _old: object, _new: object) -> None:
         if self.play.active and self._playing is None:

@@ -82,15 +82,12 @@ class Paths:
         )  # fmt: skip
         plot.add_layout(legend, "below")
 
-    def scale(self, simulation: Simulation) -> None:
-        """Show all of both paths."""
+    def draw(self, simulation: Simulation, k: int, chosen: slice, denoised: Array) -> None:
+        """Show k steps, and arrows at the last of the points of the window `chosen`."""
         far = max(path.distances.max() for path in (simulation.plain, simulation.coco))
         half = max(_HALF_WIDTH, 1.3 * far)
         self.plot.x_range.update(start=-half, end=half)
         self.plot.y_range.update(start=-half / _ASPECT, end=half / _ASPECT)
-
-    def draw(self, simulation: Simulation, k: int, chosen: slice, denoised: Array) -> None:
-        """Show k steps, and arrows at the last of the points of the window `chosen`."""
         for name, path in (("plain", simulation.plain), ("coco", simulation.coco)):
             x, y = path.points[: k + 1].T
             self._paths[name].data = {"x": x, "y": y}
