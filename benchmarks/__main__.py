@@ -14,6 +14,7 @@ BENCHMARKS = {
     "torch-step": "a CocoOptimizer step against reading its window",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "explore": "from a slider of the page to play with to its picture",
+    "publish": "all of the above, into the page of the site",
 }
 
 
