@@ -126,7 +126,7 @@ def ball() -> Figure:
     apart = points[1] - points[0]
     radius = 0.5 * float(np.linalg.norm(apart))
     left.add_patch(Circle(tuple(0.5 * apart), radius, facecolor="#e3eef6", edgecolor=DENOISED))
-    left.annotate("differences that\na gradient can have", 0.5 * apart + [0, 0.1], ha="center",
+    left.annotate("differences that\na gradient can have", 0.5 * apart + [0, 0.4], ha="center",
                   va="bottom", fontsize=8, color=DENOISED)  # fmt: skip
     for start, end, name, colour in (
         (np.zeros(2), noisy[1] - noisy[0], "$g_2-g_1$", NOISY),
@@ -178,7 +178,7 @@ def window() -> Figure:
         axes.plot(*points.T, "o", color=TRUE, markersize=3.5)
         error = np.sum((gradients - exact) ** 2)
         axes.set_title(f"{name}: total squared error {error:.2f}", loc="left", fontsize=10)
-        axes.set(xlim=(-1.9, 1.9), ylim=(-1.9, 1.9), aspect="equal", xticks=[], yticks=[])
+        axes.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_color("#cccccc")
     return figure
 
@@ -193,9 +193,7 @@ def weights() -> Figure:
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.add_subplot()
     # The root spreads small weights, which are most of them, over the colours.
-    image = axes.imshow(
-        np.sqrt(table), cmap="viridis_r", vmin=0, vmax=1, extent=(0.5, 60.5, 60.5, 0.5)
-    )
+    image = axes.imshow(np.sqrt(table), cmap="Blues", vmin=0, vmax=1, extent=(0.5, 60.5, 60.5, 0.5))
     bar = figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
     bar.set_ticks(np.sqrt([0, 0.05, 0.2, 0.5, 1]), labels=["0", "0.05", "0.2", "0.5", "1"])
     axes.set_xlabel("observation")
