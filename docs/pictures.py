@@ -128,13 +128,13 @@ def ball() -> Figure:
     left.add_patch(Circle(tuple(0.5 * apart), radius, facecolor="#e3eef6", edgecolor=DENOISED))
     left.annotate("differences that\na gradient can have", 0.5 * apart + [0, 0.4], ha="center",
                   va="bottom", fontsize=8, color=DENOISED)  # fmt: skip
-    for start, end, name, colour in (
-        (np.zeros(2), noisy[1] - noisy[0], "$g_2-g_1$", NOISY),
-        (np.zeros(2), theta[1] - theta[0], r"$\theta_2-\theta_1$", DENOISED),
-        (np.zeros(2), apart, "$L\\,(x_2-x_1)$", TRUE),
+    for end, name, colour, down in (
+        (noisy[1] - noisy[0], "$g_2-g_1$", NOISY, 0),
+        (theta[1] - theta[0], r"$\theta_2-\theta_1$", DENOISED, -10),
+        (apart, "$L\\,(x_2-x_1)$", TRUE, 0),
     ):
-        _arrow(left, start, end, colour, dashed=colour == NOISY)
-        left.annotate(name, end, xytext=(6, 0), textcoords="offset points", va="center",
+        _arrow(left, np.zeros(2), end, colour, dashed=colour == NOISY)
+        left.annotate(name, end, xytext=(6, down), textcoords="offset points", va="center",
                       color=colour, fontsize=10)  # fmt: skip
     left.set(xlim=(-0.5, 2.9), ylim=(-2.1, 1.5), aspect="equal")
     left.set_title("The difference belongs in a ball", loc="left", fontsize=10)
@@ -178,7 +178,7 @@ def window() -> Figure:
         axes.plot(*points.T, "o", color=TRUE, markersize=3.5)
         error = np.sum((gradients - exact) ** 2)
         axes.set_title(f"{name}: total squared error {error:.2f}", loc="left", fontsize=10)
-        axes.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[], yticks=[])
+        axes.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_color("#cccccc")
     return figure
 
