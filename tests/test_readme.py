@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -57,3 +58,11 @@ def test_each_command_is_marked_once_and_complete(name: str) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_the_outside_are_whole(page: Path) -> None:
+    for target in re.findall(r"\]\((https?:[^)\s]*)\)", page.read_text("utf-8")):
+        address = urlsplit(target)
+        assert address.scheme == "https", target
+        assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", address.netloc), target
