@@ -90,11 +90,12 @@ class Page:
 
     @property
     def _last(self) -> int:
-        return len(self.simulation.coco.points) - 1
+        return max(len(self.simulation.plain.points), len(self.simulation.coco.points)) - 1
 
     def _draw(self) -> None:
         k = self._shown = min(self._shown, self._last)
-        chosen, found = self.simulation.window(k)
+        taken = min(k, len(self.simulation.coco.points) - 1)  # a run may have been stopped
+        chosen, found = self.simulation.window(taken)
         self._document.hold("combine")  # so that the browser draws once
         self.paths.draw(self.simulation, k, chosen, found.gradients)
         self.curves.draw(self.simulation, k)
@@ -102,7 +103,7 @@ class Page:
         sentences = [summary(self.simulation), *remarks(self.simulation)]
         self.text.text = "".join(f"<p>{escape(each)}</p>" for each in sentences)
         self.certificate.text = (
-            f"<p>Step {k} of {self._last}: {escape(found.status.value)}. "
+            f"<p>Step {taken} of {self._last}: {escape(found.status.value)}. "
             f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}, "
             f"by the {escape(found.method)} method in {found.iterations} iterations.</p>"
         )

@@ -28,6 +28,7 @@ def _figure(**options: Any) -> figure:
     plot.toolbar.autohide = True
     plot.grid.grid_line_color = "#e4e4e4"
     plot.outline_line_color = None
+    plot.axis.minor_tick_line_color = None
     return plot
 
 

@@ -76,6 +76,7 @@ def _on_noise(settings: Settings) -> Iterator[str]:
 def _on_bounds(settings: Settings, true_mu: float) -> Iterator[str]:
     if settings.window == 1:
         return
+    mu_too_large = settings.mu * settings.L > true_mu + 1e-9
     if settings.L <= 0.5:
         yield (
             f"L is {settings.L:g} times the true one, far too small: COCO takes true differences "
@@ -86,12 +87,12 @@ def _on_bounds(settings: Settings, true_mu: float) -> Iterator[str]:
             "L is below the true one: the bound forbids the truth, and denoised gradients are "
             "biased."
         )
-    elif settings.L >= 5:
+    elif settings.L >= 5 and not mu_too_large:
         yield (
             f"L is {settings.L:g} times the true one: the bound allows nearly everything, and COCO "
             "changes little. Too large an L is safe, but gains less."
         )
-    if settings.mu * settings.L > true_mu + 1e-9:
+    if mu_too_large:
         yield (
             f"mu is above the smallest curvature of this function ({true_mu:g}): the bound forbids "
             "the truth, and denoised gradients are biased."
