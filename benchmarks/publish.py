@@ -1,6 +1,7 @@
 """Run every other benchmark and put what it prints and draws where the site shows it.
 
-`docs/benchmarks/NAME.txt` and `.png` are this program's, and `docs/benchmarks.md` includes them.
+`docs/benchmarks/NAME.txt`, in Markdown, and `.png` are this program's; `docs/benchmarks.md`
+includes them.
 """
 
 import shutil
@@ -27,7 +28,9 @@ def main() -> None:
             text=True,
             check=True,
         )
-        (SITE / f"{name}.txt").write_text(f"{done.stdout.rstrip()}\n\n{about}\n", "utf-8")
+        text = f"```text\n{done.stdout.rstrip()}\n\n{about}\n```\n"
         picture = RESULTS / f"{name}.png"
         if picture.exists():
             shutil.copy(picture, SITE / picture.name)
+            text += f"\n![The same as a plot.](benchmarks/{picture.name})\n"
+        (SITE / f"{name}.txt").write_text(text, "utf-8")
