@@ -15,6 +15,8 @@ BENCHMARKS = {
     "fold-step": "a window of two that folds against reading its vectors",
     "torch-step": "a CocoOptimizer step against reading its window",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
+    "explore": "from a slider of the page to play with to its picture",
+    "publish": "all of the above, into the page of the site",
 }
 
 

@@ -30,7 +30,7 @@ def denoise(
         subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
 
     with c = (L + mu) / 2 and r = (L - mu) / 2. For mu = 0 this is co-coercivity,
-    ||theta_m - theta_l||^2 <= L <theta_m - theta_l, x_m - x_l>.
+    `||theta_m - theta_l||^2 <= L <theta_m - theta_l, x_m - x_l>`.
 
     Args:
         points: (K, d), where the gradients were observed.
