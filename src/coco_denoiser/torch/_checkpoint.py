@@ -39,13 +39,17 @@ def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[tor
     group = state["param_groups"][0]
     group[f"{PREFIX}version"] = _VERSION
     group[f"{PREFIX}window"] = window.window
+    group[f"{PREFIX}forget"] = window.forget
     group[f"{PREFIX}count"] = small["count"]
     group[f"{PREFIX}next"] = small["next"]
     group[f"{PREFIX}centre"] = window.centre
     for name in _TABLES:
-        table = np.zeros((window.window, window.window))
+        table = np.zeros((window.slots, window.slots))
         table[: small["count"], : small["count"]] = small[name]
         group[PREFIX + name] = torch.from_numpy(table)
+    variances = np.ones(window.slots)
+    variances[: small["count"]] = small["variances"]
+    group[f"{PREFIX}variances"] = torch.from_numpy(variances)
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -73,11 +77,12 @@ def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
             f"state was saved with layout {group[f'{PREFIX}version']}, this release reads "
             f"{_VERSION}."
         )
-    if group[f"{PREFIX}window"] != window.window:
-        raise ValueError(
-            f"state was saved with window={group[f'{PREFIX}window']}, this optimizer has "
-            f"window={window.window}. Create it with the same window."
-        )
+    for name, mine in (("window", window.window), ("forget", window.forget)):
+        if group[PREFIX + name] != mine:
+            raise ValueError(
+                f"state was saved with {name}={group[PREFIX + name]}, this optimizer has "
+                f"{name}={mine}. Create it with the same {name}."
+            )
 
 
 def restore(
@@ -99,14 +104,13 @@ def restore(
     window.seen[:] = [bool(held[id(p)][f"{PREFIX}seen"]) for p in window.members]
     for ring in window.rings:
         for p, points, residuals in ring.slots():
-            for k in range(window.window):
+            for k in range(window.slots):
                 points[k].copy_(held[id(p)][f"{PREFIX}point_{k}"])
                 residuals[k].copy_(held[id(p)][f"{PREFIX}residual_{k}"])
     count = int(group[f"{PREFIX}count"])
     small = {name: group[PREFIX + name].cpu().numpy()[:count, :count] for name in _TABLES}
-    window.tables.load_state_dict(
-        {"count": count, "next": group[f"{PREFIX}next"], "variances": np.ones(count), **small}
-    )
+    small["variances"] = group[f"{PREFIX}variances"].cpu().numpy()[:count]
+    window.tables.load_state_dict({"count": count, "next": group[f"{PREFIX}next"], **small})
     window.centre = float(group[f"{PREFIX}centre"])
 
 

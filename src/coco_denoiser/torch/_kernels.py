@@ -7,17 +7,15 @@ The parameters stay where they are: tensors come as addresses, and a block of ea
 while it is in the cache. `coco_denoiser.torch._generic` does the same for other devices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 import torch
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from coco_denoiser import folding
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser.torch._pointers import carray, pointer
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
@@ -25,7 +23,6 @@ from coco_denoiser.typing import Array, Float64, Int64
 _BLOCK = 8192
 
 Plain: TypeAlias = Sequence[torch.Tensor | None]
-carray: Any = vars(numba)["carray"]  # not in its type hints
 
 
 class Held(NamedTuple):
@@ -66,7 +63,7 @@ def measure(
         shares: by how much each counts.
         centre: c of the residual g - c x.
         count: slots in use.
-        skip: the slot that is about to be overwritten.
+        skip: a slot that is left out, since it is about to be overwritten; -1 for none.
 
     Returns:
         (2K + 2,) in float64: distances of points and of residuals, then a number that is NaN
@@ -123,6 +120,36 @@ def commit(
     )
 
 
+def advance(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: Held,
+    g: Held,
+    *,
+    offsets: Int64,
+    sizes: Int64,
+    centre: float,
+    weight: float,
+    out: torch.Tensor,
+) -> None:
+    """Mix the one slot into an observation, which takes its place; write its gradient to out.
+
+    With h = g - c x and h_0 the slot's residual, that is g + w (h_0 - h), and h + w (h_0 - h)
+    is the slot's residual from now.
+    """
+    _advance(
+        points[0].numpy(),
+        residuals[0].numpy(),
+        x.addresses,
+        g.addresses,
+        offsets,
+        sizes,
+        centre,
+        weight,
+        out.numpy(),
+    )
+
+
 def _by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     """Return weights with zeros up to a multiple of four; none for None.
 
@@ -133,18 +160,6 @@ def _by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     if weights is not None:
         padded[:count] = weights
     return padded
-
-
-def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Say how Numba turns an address into a pointer."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), generate
-
-
-_pointer: Any = intrinsic(_to_pointer)
 
 
 @sweep
@@ -165,8 +180,8 @@ def _measure(
     x_block, h_block = np.empty(_BLOCK, points.dtype), np.empty(_BLOCK, points.dtype)
     for t in range(x.size):
         size, share = sizes[t], shares[t]
-        x_all = carray(_pointer(x[t]), (size,), points.dtype)
-        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        x_all = carray(pointer(x[t]), (size,), points.dtype)
+        g_all = carray(pointer(g[t]), (size,), points.dtype)
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
             X, H = x_block[: stop - start], h_block[: stop - start]
@@ -202,8 +217,8 @@ def _commit(
     last = residuals.shape[0] - 1
     for t in range(x.size):
         size = sizes[t]
-        x_all = carray(_pointer(x[t]), (size,), points.dtype)
-        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        x_all = carray(pointer(x[t]), (size,), points.dtype)
+        g_all = carray(pointer(g[t]), (size,), points.dtype)
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
             a, b = offsets[t] + start, offsets[t] + stop
@@ -224,6 +239,31 @@ def _commit(
                 # Four slots at a time: a quarter of the passes over the sum. Beyond the last
                 # slot there are weights of zero only.
                 _add(residuals, i, last, a, b, w, H, theta)
+
+
+@kernel
+def _advance(
+    point: Array,
+    residual: Array,
+    x: Int64,
+    g: Int64,
+    offsets: Int64,
+    sizes: Int64,
+    c: float,
+    weight: float,
+    out: Array,
+) -> None:
+    for t in range(x.size):
+        size = sizes[t]
+        a, b = offsets[t], offsets[t] + size
+        theta = out[a:b]
+        x_all = carray(pointer(x[t]), (size,), point.dtype)
+        if g[t] == 0:
+            theta[:] = 0.0
+            folding.advance(point[a:b], residual[a:b], x_all, theta, c, weight, theta)
+        else:
+            g_all = carray(pointer(g[t]), (size,), point.dtype)
+            folding.advance(point[a:b], residual[a:b], x_all, g_all, c, weight, theta)
 
 
 @subroutine
