@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from coco_denoiser import folding
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser.torch import _recursive
 from coco_denoiser.torch._pointers import carray, pointer
 from coco_denoiser.typing import Array, Float64, Int64
 
@@ -71,19 +71,12 @@ def measure(
     """
     K = points.shape[0]
     out = np.zeros(2 * K + 2)
-    _measure(
-        points.numpy(),
-        residuals.numpy(),
-        x.addresses,
-        g.addresses,
-        offsets,
-        sizes,
-        shares,
-        centre,
-        count,
-        skip,
-        out,
-    )
+    rings = points.numpy(), residuals.numpy()
+    where = x.addresses, g.addresses, offsets, sizes, shares, centre
+    if K == count == 1 and skip < 0:
+        _recursive.measure(rings[0][0], rings[1][0], *where, out)
+    else:
+        _measure(*rings, *where, count, skip, out)
     return torch.from_numpy(out)
 
 
@@ -137,7 +130,7 @@ def advance(
     With h = g - c x and h_0 the slot's residual, that is g + w (h_0 - h), and h + w (h_0 - h)
     is the slot's residual from now.
     """
-    _advance(
+    _recursive.advance(
         points[0].numpy(),
         residuals[0].numpy(),
         x.addresses,
@@ -239,31 +232,6 @@ def _commit(
                 # Four slots at a time: a quarter of the passes over the sum. Beyond the last
                 # slot there are weights of zero only.
                 _add(residuals, i, last, a, b, w, H, theta)
-
-
-@kernel
-def _advance(
-    point: Array,
-    residual: Array,
-    x: Int64,
-    g: Int64,
-    offsets: Int64,
-    sizes: Int64,
-    c: float,
-    weight: float,
-    out: Array,
-) -> None:
-    for t in range(x.size):
-        size = sizes[t]
-        a, b = offsets[t], offsets[t] + size
-        theta = out[a:b]
-        x_all = carray(pointer(x[t]), (size,), point.dtype)
-        if g[t] == 0:
-            theta[:] = 0.0
-            folding.advance(point[a:b], residual[a:b], x_all, theta, c, weight, theta)
-        else:
-            g_all = carray(pointer(g[t]), (size,), point.dtype)
-            folding.advance(point[a:b], residual[a:b], x_all, g_all, c, weight, theta)
 
 
 @subroutine
