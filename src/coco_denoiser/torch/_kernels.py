@@ -71,12 +71,12 @@ def measure(
     """
     K = points.shape[0]
     out = np.zeros(2 * K + 2)
-    rings = points.numpy(), residuals.numpy()
-    where = x.addresses, g.addresses, offsets, sizes, shares, centre
+    where = x.addresses, g.addresses, offsets, sizes, shares
+    p, h = points.numpy(), residuals.numpy()
     if K == count == 1 and skip < 0:
-        _recursive.measure(rings[0][0], rings[1][0], *where, out)
+        _recursive.measure(p[0], h[0], *where, centre, out)
     else:
-        _measure(*rings, *where, count, skip, out)
+        _measure(p, h, *where, centre, count, skip, out)
     return torch.from_numpy(out)
 
 
@@ -131,8 +131,8 @@ def advance(
     is the slot's residual from now.
     """
     _recursive.advance(
-        points[0].numpy(),
-        residuals[0].numpy(),
+        points.numpy()[0],
+        residuals.numpy()[0],
         x.addresses,
         g.addresses,
         offsets,

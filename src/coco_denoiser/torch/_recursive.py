@@ -4,6 +4,8 @@ With a single slot nothing is read twice in a pass, so that each is one loop: at
 blocks of `coco_denoiser.torch._kernels` would cost more than they save.
 """
 
+from typing import Any
+
 import numpy as np
 
 from coco_denoiser import folding
@@ -82,6 +84,9 @@ def advance(
     out: Array,
 ) -> None:
     """Do what `_kernels.advance` says."""
+    # In the dtype of the vectors: half as many instructions, and fused, so rounded once as well.
+    centre: Any = point.dtype.type(c)
+    w: Any = point.dtype.type(weight)
     for t in range(x.size):
         size = sizes[t]
         a, b = offsets[t], offsets[t] + size
@@ -89,7 +94,7 @@ def advance(
         x_all = carray(pointer(x[t]), (size,), point.dtype)
         if g[t] == 0:
             theta[:] = 0.0
-            folding.advance(point[a:b], residual[a:b], x_all, theta, c, weight, theta)
+            folding.advance(point[a:b], residual[a:b], x_all, theta, centre, w, theta)
         else:
             g_all = carray(pointer(g[t]), (size,), point.dtype)
-            folding.advance(point[a:b], residual[a:b], x_all, g_all, c, weight, theta)
+            folding.advance(point[a:b], residual[a:b], x_all, g_all, centre, w, theta)
