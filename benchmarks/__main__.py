@@ -10,11 +10,14 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 BENCHMARKS = {
     "solvers": "the exact method, solve() and Denoiser against Clarabel, CVXPY and NumPy",
+    "large-windows": "both exact methods on 64 to 2000 points: time and memory",
     "logistic-step": "one step of logistic regression against a dense FDPG",
     "fold-step": "a window of two that folds against reading its vectors",
     "torch-step": "a CocoOptimizer step against reading its window",
     "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
+    "explore": "from a slider of the page to play with to its picture",
+    "publish": "all of the above, into the page of the site",
 }
 
 

@@ -57,7 +57,7 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 def cold(window: Window) -> object:
     """Run the compiled kernel of the exact method by itself, from nothing, to a gap of 1e-9."""
-    near, floor = interior_point._ATTEMPTS[0]  # noqa: SLF001
+    near, floor = interior_point.ATTEMPTS[0]
     return interior_point._solve(  # noqa: SLF001
         window.residuals, window.bounds, window.precisions, 0.5e-9, 70, near, floor
     )
@@ -294,7 +294,7 @@ def plot(results: dict[str, Any]) -> None:
         [row["seconds"] for row in rows] + [row["seconds"] for row in more],
         "o-",
         color="black",
-        label="interior-point (exact)",
+        label="exact",
     )
     for key, style, label in (
         ("clarabel_one_thread", "s--", "Clarabel, one thread"),

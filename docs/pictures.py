@@ -1,6 +1,7 @@
-"""Draw the README's pictures: `python docs/pictures.py RESULTS`, after `coco-denoiser reproduce`.
+"""Draw the pictures of the README and the site: `python docs/pictures.py [RESULTS]`.
 
-The curves come from RESULTS/synthetic-sgd; the schematic is the paper's Figure 1, redrawn.
+The curves come from RESULTS/synthetic-sgd, after `coco-denoiser reproduce`, and are left as they
+are without RESULTS. The schematic is the paper's Figure 1, redrawn; the others are computed here.
 """
 
 import sys
@@ -9,13 +10,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Circle, FancyBboxPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+import coco_denoiser as coco
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.experiment import Result
 from coco_denoiser.experiments.panels import styles
 from coco_denoiser.experiments.results import load
+from coco_denoiser.explore.simulation import Settings, simulate
+from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
 
@@ -109,14 +113,120 @@ def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
     axes.text(last / 2, -0.92, "$x_{k+1}$", ha="center", va="top", fontsize=10)
 
 
-def main(results: Path) -> None:
-    """Draw both, from what was saved."""
-    entry = load(EXPERIMENTS["synthetic-sgd"], results)
-    if entry is None:
-        sys.exit(f"{results} holds no synthetic-sgd: run coco-denoiser reproduce synthetic-sgd")
-    curves(entry.result).savefig(HERE / "sgd.png", dpi=110)
-    schematic().savefig(HERE / "schematic.png", dpi=110)
+NOISY, DENOISED, TRUE = "#c65102", "#0062a8", "#333333"
+
+
+def ball() -> Figure:
+    """Draw two gradients: their difference and the ball it belongs in, and how both move."""
+    points = np.array([[0.0, 0.0], [2.0, 0.6]])
+    noisy = np.array([[0.5, 0.9], [0.9, -0.9]])
+    theta = coco.denoise(points, noisy, L=1.0)
+    figure = Figure(figsize=(7.2, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    apart = points[1] - points[0]
+    radius = 0.5 * float(np.linalg.norm(apart))
+    left.add_patch(Circle(tuple(0.5 * apart), radius, facecolor="#e3eef6", edgecolor=DENOISED))
+    left.annotate("differences that\na gradient can have", 0.5 * apart + [0, 0.4], ha="center",
+                  va="bottom", fontsize=8, color=DENOISED)  # fmt: skip
+    for end, name, colour, down in (
+        (noisy[1] - noisy[0], "$g_2-g_1$", NOISY, 0),
+        (theta[1] - theta[0], r"$\theta_2-\theta_1$", DENOISED, -10),
+        (apart, "$L\\,(x_2-x_1)$", TRUE, 0),
+    ):
+        _arrow(left, np.zeros(2), end, colour, dashed=colour == NOISY)
+        left.annotate(name, end, xytext=(6, down), textcoords="offset points", va="center",
+                      color=colour, fontsize=10)  # fmt: skip
+    left.set(xlim=(-0.5, 2.9), ylim=(-2.1, 1.5), aspect="equal")
+    left.set_title("The difference belongs in a ball", loc="left", fontsize=10)
+    for i, name in enumerate("12"):
+        _arrow(right, np.zeros(2), noisy[i], NOISY, dashed=True)
+        _arrow(right, np.zeros(2), theta[i], DENOISED, dashed=False)
+        for end, letter, colour in ((noisy, "g", NOISY), (theta, r"\theta", DENOISED)):
+            right.annotate(f"${letter}_{name}$", end[i], xytext=(6, 0),
+                           textcoords="offset points", va="center", color=colour)  # fmt: skip
+    right.plot(*zip(*theta, strict=True), color=DENOISED, linewidth=0.8, linestyle=":")
+    right.plot(*zip(*noisy, strict=True), color=NOISY, linewidth=0.8, linestyle=":")
+    mean = noisy.mean(axis=0)
+    right.plot(*mean, marker="o", color=TRUE, markersize=4)
+    right.annotate("mean: kept", mean, xytext=(8, 0), textcoords="offset points", va="center",
+                   fontsize=8)  # fmt: skip
+    right.set(xlim=(-0.3, 1.6), ylim=(-1.1, 1.1), aspect="equal")
+    right.set_title("Both gradients move by the same amount", loc="left", fontsize=10)
+    for axes in (left, right):
+        axes.set_axis_off()
+    return figure
+
+
+def window() -> Figure:
+    """Draw eight gradients in the plane: true, as observed, and denoised."""
+    rng = np.random.default_rng(3)
+    points = rng.uniform(-1, 1, size=(8, 2))
+    exact = points * [0.4, 1.0]
+    noisy = exact + 0.45 * rng.normal(size=exact.shape)
+    theta = coco.denoise(points, noisy, L=1.0)
+    figure = Figure(figsize=(7.2, 3.7), layout="constrained")
+    for axes, gradients, colour, name in zip(
+        figure.subplots(1, 2, sharex=True, sharey=True),
+        (noisy, theta),
+        (NOISY, DENOISED),
+        ("as observed", "denoised"),
+        strict=True,
+    ):
+        for point, true, shown in zip(points, exact, gradients, strict=True):
+            _arrow(axes, point, point + 0.7 * true, TRUE, dashed=False, width=0.8)
+            _arrow(axes, point, point + 0.7 * shown, colour, dashed=colour == NOISY)
+        axes.plot(*points.T, "o", color=TRUE, markersize=3.5)
+        error = np.sum((gradients - exact) ** 2)
+        axes.set_title(f"{name}: total squared error {error:.2f}", loc="left", fontsize=10)
+        axes.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), aspect="equal", xticks=[], yticks=[])
+        axes.spines[:].set_color("#cccccc")
+    return figure
+
+
+def weights() -> Figure:
+    """Draw the weights of each step's newest gradient along a run of SGD with COCO_16."""
+    simulation = simulate(Settings(steps=60, window=16))
+    table = np.full((60, 60), np.nan)
+    for k in range(1, 61):
+        chosen, found = simulation.window(k)
+        table[k - 1, chosen] = found.weights[-1]
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    # The root spreads small weights, which are most of them, over the colours.
+    image = axes.imshow(np.sqrt(table), cmap="Blues", vmin=0, vmax=1, extent=(0.5, 60.5, 60.5, 0.5))
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
+    bar.set_ticks(np.sqrt([0, 0.05, 0.2, 0.5, 1]), labels=["0", "0.05", "0.2", "0.5", "1"])
+    axes.set_xlabel("observation")
+    axes.set_ylabel("step")
+    axes.set_title(
+        "Whom each step's gradient is averaged from (SGD, K = 16)", loc="left", fontsize=10
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _arrow(
+    axes: Axes, start: Float64, end: Float64, colour: str, *, dashed: bool, width: float = 1.6
+) -> None:
+    style = {"arrowstyle": "-|>", "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, start, arrowprops={**style, "linestyle": "--" if dashed else "-"})
+
+
+def main(results: Path | None) -> None:
+    """Draw all, the curves only from what was saved."""
+    if results is not None:
+        entry = load(EXPERIMENTS["synthetic-sgd"], results)
+        if entry is None:
+            sys.exit(f"{results} holds no synthetic-sgd: run coco-denoiser reproduce synthetic-sgd")
+        curves(entry.result).savefig(HERE / "sgd.png", dpi=110)
+    for name, draw in (
+        ("schematic", schematic),
+        ("idea-ball", ball),
+        ("idea-window", window),
+        ("idea-weights", weights),
+    ):
+        draw().savefig(HERE / f"{name}.png", dpi=110)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

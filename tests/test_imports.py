@@ -3,7 +3,18 @@
 import subprocess
 import sys
 
-EXTRAS = ("cvxpy", "hypothesis", "jax", "joblib", "matplotlib", "pooch", "rich", "sklearn", "torch")
+EXTRAS = (
+    "bokeh",
+    "cvxpy",
+    "hypothesis",
+    "jax",
+    "joblib",
+    "matplotlib",
+    "pooch",
+    "rich",
+    "sklearn",
+    "torch",
+)
 
 
 def test_importing_the_core_and_the_command_imports_no_extra() -> None:

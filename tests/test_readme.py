@@ -1,13 +1,21 @@
 """What the README and the docs show works: code, commands and links."""
 
 import re
+import shlex
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
+from coco_denoiser import cli
+
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.MULTILINE | re.DOTALL
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -22,6 +30,17 @@ def test_python_blocks_run_from_top_to_bottom(
     namespace: dict[str, object] = {}
     for number, block in enumerate(_blocks(page, "python"), start=1):
         exec(compile(block, f"{page.name}, Python block {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_understood(page: Path) -> None:
+    for block in _blocks(page, "bash"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["coco-denoiser"]:
+                cli.parser().parse_args(words[1:])
+            if words[:3] == ["python", "-m", "benchmarks"]:
+                assert {*words[3:]} <= {*BENCHMARKS}
 
 
 def test_the_readme_shows_python() -> None:
@@ -39,3 +58,11 @@ def test_each_command_is_marked_once_and_complete(name: str) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_the_outside_are_whole(page: Path) -> None:
+    for target in re.findall(r"\]\((https?:[^)\s]*)\)", page.read_text("utf-8")):
+        address = urlsplit(target)
+        assert address.scheme == "https", target
+        assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", address.netloc), target

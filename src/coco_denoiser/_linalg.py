@@ -9,6 +9,31 @@ from coco_denoiser._jit import fragment, kernel, subroutine
 from coco_denoiser.typing import Array, Float64
 
 _PANEL = 32  # rows of a Cholesky factor that stay in the cache together
+_BLOCK = 64  # nodes that are eliminated together where matrix products do the rest
+_LARGE = 192  # nodes from which on that is faster
+
+
+def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
+    """Do as `solve_laplacian` does, by matrix products where there are many nodes.
+
+    These are products of non-negative numbers, so that here, too, nothing is subtracted.
+    """
+    K = n.size
+    if K < _LARGE:
+        solve_laplacian(a, n, b, identity_from)
+        return
+    inverse = np.empty(K)
+    panels = [slice(start, min(start + _BLOCK, K)) for start in range(0, K, _BLOCK)]
+    for panel in panels:
+        rest, filled = slice(panel.stop, None), slice(identity_from + panel.stop)
+        _eliminate(a[panel, panel.start :], n[panel], b[panel, filled], inverse[panel])
+        factor = a[panel, rest].T * inverse[panel]
+        a[rest, rest] += factor @ a[panel, rest]
+        n[rest] += factor @ n[panel]
+        b[rest, filled] += factor @ b[panel, filled]
+    for panel in reversed(panels):
+        b[panel] += a[panel, panel.stop :] @ b[panel.stop :]
+        _back(a[panel, panel], b[panel], inverse[panel])
 
 
 @kernel
@@ -58,6 +83,31 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
             add_one(bi, b[single], ai[single])
         for j in range(columns):
             bi[j] *= inverse[i]
+
+
+@kernel
+def _eliminate(a: Float64, n: Float64, b: Float64, inverse: Float64) -> None:
+    """Eliminate the first nodes, of which a and b hold the rows, one by one."""
+    for i in range(n.size):
+        ai, bi = a[i], b[i]
+        for k in range(i):
+            factor = a[k, i] * inverse[k]
+            add_one(ai[i + 1 :], a[k][i + 1 :], factor)
+            add_one(bi, b[k], factor)
+            n[i] += factor * n[k]
+        total = n[i]
+        for j in range(i + 1, ai.size):
+            total += ai[j]
+        inverse[i] = 1.0 / total
+
+
+@kernel
+def _back(a: Float64, b: Float64, inverse: Float64) -> None:
+    for i in range(inverse.size - 1, -1, -1):
+        for k in range(i + 1, inverse.size):
+            add_one(b[i], b[k], a[i, k])
+        for j in range(b.shape[1]):
+            b[i, j] *= inverse[i]
 
 
 @subroutine

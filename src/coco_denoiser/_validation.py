@@ -104,19 +104,81 @@ def positive(name: str, value: object) -> float:
     return result
 
 
-def variances(value: ArrayLike | None, K: int) -> Float64:
+def not_negative(name: str, value: object) -> float:
+    """Return a finite number of at least 0."""
+    result = number(name, value)
+    if result < 0.0:
+        raise ValueError(f"{name} must be at least 0, got {result}.")
+    return result
+
+
+def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Float64, Float64]:
+    """Return features (n, d) with n, d >= 1 and weights (n,), not negative; None stands for 1."""
+    A = finite_array("features", features)
+    if A.ndim != 2 or A.size == 0:
+        raise ValueError(f"features must be a table (n, d), got shape {A.shape}.")
+    if weights is None:
+        return A, np.ones(len(A))
+    w = finite_array("weights", weights)
+    if w.shape != (len(A),) or (w < 0.0).any():
+        raise ValueError(
+            f"weights must be one number of at least 0 a row, shape ({len(A)},), got shape "
+            f"{w.shape} with minimum {w.min(initial=np.inf)}."
+        )
+    return A, w
+
+
+def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> Float64:
     """Return K noise variances; None stands for equal ones."""
     if value is None:
         return np.ones(K)
-    array = finite_array("noise_variance", value)
+    array = finite_array(name, value)
     if array.shape != (K,):
         raise ValueError(
-            f"noise_variance must be one number an observation, shape ({K},), "
+            f"{name} must be one number an observation, shape ({K},), "
             f"got shape {array.shape}. Use None for equal variances."
         )
     if not (array > 0.0).all():
+        raise ValueError(f"{name} must be positive, got {array.min()} at index {array.argmin()}.")
+    return array
+
+
+def function_values(
+    values: ArrayLike | None, variance: ArrayLike | None, K: int
+) -> tuple[Float64, Float64] | None:
+    """Return K observed values and their noise variances, or None if there are none."""
+    if (values is None) != (variance is None):
         raise ValueError(
-            f"noise_variance must be positive, got {array.min()} at index {array.argmin()}."
+            "values and value_variance go together: pass both, the variance in the units of "
+            "noise_variance (1 for the gradients where that is None), or neither."
+        )
+    if values is None or variance is None:
+        return None
+    observed = finite_array("values", values)
+    if observed.shape != (K,):
+        raise ValueError(
+            f"values must be one number an observation, shape ({K},), got shape {observed.shape}."
+        )
+    if np.ndim(variance) == 0:
+        variance = np.full(K, positive("value_variance", variance))
+    return observed, variances(variance, K, "value_variance")
+
+
+def covariance(value: ArrayLike, d: int) -> Float64:
+    """Return a covariance, (d,) if it is diagonal or (d, d), positive definite."""
+    array = finite_array("covariance", value)
+    if array.shape not in ((d,), (d, d)):
+        raise ValueError(
+            f"covariance must have shape ({d},), the variances of the coordinates, or "
+            f"({d}, {d}), got shape {array.shape}."
+        )
+    if array.ndim == 2 and np.abs(array - array.T).max() > 1e-12 * np.abs(array).max():
+        raise ValueError("covariance must be symmetric; pass (covariance + covariance.T) / 2.")
+    least = float((array if array.ndim == 1 else np.linalg.eigvalsh(array)).min())
+    if not least > 0.0:
+        raise ValueError(
+            f"covariance must be positive definite, got {least} as its least eigenvalue. Leave "
+            "out, or add a little noise to, directions without any."
         )
     return array
 
@@ -131,6 +193,12 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
     if int(value) < 1:
         raise ValueError(f"{name} must be {what}, got {value}.")
     return int(value)
+
+
+def absent(name: str, value: object, wanted: str) -> None:
+    """Refuse an argument that the others leave no room for."""
+    if value is not None:
+        raise ValueError(f"{name} goes with {wanted} only. Leave it out, or use that.")
 
 
 def one_of(name: str, value: object, allowed: Collection[str]) -> str:

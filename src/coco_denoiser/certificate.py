@@ -14,7 +14,7 @@ would do for a valid bound. No solver uses this file.
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser._linalg import solve_laplacian
+from coco_denoiser._linalg import solve_large_laplacian
 from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
 from coco_denoiser.typing import Float64
 
@@ -22,22 +22,17 @@ from coco_denoiser.typing import Float64
 def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of phi = weights·h.
 
+    A pair whose bound is infinite is free, and no part of the problem.
+
     Args:
         window: K residuals and their bounds.
         weights: (K, K), the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    h, bounds, n = window.residuals, window.bounds, window.precisions
-    return _certificate(h, bounds, n, weights, multipliers)
-
-
-@kernel
-def _certificate(
-    h: Float64, bounds: Float64, n: Float64, W: Float64, lam: Float64
-) -> tuple[float, float]:
-    phi, force, u, value, trivial = _forces(h, n, W, lam)
-    solve_laplacian(np.minimum(lam, 1e30), n.copy(), u, h.shape[1])
-    gap, violation = _certify(phi, force, u, bounds, lam, n)
+    h, n = window.residuals, window.precisions
+    phi, force, u, value, trivial = _forces(h, n, weights, multipliers)
+    solve_large_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
+    gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
     scale = max(value, OBJECTIVE_FLOOR * trivial)
     if gap == 0.0:
         return 0.0, violation
@@ -45,7 +40,7 @@ def _certificate(
     return (gap / scale if gap > 0.0 and scale > 0.0 else np.inf), violation
 
 
-@subroutine
+@kernel
 def _forces(
     h: Float64, n: Float64, W: Float64, lam: Float64
 ) -> tuple[Float64, Float64, Float64, float, float]:
@@ -75,7 +70,7 @@ def _forces(
     return phi, force, u, value, trivial
 
 
-@subroutine
+@kernel
 def _certify(
     phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
 ) -> tuple[float, float]:
@@ -94,7 +89,8 @@ def _certify(
                     work += y * v
                     force[i, c] -= y
                     force[j, c] += y
-            gap += abs(bounds[i, j] * np.sqrt(strength) - work)
+            if strength > 0.0:  # a pair that is free has no force, and an infinite bound
+                gap += abs(bounds[i, j] * np.sqrt(strength) - work)
             excess = np.sqrt(squared) - bounds[i, j]
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))

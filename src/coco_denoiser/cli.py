@@ -17,7 +17,7 @@ from coco_denoiser.experiments import ExperimentError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 2 refused, 130 interrupted."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = parser().parse_args(argv)
         COMMANDS[arguments.command].run(arguments)
     except (UsageError, ExperimentError) as error:
         print(f"coco-denoiser: error: {error}", file=sys.stderr)
@@ -44,21 +44,33 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(NamedTuple):
-    """One subcommand: its line of help, its arguments, and what it does with them."""
+    """One subcommand: its line of help, its arguments, what it does with them, an example."""
 
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+    example: str = ""
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="coco-denoiser", description="Co-coercive denoising of gradients.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+def parser() -> Parser:
+    """Return the parser of the whole command line."""
+    whole = Parser(
+        prog="coco-denoiser",
+        description="Take noise out of stochastic gradients, by what co-coercivity allows.",
+        epilog="`coco-denoiser COMMAND --help` describes a command. Exit codes: 0 done, 2 refused "
+        "(one line says why), 130 interrupted.",
+    )
+    whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        subparser = commands.add_parser(name, help=command.help, description=command.help)
+        subparser = commands.add_parser(
+            name,
+            help=command.help,
+            description=command.help,
+            epilog=command.example and f"example: coco-denoiser {name} {command.example}",
+        )
         command.arguments(subparser)
-    return parser
+    return whole
 
 
 def _whole_number(at_least: int) -> Callable[[str], int]:
@@ -78,7 +90,7 @@ def _whole_number(at_least: int) -> Callable[[str], int]:
 
 def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="experiments to run (default: all of them)"
+        "names", nargs="*", metavar="NAME", help="experiments to run, see list (default: all)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="fewer runs, the same code: a minute instead of five"
@@ -107,7 +119,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--fresh", action="store_true", help="start over, instead of going on from what is there"
     )
     parser.add_argument(
-        "--dask", metavar="ADDRESS", help="run on the Dask cluster whose scheduler is there"
+        "--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler"
     )
 
 
@@ -150,7 +162,17 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         "--L", type=float, required=True, help="upper bound on the curvature of the objective"
     )
     parser.add_argument(
-        "--mu", type=float, default=0.0, help="lower bound on the curvature (default: %(default)s)"
+        "--mu",
+        type=float,
+        default=0.0,
+        help="lower bound on it: 0 convex, negative not convex (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--constraints",
+        choices=("pairwise", "interpolation"),
+        default="pairwise",
+        help="what the gradients must obey: every pair the bounds, or all together those of one "
+        "function (default: %(default)s)",
     )
     parser.add_argument(
         "-o",
@@ -174,6 +196,7 @@ def _denoise(arguments: argparse.Namespace) -> None:
             L=arguments.L,
             mu=arguments.mu,
             noise_variance=seen.noise_variance,
+            constraints=arguments.constraints,
         )
     except (ValueError, TypeError, ConvergenceError) as error:
         raise UsageError(str(error)) from error
@@ -187,17 +210,59 @@ def _denoise(arguments: argparse.Namespace) -> None:
     print(f"denoised gradients  {arguments.out}")
 
 
+def _explore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        type=_whole_number(at_least=0),
+        default=5006,
+        metavar="N",
+        help="port on localhost, 0 for any that is free (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address and open no browser"
+    )
+
+
+def _explore(arguments: argparse.Namespace) -> None:
+    try:
+        from coco_denoiser.explore.server import serve
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{error.name} is missing: pip install 'coco-denoiser[explore]'"
+        ) from error
+
+    try:
+        serve(port=arguments.port, browser=not arguments.no_browser, say=_say)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
+            "any that is free with --port 0"
+        ) from error
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 COMMANDS = {
     "reproduce": Command(
         "Recompute the figures of the paper and check what it says of them.",
         _reproduce_arguments,
         _reproduce,
+        "synthetic-sgd tuned-step --quick --out results",
     ),
-    "list": Command("Describe the experiments.", _no_arguments, _list),
+    "list": Command("Describe the experiments that reproduce can run.", _no_arguments, _list),
+    "explore": Command(
+        "Open a page to play with, on this machine: SGD or Adam with and without COCO.",
+        _explore_arguments,
+        _explore,
+        "--port 8000 --no-browser",
+    ),
     "denoise": Command(
         "Denoise the gradients in a file, and print the certificate.",
         _denoise_arguments,
         _denoise,
+        "observations.csv --L 1.0 -o denoised.csv",
     ),
 }
 

@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
-from coco_denoiser import geometry
+from coco_denoiser import covariance as anisotropic
+from coco_denoiser import geometry, interpolation
 from coco_denoiser.solution import Answer, ConvergenceError, Solution
 from coco_denoiser.solvers import METHODS, answer
 from coco_denoiser.typing import Float64
@@ -17,6 +18,11 @@ def denoise(
     L: float,
     mu: float = 0.0,
     noise_variance: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    constraints: str = "pairwise",
+    values: ArrayLike | None = None,
+    value_variance: ArrayLike | None = None,
+    neighbors: int | None = None,
 ) -> Float64:
     """Project K noisy gradients onto the gradients that a smooth convex function can have.
 
@@ -24,7 +30,7 @@ def denoise(
         subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
 
     with c = (L + mu) / 2 and r = (L - mu) / 2. For mu = 0 this is co-coercivity,
-    ||theta_m - theta_l||^2 <= L <theta_m - theta_l, x_m - x_l>.
+    `||theta_m - theta_l||^2 <= L <theta_m - theta_l, x_m - x_l>`.
 
     Args:
         points: (K, d), where the gradients were observed.
@@ -32,11 +38,31 @@ def denoise(
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         noise_variance: (K,), the noise variance v_i of each observation; None for equal ones.
+        covariance: (d,) or (d, d), the covariance S of the noise of every gradient, v_i aside:
+            the objective becomes sum_i <theta_i - g_i, S^-1 (theta_i - g_i)> / v_i.
+        constraints: "pairwise", those above; "interpolation", the tighter ones that all
+            gradients together belong to one function: there are values f with, for mu = 0,
+            f_i >= f_j + <theta_j, x_i - x_j> + ||theta_i - theta_j||^2 / (2 L) for all i, j.
+        values: (K,), noisy function values y, if they were observed: sum_i (f_i - y_i)^2 / u_i is
+            added to the objective. For constraints="interpolation".
+        value_variance: one number or (K,), u_i, in the units of v_i.
+        neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:
         (K, d), the denoised gradients. For what is known about them, see `solve`.
     """
-    return solve(points, gradients, L=L, mu=mu, noise_variance=noise_variance).gradients
+    return solve(
+        points,
+        gradients,
+        L=L,
+        mu=mu,
+        noise_variance=noise_variance,
+        covariance=covariance,
+        constraints=constraints,
+        values=values,
+        value_variance=value_variance,
+        neighbors=neighbors,
+    ).gradients
 
 
 def solve(
@@ -46,6 +72,11 @@ def solve(
     L: float,
     mu: float = 0.0,
     noise_variance: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    constraints: str = "pairwise",
+    values: ArrayLike | None = None,
+    value_variance: ArrayLike | None = None,
+    neighbors: int | None = None,
     method: str = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
@@ -59,8 +90,17 @@ def solve(
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
-        method: "closed-form" (two points), "interior-point" (exact), "fdpg" (the paper's),
-            "conic" (Clarabel), or "auto", which picks and tells in the solution.
+        covariance: (d,) or (d, d), the covariance of the noise of every gradient.
+        constraints: "pairwise" or "interpolation".
+        values: (K,), noisy function values, for constraints="interpolation".
+        value_variance: one number or (K,), their noise variances.
+        neighbors: keep a pair only if one of its points is among so many nearest of the other
+            (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
+            then refer to the pairs that are kept.
+        method: "closed-form" (two points), "interior-point" (exact), "active-pairs" (exact, for
+            large windows), "fdpg" (the paper's), "conic" (Clarabel), or "auto", which picks and
+            tells in the solution. A covariance needs one of the last three,
+            constraints="interpolation" "interior-point", "conic" or "auto".
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -69,18 +109,69 @@ def solve(
     x, g = check.observations(points, gradients)
     L, mu = check.curvature(L, mu)
     variances = check.variances(noise_variance, len(x))
-    check.one_of("method", method, ("auto", *METHODS))
+    check.one_of("constraints", constraints, ("pairwise", "interpolation"))
+    seen = check.function_values(values, value_variance, len(x))
     tol = check.positive("tol", tol)
     limit = check.count("max_iter", max_iter, optional=True)
-    window, residuals, scale, exponent = geometry.observe(x, g, L, mu, variances)
-    found = answer(window, method=method, tol=tol, max_iter=limit)
-    move = scale * (found.weights @ residuals - residuals)
-    if exponent:
-        move = np.ldexp(move, exponent)
-    solution = with_gradients(found, g + move, variances)
+    nearest = check.count("neighbors", neighbors, optional=True)
+    if constraints == "interpolation":
+        check.absent("covariance", covariance, "constraints='pairwise'")
+        check.absent("neighbors", nearest, "constraints='pairwise'")
+        check.one_of("method", method, ("auto", *interpolation.METHODS))
+        solution = interpolation.solve(
+            x,
+            g,
+            L=L,
+            mu=mu,
+            variances=variances,
+            values=seen,
+            method=method,
+            tol=tol,
+            max_iter=limit,
+        )
+    else:
+        check.absent("values", seen, "constraints='interpolation'")
+        if covariance is not None:
+            check.absent("neighbors", nearest, "covariance=None")
+            check.one_of("method", method, ("auto", *anisotropic.METHODS))
+            solution = anisotropic.solve(
+                x,
+                g,
+                L=L,
+                mu=mu,
+                variances=variances,
+                covariance=check.covariance(covariance, x.shape[1]),
+                method=method,
+                tol=tol,
+                max_iter=limit,
+            )
+        else:
+            check.one_of("method", method, ("auto", *METHODS))
+            solution = _pairwise(x, g, L, mu, variances, nearest, method, tol, limit)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution
+
+
+def _pairwise(
+    x: Float64,
+    g: Float64,
+    L: float,
+    mu: float,
+    variances: Float64,
+    neighbors: int | None,
+    method: str,
+    tol: float,
+    max_iter: int | None,
+) -> Solution:
+    window, residuals, scale, exponent = geometry.observe(x, g, L, mu, variances)
+    if neighbors is not None:
+        window = geometry.nearest(window, neighbors)
+    found = answer(window, method=method, tol=tol, max_iter=max_iter)
+    move = scale * (found.weights @ residuals - residuals)
+    if exponent:
+        move = np.ldexp(move, exponent)
+    return with_gradients(found, g + move, variances)
 
 
 def with_gradients(found: Answer, gradients: Float64, variances: Float64) -> Solution:

@@ -61,6 +61,8 @@ def write(path: Path, solution: Solution) -> None:
         "gap": np.array(solution.gap),
         "violation": np.array(solution.violation),
     }
+    if solution.values is not None:
+        arrays["values"] = solution.values
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 

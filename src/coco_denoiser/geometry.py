@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine, sweep
-from coco_denoiser._linalg import solve_laplacian, squared_distance
+from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Both relative to the largest residual coordinate. Points whose bound is below the first move
@@ -38,7 +38,7 @@ class Window:
     Attributes:
         residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is 1, and
             shifted so that their mean, weighted by the precisions, is zero.
-        bounds: (K, K), symmetric, in the same scale.
+        bounds: (K, K), symmetric, in the same scale; infinite for a pair that is free.
         precisions: (K,), inverse noise variances, the largest being 1.
     """
 
@@ -111,6 +111,22 @@ def from_tables(
     return Window(coordinates, (radius / scale) * point_distances, precisions)
 
 
+def nearest(window: Window, neighbors: int) -> Window:
+    """Return the window with the bounds of near points only: O(K neighbors) pairs.
+
+    A pair stays if one of its points is among the nearest of the other, ties included, or if
+    the two coincide, which does not count.
+    """
+    bounds = window.bounds
+    if neighbors >= len(bounds) - 1:
+        return window
+    apart = np.where(bounds > COINCIDENT, bounds, np.inf)
+    reach = np.partition(apart, neighbors - 1, axis=1)[:, neighbors - 1]
+    # A tie is one whatever the rounding.
+    near = bounds <= (1.0 + 1e-12) * reach[:, None]
+    return Window(window.residuals, np.where(near | near.T, bounds, np.inf), window.precisions)
+
+
 def is_feasible(window: Window) -> bool:
     """Say whether every pair of residuals obeys its bound, up to rounding."""
     return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
@@ -139,7 +155,8 @@ def weights(multipliers: Float64, window: Window) -> Float64:
     W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits.
     """
     W = np.eye(len(multipliers))
-    _fill_weights(multipliers, window.residuals, window.bounds, window.precisions, W)
+    solve_large_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
+    _complete(W, window.residuals, window.bounds, window.precisions)
     return W
 
 
@@ -152,18 +169,17 @@ def split(
     together by infinite multipliers; what pulls two groups together acts on the pair of
     members whose bound is the least.
     """
-    K, count = labels.size, W.shape[0]
+    K = labels.size
     share = window.precisions / np.bincount(labels, window.precisions)[labels]
     full = np.zeros((K, K))
     full[labels[:, None] == labels] = np.inf
     np.fill_diagonal(full, 0.0)
-    for a in range(count):
-        mine = np.flatnonzero(labels == a)
-        for b in range(a):
-            theirs = np.flatnonzero(labels == b)
-            block = window.bounds[np.ix_(mine, theirs)]
-            i, j = divmod(int(block.argmin()), theirs.size)
-            full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
+    members = [np.flatnonzero(labels == a) for a in range(W.shape[0])]
+    for a, b in np.argwhere(np.tril(multipliers)):
+        mine, theirs = members[a], members[b]
+        block = window.bounds[np.ix_(mine, theirs)]
+        i, j = divmod(int(block.argmin()), theirs.size)
+        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
     return full, W[np.ix_(labels, labels)] * share
 
 
@@ -344,9 +360,8 @@ def _coincident(bounds: Float64) -> tuple[Int64, int]:
 
 
 @kernel
-def _fill_weights(lam: Float64, h: Float64, bounds: Float64, n: Float64, W: Float64) -> None:
-    """Turn W, an identity, into the weights that belong to the multipliers."""
-    solve_laplacian(lam.copy(), n.copy(), W, 0)
+def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
+    """Multiply W by N, then draw it towards the centroid until every pair fits."""
     K, q = h.shape
     phi = np.zeros((K, q))
     total = 0.0

@@ -15,6 +15,8 @@ from coco_denoiser import _validation as check
 from coco_denoiser import folding
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import squared_distance
+from coco_denoiser.curvature import online
+from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.denoise import with_gradients
 from coco_denoiser.geometry import centre_and_radius, root
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
@@ -42,33 +44,54 @@ class Denoiser:
         x = x - step * denoiser(x, g)
 
     Args:
-        L: upper bound on the curvature of the objective.
+        L: upper bound on the curvature of the objective, or "auto" to estimate it from the
+            stream: gradients are returned as they are until enough is known.
         window: how many observations are kept, K; None keeps all of them.
         mu: lower bound on the curvature: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
-            window=2, folding is a recursive filter, which keeps two vectors and one number.
+            window=2, folding is a recursive filter, which keeps two vectors and one number. Not
+            with L="auto".
+        neighbors: how many nearest points of the present window each point is constrained
+            with; None for all of them.
+        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
+            is known; otherwise the stream must tell that too.
+
+    Attributes:
+        L: the bound in use; for "auto" the last estimate, infinite while there is none.
     """
 
     def __init__(
         self,
-        L: float,
+        L: float | Literal["auto"],
         window: int | None = 16,
         *,
         mu: float = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
+        neighbors: int | None = None,
+        noise_std: float | None = None,
     ) -> None:
-        self.L, self.mu = check.curvature(L, mu)
+        self._estimate: StreamEstimate | None = None
+        if isinstance(L, str):
+            check.one_of("L", L, ("auto",))
+            self.mu, self._estimate = check.number("mu", mu), StreamEstimate()
+        else:
+            self.L, self.mu = check.curvature(L, mu)
+            self._centre, self._radius = centre_and_radius(self.L, self.mu)
+        self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
         self.window = check.count("window", window, optional=True)
         self.tol = check.positive("tol", tol)
-        self._centre, self._radius = centre_and_radius(self.L, self.mu)
+        self.neighbors = check.count("neighbors", neighbors, optional=True)
         self.forget = check.forgetting(forget, self.window)
+        if self._estimate is not None:
+            # What was folded is no gradient that was observed, and would tell a lower L.
+            check.one_of("forget", forget, ("drop",))
         # With two, the fold is the answer itself: done at once, it leaves one slot in use.
         self._recursive = self.forget == "fold" and self.window == 2
-        self._tables = Tables(1 if self._recursive else self.window)
+        self._tables = Tables(1 if self._recursive else self.window, self.neighbors)
         self.reset()
 
     def reset(self) -> None:
@@ -78,6 +101,9 @@ class Denoiser:
         self._points: Array = np.empty((0, 0))
         self._residuals: Array = np.empty((0, 0))
         self._answer: Answer | None = None
+        if self._estimate is not None:
+            self._estimate.reset()
+            self._use_estimate(self._estimate)
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -111,6 +137,8 @@ class Denoiser:
             theta = self._filtered(x, g, noise_variance)
         else:
             self._record(slot, x, g, noise_variance)
+            if self._estimate is not None:
+                self._learn_curvature(self._estimate, slot)
             theta = self._denoised(slot, g)
         self._shape = shape
         return theta.reshape(shape).astype(dtype, copy=False)
@@ -144,15 +172,18 @@ class Denoiser:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain arrays and numbers; a window of 0 stands for None."""
+        """Return everything as plain arrays and numbers; 0 stands for None."""
         used = slice(len(self))
+        estimate = {} if self._estimate is None else {"estimate": self._estimate.state()}
         return {
+            **estimate,
             "version": _VERSION,
             "L": self.L,
             "mu": self.mu,
             "tol": self.tol,
             "window": self.window or 0,
             "forget": self.forget,
+            "neighbors": self.neighbors or 0,
             "shape": np.array(self._shape or (), dtype=np.int64),
             "points": self._points[used].copy(),
             "residuals": self._residuals[used].copy(),
@@ -169,8 +200,10 @@ class Denoiser:
         missing = sorted(mine.keys() - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
-        for name in ("version", "L", "mu", "tol", "window", "forget"):
-            if state[name] != mine[name]:
+        if "estimate" in state and self._estimate is None:
+            raise ValueError(f"state was saved with L='auto', this denoiser has L={self.L}.")
+        for name in ("version", "L", "mu", "tol", "window", "forget", "neighbors"):
+            if state[name] != mine[name] and (name != "L" or self._estimate is None):
                 raise ValueError(
                     f"state was saved with {name}={state[name]}, this denoiser has "
                     f"{name}={mine[name]}. Create it with the same settings."
@@ -192,6 +225,9 @@ class Denoiser:
             self._shape = shape
             self._allocate(self._tables.variances.size, points.shape[1], points.dtype)
             self._points[:count], self._residuals[:count] = points, residuals
+        if self._estimate is not None:
+            self._estimate.load_state(np.asarray(state["estimate"]))
+            self._use_estimate(self._estimate)
 
     def _record(self, slot: int, x: Array, g: Array, variance: float) -> None:
         """Take an observation into its slot; fold what was there, if that is wanted."""
@@ -262,6 +298,27 @@ class Denoiser:
         out = np.empty_like(g)
         _combine(self._residuals, g, row, slot, out)
         return out
+
+    def _learn_curvature(self, estimate: StreamEstimate, slot: int) -> None:
+        """Let the newest pairs speak; if that changes L, bring what is stored to its centre."""
+        if self.noise_std is not None:
+            estimate.noise = self._points.shape[1] * self.noise_std**2
+        tables, used = self._tables, slice(len(self))
+        slots = tables.order()[[-1 - age for age in ages(len(self))]]
+        apart = online.gradient_distances(self._points, self._residuals, self._centre, slot, slots)
+        variances = tables.variances[slot] + tables.variances[slots]
+        estimate.observe(tables.points[slot, slots] ** 2, apart**2, variances)
+        if estimate.L != self.L:
+            before = self._centre
+            self._use_estimate(estimate)
+            shift = before - self._centre
+            online.recentre(
+                self._points[used], self._residuals[used], shift, tables.residuals[used, used]
+            )
+
+    def _use_estimate(self, estimate: StreamEstimate) -> None:
+        self.L = estimate.L
+        self._centre, self._radius = estimate.centre_and_radius(self.mu)
 
     def _make_room(self, slot: int, x: Array, g: Array) -> None:
         """Have a slot for vectors like these; float32 as long as nothing wider has come."""

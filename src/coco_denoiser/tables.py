@@ -20,8 +20,9 @@ from coco_denoiser.typing import Array, Float64, Int64
 class Tables:
     """Tables of the last `window` observations, in slots that are reused in a ring."""
 
-    def __init__(self, window: int | None) -> None:
+    def __init__(self, window: int | None, neighbors: int | None = None) -> None:
         self.window = window
+        self.neighbors = neighbors  # None for all pairs, see geometry.nearest
         self.reset()
 
     def reset(self) -> None:
@@ -99,6 +100,8 @@ class Tables:
             self.variances[used],
             None if residuals is None else residuals[used],
         )
+        if self.neighbors is not None:
+            window = geometry.nearest(window, self.neighbors)
         return answer(window, tol=tol)
 
     def order(self) -> Int64:

@@ -117,7 +117,7 @@ def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) ->
         for name, value in quick.parameters().items()
         if value != experiment.paper.parameters()[name]
     }
-    assert differing <= {"seed", "runs", "blocks"}
+    assert differing <= {"seed", "runs", "blocks", "tuning_runs", "calls"}
 
 
 def _holds(claim: Claim) -> bool:

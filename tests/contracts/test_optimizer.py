@@ -7,19 +7,25 @@ import numpy as np
 import pytest
 
 from coco_denoiser.optimizers import (
+    IGT,
+    MARS,
     SAG,
     SAGA,
     SGD,
     SSVRG,
+    STORM,
     STRSAGA,
     SVRG,
     Adadelta,
     AdaGrad,
     Adam,
     AdaMax,
+    GradientEMA,
+    HeavyBall,
     Nadam,
     Optimizer,
     RMSprop,
+    ScheduleFree,
     run,
 )
 from coco_denoiser.problems import LogisticRegression
@@ -41,8 +47,14 @@ OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
     "STRSAGA": (STRSAGA, 0.1),
     "SVRG": (SVRG, 0.1),
     "SSVRG": (SSVRG, 0.1),
+    "HeavyBall": (HeavyBall, 0.005),
+    "GradientEMA": (GradientEMA, 0.05),
+    "IGT": (IGT, 0.1),
+    "STORM": (STORM, 0.05),
+    "MARS": (MARS, 0.02),
+    "ScheduleFree": (ScheduleFree, 0.5),
 }
-ONE_EVALUATION = set(OPTIMIZERS) - {"SVRG", "SSVRG"}
+ONE_EVALUATION = set(OPTIMIZERS) - {"SVRG", "SSVRG", "STORM", "MARS"}
 
 
 @pytest.fixture(params=list(OPTIMIZERS))
@@ -96,6 +108,7 @@ def test_it_descends_along_exact_gradients(make: Make, problem: LogisticRegressi
     start = problem.value(x)
     for _ in range(300):
         x = optimizer.step(x, problem.gradient(x))
+    x = optimizer.answer(x)
     assert problem.value(x) < start - 0.5 * (start - problem.value(problem.minimizer))
 
 
@@ -143,8 +156,24 @@ def test_a_denoiser_that_does_nothing_changes_nothing(
         for optimizer in (make(), make(denoiser=recorder))
     )
     assert np.array_equal(plain, denoised)
-    assert np.array_equal([x for x, _ in recorder.calls], plain[:-1])
     assert recorder.resets == 1
+
+
+def test_the_denoiser_sees_the_points_of_the_oracle_and_answers_start_at_x0(
+    make: Make, problem: LogisticRegression
+) -> None:
+    recorder, rng = Recorder(), np.random.default_rng(2)
+    watched = make(denoiser=recorder)
+    x: Array = np.ones(4)
+    points, answers = [], []
+    for _ in range(40):
+        points.append(x)
+        answers.append(watched.answer(x))
+        x = watched.advance(problem, x, rng)
+    assert np.array_equal([seen for seen, _ in recorder.calls], points)
+    path = run(make(), problem, np.ones(4), steps=39, rng=np.random.default_rng(2))
+    assert np.array_equal(path.iterates, answers)
+    assert np.array_equal(answers[0], np.ones(4))
 
 
 def test_the_denoiser_stands_between_estimate_and_update(

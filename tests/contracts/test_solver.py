@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.solvers import METHODS
@@ -16,6 +17,7 @@ GENERAL = [name for name in METHODS if name != "closed-form"]
 # there. Both say so by their status, and their answers are feasible all the same.
 UNCLAIMED = {
     "interior-point": (),
+    "active-pairs": (),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
     "conic": ("near-duplicates", "two clusters", "shrinking"),
 }
@@ -42,6 +44,36 @@ def test_all_methods_agree(method: str, window: tuple[Float64, Float64, float, f
     floor = 1e-6 * np.linalg.norm(gradients - gradients.mean(axis=0))
     reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
     assert np.linalg.norm(exact.gradients - other.gradients) <= 2.0 * reach * max(moved, floor)
+
+
+@pytest.mark.parametrize("method", GENERAL)
+@given(window=windows(max_points=5), seed=st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_all_methods_agree_on_unequal_variances(
+    method: str, window: tuple[Float64, Float64, float, float], seed: int
+) -> None:
+    points, gradients, L, mu = window
+    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
+    exact = coco.solve(points, gradients, L=L, mu=mu, noise_variance=variance)
+    other = coco.solve(
+        points, gradients, L=L, mu=mu, noise_variance=variance, method=method, throw=False
+    )
+    pairs = coco.denoise_pairs(
+        points[:2], gradients[:2], L=L, mu=mu, noise_variance=(variance[0], variance[1])
+    )
+    two = coco.solve(
+        points[:2], gradients[:2], L=L, mu=mu, noise_variance=variance[:2], method=method
+    )
+    assert same(two.gradients, pairs, gradients, 1e-3)
+    for answer in (exact, other):  # the weighted form of Theorem 4.1
+        drift = ((answer.gradients - gradients) / variance[:, None]).sum(axis=0)
+        assert same(drift, np.zeros_like(drift), gradients, 1e-8)
+    weight = variance[:, None] ** -0.5
+    moved = np.linalg.norm(weight * (exact.gradients - gradients))
+    floor = 1e-6 * np.linalg.norm(weight * (gradients - gradients.mean(axis=0)))
+    reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
+    apart = np.linalg.norm(weight * (exact.gradients - other.gradients))
+    assert apart <= 2.0 * reach * max(moved, floor)
 
 
 @pytest.mark.parametrize("method", GENERAL)

@@ -16,11 +16,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "constraint-tightness": {},
     "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
     "elementwise-mse": {"runs": 12},
+    "fewer-constraints": {"runs": 2, "dimension": 3},
+    "interpolation": {"runs": 4, "windows": (4, 8), "share": (1, 2), "blocks": 2},
     "mse-vs-distance": {"runs": 300},
+    "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
+    **{
+        f"rivals-{problem}": {"runs": 2, "tuning_runs": 2, "calls": 10, "steps": (0.25, 1.0, 8.0)}
+        for problem in ("quadratic", "fourclass", "mushrooms", "breast-cancer")
+    },
 }
 
 

@@ -1,7 +1,6 @@
 """The page in a real browser: it needs no network, draws everything, and answers to clicks."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,21 +12,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.reproduce import write_page
 from coco_denoiser.experiments.results import save
+from tests.browser import chromium, complaints
 from tests.experiments.conftest import small
 
 NAMES = ("synthetic-sgd", "elementwise-mse", "constraint-tightness", "mse-vs-distance")
 MISSING = "it <could> not be had"
-_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-unsafe-swiftshader",
-)
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +30,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "chromium"
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = shutil.which("chromedriver") or "chromedriver"
-    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield chrome
-    chrome.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
 
 
 @pytest.fixture
@@ -76,9 +57,7 @@ def test_nothing_is_complained_about_and_everything_is_drawn(opened: webdriver.C
         shown = plot.find_elements(By.CSS_SELECTOR, ".scatterlayer .trace, canvas")
         assert shown, plot.get_attribute("id")
         assert plot.size["height"] > 100
-    logged = opened.get_log("browser")  # type: ignore[no-untyped-call]
-    loud = [entry for entry in logged if entry["level"] in ("SEVERE", "ERROR")]
-    assert loud == []
+    assert complaints(opened) == []
 
 
 def test_every_series_is_in_its_figure(opened: webdriver.Chrome) -> None:

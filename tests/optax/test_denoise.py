@@ -56,7 +56,7 @@ def difference(ours: Any, core: Float64, gradients: Float64) -> float:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     kind=st.sampled_from(KINDS),
     shape=st.sampled_from(SHAPES),
@@ -85,12 +85,14 @@ def test_agrees_with_the_core(
     assert difference(ours, core.gradients, g) <= TOLERANCE[dtype]
 
 
-def test_a_window_of_sixteen_agrees_as_well() -> None:
+@pytest.mark.parametrize(("K", "dtype"), [(16, np.float64), (32, np.float64), (32, np.float32)])
+def test_wide_windows_agree_as_well(K: int, dtype: Any) -> None:
     for kind in KINDS:
-        x, g, L = window(kind, (16, 10), seed=3)
+        x, g, L = window(kind, (K, 10), seed=3)
+        x, g = x.astype(dtype), g.astype(dtype)
         core = coco_denoiser.denoise(x, g, L=L)
-        with jax.enable_x64(True):
-            assert difference(compiled(x, g, L=L), core, g) <= 1e-6
+        with jax.enable_x64(dtype is np.float64):
+            assert difference(compiled(x, g, L=L), core, g) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("kind", ["inactive", "noiseless"])
@@ -105,6 +107,7 @@ def test_one_observation_is_returned() -> None:
 
 
 def test_a_batch_is_each_window_by_itself() -> None:
+    # Alone, the bounds are traced; together, they are numbers.
     windows = [window(kind, (6, 3), seed) for seed, kind in enumerate(KINDS)]
     x, g = (np.stack([w[i] for w in windows]) for i in (0, 1))
     with jax.enable_x64(True):
@@ -113,12 +116,10 @@ def test_a_batch_is_each_window_by_itself() -> None:
             assert np.allclose(together[i], compiled(x[i], g[i], L=1.0), rtol=1e-7, atol=1e-7)
 
 
-def test_bounds_may_be_traced_and_half_precision_keeps_its_dtype() -> None:
-    x, g, _ = window("random", (6, 3), seed=0)
-    traced = jax.jit(lambda L, mu: denoise(x, g, L=L, mu=mu))
-    assert np.allclose(traced(1.0, 0.1), compiled(x, g, L=1.0, mu=0.1), rtol=1e-5, atol=1e-5)
-    half = denoise(jnp.asarray(x, jnp.bfloat16), jnp.asarray(g, jnp.bfloat16), L=1.0)
-    assert half.dtype == jnp.bfloat16
+def test_half_precision_keeps_its_dtype() -> None:
+    for dtype in (jnp.bfloat16, jnp.float16):
+        some = jnp.ones((6, 3), dtype)
+        assert jax.eval_shape(partial(denoise, L=1.0), some, some).dtype == dtype
 
 
 @pytest.mark.parametrize("kind", ["random", "active", "grid", "inactive"])
@@ -154,11 +155,12 @@ def test_derivatives_agree_with_those_of_the_closed_form() -> None:
 def test_derivatives_are_finite_and_averages_where_points_coincide() -> None:
     x, g, _ = window("duplicates", (6, 3), seed=2)
     with jax.enable_x64(True):
-        J = jax.jacrev(lambda x, g: denoise(x, g, L=1.0), (0, 1))(x, g)
+        J = jax.jit(jax.jacrev(lambda x, g: denoise(x, g, L=1.0), (0, 1)))(x, g)
         assert all(np.isfinite(j).all() for j in J)
         # The mean of the answer is the mean of the gradients, whatever they are.
         assert np.allclose(J[1].sum(0), np.broadcast_to(np.eye(3)[:, None], (3, 6, 3)), atol=1e-7)
-    J32 = jax.jacfwd(lambda g: denoise(x.astype(np.float32), g, L=1.0))(g.astype(np.float32))
+    derivative = jax.jit(jax.jacfwd(lambda g, x: denoise(x, g, L=1.0)))
+    J32 = derivative(g.astype(np.float32), x.astype(np.float32))
     assert np.allclose(J32, J[1], atol=1e-2)
 
 

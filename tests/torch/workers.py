@@ -104,16 +104,16 @@ def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     found, module, optimizer = _sharded(rank, size, folder / "checkpoint")
     found.update(uneven=_uneven(module, optimizer, rank))
     found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
+    module = _sharded_model()
+    train(module, wrapped(module, L="auto"), range(STEPS), rank, size)
+    found.update(estimated=whole(module))
     return found
 
 
 def _sharded(
     rank: int, size: int, checkpoint: Path, **options: Any
 ) -> tuple[dict[str, Any], nn.Module, CocoOptimizer]:
-    module = model()
-    for layer in module:
-        fully_shard(layer)
-    fully_shard(module)
+    module = _sharded_model()
     optimizer = wrapped(module, **options)
     train(module, optimizer, range(STEPS), rank, size)
     found: dict[str, Any] = {"parameters": whole(module), "numbers": _traffic(module, optimizer)}
@@ -124,6 +124,14 @@ def _sharded(
     train(module, optimizer, range(STEPS, 2 * STEPS), rank, size)
     found.update(resumed=whole(module), weights=optimizer.diagnostics().weights.tolist())
     return found, module, optimizer
+
+
+def _sharded_model() -> nn.Sequential:
+    module = model()
+    for layer in module:
+        fully_shard(layer)
+    fully_shard(module)
+    return module
 
 
 def _traffic(module: nn.Module, optimizer: CocoOptimizer) -> list[int]:

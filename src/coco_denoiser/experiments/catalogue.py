@@ -1,14 +1,19 @@
 """The experiments, in the order in which they are run and shown."""
 
 from coco_denoiser.experiments import (
+    curvature_bounds,
     elementwise_mse,
+    fewer_constraints,
     fold,
     fold_variance,
+    interpolation,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
+    rivals,
     synthetic,
     tightness,
+    unknown_curvature,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -26,5 +31,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         *synthetic.EXPERIMENTS[2:],
         *fold.EXPERIMENTS,
         *fold_variance.EXPERIMENTS,
+        *rivals.EXPERIMENTS,
+        *fewer_constraints.EXPERIMENTS,
+        *interpolation.EXPERIMENTS,
+        *unknown_curvature.EXPERIMENTS,
+        *curvature_bounds.EXPERIMENTS,
     )
 }

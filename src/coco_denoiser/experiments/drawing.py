@@ -56,11 +56,15 @@ def _legends(figure: "Figure", panels: "list[tuple[Axes, list[str]]]") -> None:
         columns = -(-len(labels) // rows)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
-    shown: list[list[str]] = []
-    for axes, series in panels:
-        if series not in shown:
-            axes.legend(frameon=False, fontsize=8, ncols=2 if len(series) > 5 else 1)
-            shown.append(series)
+    lists = [series for _, series in panels]
+    for i, (axes, series) in enumerate(panels):
+        # Many series leave no room inside; where panels share them, the last has room below.
+        below = len(series) > 5 and lists.count(series) > 1
+        if series in (lists[i + 1 :] if below else lists[:i]):
+            continue
+        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+        columns = 2 if len(series) > 5 else 1
+        axes.legend(frameon=False, fontsize=8, ncols=columns, **(place if below else {}))
 
 
 def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
@@ -87,6 +91,8 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
             _line(axes, panel, curve, name, style)
     if "x" in panel.log:
         axes.set_xscale("log")
+    else:
+        axes.locator_params(axis="x", nbins=7)  # more would touch, if they are negative
     if "y" in panel.log:
         axes.set_yscale("log")
     _plain_ticks(axes, panel, curves, series)

@@ -22,7 +22,7 @@ from coco_denoiser.experiments.experiment import (
     Unit,
     generator,
 )
-from coco_denoiser.experiments.logistic import load
+from coco_denoiser.experiments.logistic import regression
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import (
     Method,
@@ -79,7 +79,7 @@ SETTINGS = {
         "Logistic, breast-cancer, step 0.5/L",
         0.5,
         400,
-        lambda _: load("breast-cancer", regularized=True),
+        lambda _: regression("breast-cancer", regularized=True),
         lambda _: 1.0,
     ),
 }

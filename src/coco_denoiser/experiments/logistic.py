@@ -82,11 +82,11 @@ _SOURCES: dict[str, Callable[[], Dataset]] = {
 
 
 def _problem(config: LogisticConfig) -> LogisticRegression:
-    return load(config.data, regularized=config.regularized)
+    return regression(config.data, regularized=config.regularized)
 
 
-def load(data: str, *, regularized: bool) -> LogisticRegression:
-    """Return the logistic regression on a data set; it is read once."""
+def regression(data: str, *, regularized: bool) -> LogisticRegression:
+    """Return the problem of a data set, the same object every time."""
     # The folder is part of the key: a test, or a user, may name another one.
     return _load(data, regularized, os.environ.get(datasets.DATA_VARIABLE))
 

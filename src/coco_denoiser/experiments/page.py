@@ -74,8 +74,10 @@ def _section(entry: Entry, figures: dict[str, Any]) -> str:
     for number, panel in enumerate(experiment.panels(result)):
         identifier = f"{experiment.name}-{number}"
         figures[identifier] = _figure(panel, result.curves)
-        wide = " wide" if panel.new_row and panel.kind is Kind.SPACE else ""
-        plots.append(f'<div class="plot{wide}" id="{identifier}"></div>')
+        shape = " wide" if panel.new_row and panel.kind is Kind.SPACE else ""
+        if len(panel.series) > 7:  # a long legend must not take the room of the curves
+            shape = " tall"
+        plots.append(f'<div class="plot{shape}" id="{identifier}"></div>')
     rows = "".join(_claim(claim) for claim in entry.claims)
     parameters = "".join(
         f"<tr><td>{_text(name.replace('_', ' '))}</td><td>{_text(_value(value))}</td></tr>"

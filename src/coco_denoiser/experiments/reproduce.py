@@ -45,13 +45,22 @@ def configuration(experiment: Experiment, *, quick: bool, seed: int) -> Config:
 
 
 def select(names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments of these names, or all, in the catalogue's order."""
-    unknown = [name for name in names if name not in EXPERIMENTS]
+    """Return the experiments of these names, or all, in the catalogue's order.
+
+    The first words of several names stand for all of them, as `rivals` for `rivals-quadratic`
+    and the others.
+    """
+    meant = {
+        name: [known for known in EXPERIMENTS if f"{known}-".startswith(f"{name}-")]
+        for name in names
+    }
+    unknown = [name for name, found in meant.items() if not found]
     if unknown:
         raise ExperimentError(
             f"there is no experiment {unknown[0]!r}; coco-denoiser list names them all"
         )
-    return [e for name, e in EXPERIMENTS.items() if name in names or not names]
+    chosen = {known for found in meant.values() for known in found}
+    return [e for name, e in EXPERIMENTS.items() if name in chosen or not names]
 
 
 def reproduce(options: Options) -> Path:

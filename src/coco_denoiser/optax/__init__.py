@@ -11,7 +11,8 @@ except ImportError as error:
         "coco_denoiser.optax needs JAX and Optax. Install them by pip install 'coco-denoiser[jax]'."
     ) from error
 
+from coco_denoiser.optax._curvature import hessian_bounds
 from coco_denoiser.optax.batch import denoise
 from coco_denoiser.optax.transformation import CocoState, coco_denoise
 
-__all__ = ["CocoState", "coco_denoise", "denoise"]
+__all__ = ["CocoState", "coco_denoise", "denoise", "hessian_bounds"]

@@ -1,13 +1,16 @@
-"""Curvature bounds that may be numbers, arrays or traced."""
+"""Curvature bounds: those given, numbers or traced, and those of a loss that is at hand."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from coco_denoiser import _validation as check
 from coco_denoiser import geometry
+from coco_denoiser.curvature import Curvature, spectrum
 
 
 def centre_and_radius(L: Any, mu: Any, dtype: Any) -> tuple[Array, Array]:
@@ -20,3 +23,30 @@ def check_curvature(L: Any, mu: Any) -> None:
     """Check bounds that are known before the program runs."""
     if not any(isinstance(value, jax.core.Tracer) for value in (L, mu)):
         check.curvature(*(value.item() if hasattr(value, "item") else value for value in (L, mu)))
+
+
+def hessian_bounds(
+    loss: Callable[[Any], Any],
+    params: Any,
+    *,
+    seed: int = 0,
+    steps: int = 32,
+    failure: float = 1e-3,
+) -> Curvature:
+    """Return L and mu of a loss at these parameters.
+
+    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere
+    the curvature is another. See `coco_denoiser.curvature.spectrum`.
+
+    Args:
+        loss: a function of the parameters that returns a number.
+        params: a pytree of real arrays.
+        seed: of the random start.
+        steps: Hessian-vector products, at most.
+        failure: the probability that one of the bounds does not hold.
+    """
+    flat, unravel = ravel_pytree(params)
+    slope = jax.grad(lambda x: loss(unravel(x)))
+    product = jax.jit(lambda v: jax.jvp(slope, (flat,), (v,))[1])
+    start = jax.random.normal(jax.random.key(seed), flat.shape, flat.dtype)
+    return spectrum(product, start, steps=steps, failure=failure)

@@ -1,5 +1,6 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +59,7 @@ def coco_denoise(
 
     An observation that is not finite, or so large that its square is not, is passed through and
     leaves the window as it was. Where no constraint is active, updates are returned bit by bit.
+    None in place of an update counts as zero, and stays None.
 
     Args:
         L: upper bound on the curvature of the objective; may be traced, and may change.
@@ -87,26 +89,31 @@ def coco_denoise(
         del extra_args
         if params is None:
             raise ValueError(_NO_PARAMS)
+        given, updates = updates, _without_none(updates, params)
         old = state.tables
         number = old.centre.dtype
         c, r = centre_and_radius(L, mu, number)
         fits = _is_measurable(updates, params, c)
 
-        # Written before it is read, so that compiled code updates the window in place.
-        def written(stack: Array, new: Array) -> Array:
-            kept = lax.dynamic_index_in_dim(stack, old.slot, keepdims=False)
-            row = jnp.where(fits, new.astype(stack.dtype), kept)
-            after: Array = lax.dynamic_update_index_in_dim(stack, row, old.slot, 0)
-            return after
-
-        points = jax.tree.map(written, state.points, params)
-        gradients = jax.tree.map(written, state.gradients, updates)
+        kept = state.points, state.gradients
+        # Written before it is read, and in a branch, so that compiled code updates in place: a
+        # selection would make a copy of the row, and for large rows new memory is slow.
+        points, gradients = lax.cond(
+            fits,
+            lambda: jax.tree.map(partial(_put, old.slot), kept, (params, updates)),
+            lambda: kept,
+        )
         newest = [
-            (X, G, _at(X, old.slot), _at(G, old.slot))
-            for X, G in zip(jax.tree.leaves(points), jax.tree.leaves(gradients), strict=True)
+            (X, G, x.astype(X.dtype), g.astype(G.dtype))
+            for X, G, x, g in zip(
+                *(jax.tree.leaves(tree) for tree in (points, gradients, params, updates)),
+                strict=True,
+            )
         ]
         rows = sum((slots.new_rows(*leaf, c) for leaf in newest), start=jnp.zeros((3, K), number))
-        tables = slots.insert(old, rows, c)
+        tables = jax.tree.map(
+            lambda new, kept: jnp.where(fits, new, kept), slots.insert(old, rows, c), old
+        )
         w, gap = slots.newest_weights(
             tables,
             old.slot,
@@ -126,9 +133,9 @@ def coco_denoise(
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         denoised = lax.cond(moved, averaged, lambda: leaves)
-        tables = jax.tree.map(lambda new, kept: jnp.where(fits, new, kept), tables, old)
         gap = jnp.where(fits, gap, state.gap)
-        return jax.tree.unflatten(tree, denoised), CocoState(points, gradients, tables, gap)
+        denoised = jax.tree.unflatten(tree, denoised)
+        return _with_none(denoised, given), CocoState(points, gradients, tables, gap)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -147,9 +154,23 @@ def _storage(own: Any, wanted: Any) -> Any:
     return wanted
 
 
-def _at(stack: Array, slot: Array) -> Array:
-    row: Array = lax.dynamic_index_in_dim(stack, slot, keepdims=False)
-    return row
+def _without_none(updates: Any, params: Any) -> Any:
+    def filled(g: Any, p: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, p) if g is None else g
+
+    return jax.tree.map(filled, updates, params, is_leaf=lambda g: g is None)
+
+
+def _with_none(updates: Any, given: Any) -> Any:
+    def emptied(g: Any, u: Any) -> Any:
+        return None if g is None else u
+
+    return jax.tree.map(emptied, given, updates, is_leaf=lambda g: g is None)
+
+
+def _put(slot: Array, stack: Array, row: Array) -> Array:
+    after: Array = lax.dynamic_update_index_in_dim(stack, row.astype(stack.dtype), slot, 0)
+    return after
 
 
 def _is_measurable(updates: Any, params: Any, c: Array) -> Array:

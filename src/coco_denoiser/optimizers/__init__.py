@@ -5,14 +5,21 @@ from coco_denoiser.optimizers.averaging import PolyakRuppert, TailAverage
 from coco_denoiser.optimizers.base import SGD, GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.driver import Trajectory, run
 from coco_denoiser.optimizers.finite_sum import SAG, SAGA, STRSAGA
+from coco_denoiser.optimizers.momentum import GradientEMA, HeavyBall
+from coco_denoiser.optimizers.recursive import MARS, STORM
+from coco_denoiser.optimizers.schedule_free import ScheduleFree
 from coco_denoiser.optimizers.schedules import Schedule, decreasing, fixed
 from coco_denoiser.optimizers.svrg import SSVRG, SVRG
+from coco_denoiser.optimizers.transport import IGT
 
 __all__ = [
+    "IGT",
+    "MARS",
     "SAG",
     "SAGA",
     "SGD",
     "SSVRG",
+    "STORM",
     "STRSAGA",
     "SVRG",
     "AdaGrad",
@@ -20,11 +27,14 @@ __all__ = [
     "Adadelta",
     "Adam",
     "GradientDenoiser",
+    "GradientEMA",
+    "HeavyBall",
     "Nadam",
     "Optimizer",
     "PolyakRuppert",
     "RMSprop",
     "Schedule",
+    "ScheduleFree",
     "TailAverage",
     "Trajectory",
     "decreasing",

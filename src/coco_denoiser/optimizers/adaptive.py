@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule, positive
+from coco_denoiser.optimizers.schedules import Schedule, fraction, positive
 from coco_denoiser.problems.base import Array
 
 
@@ -56,7 +56,7 @@ class RMSprop(Optimizer):
         eps: float = 1e-8,
         denoiser: GradientDenoiser | None = None,
     ) -> None:
-        self._alpha = _fraction("alpha", alpha)
+        self._alpha = fraction("alpha", alpha)
         self._eps = positive("eps", eps)
         super().__init__(step_size, denoiser=denoiser)
 
@@ -87,7 +87,7 @@ class Adadelta(Optimizer):
         eps: float = 1e-6,
         denoiser: GradientDenoiser | None = None,
     ) -> None:
-        self._rho = _fraction("rho", rho)
+        self._rho = fraction("rho", rho)
         self._eps = positive("eps", eps)
         super().__init__(step_size, denoiser=denoiser)
 
@@ -118,8 +118,8 @@ class _Moments(Optimizer):
         eps: float = 1e-8,
         denoiser: GradientDenoiser | None = None,
     ) -> None:
-        self._beta1 = _fraction("beta1", beta1)
-        self._beta2 = _fraction("beta2", beta2)
+        self._beta1 = fraction("beta1", beta1)
+        self._beta2 = fraction("beta2", beta2)
         self._eps = positive("eps", eps)
         super().__init__(step_size, denoiser=denoiser)
 
@@ -211,9 +211,3 @@ def _fade(mean: Array, new: Array, keep: float) -> None:
     """Update mean = keep * mean + (1 - keep) * new in place."""
     mean *= keep
     mean += (1 - keep) * new
-
-
-def _fraction(name: str, value: float) -> float:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
-    return float(value)

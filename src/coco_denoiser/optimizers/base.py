@@ -79,6 +79,10 @@ class Optimizer:
         """Return what to subtract from x."""
         return step_size * g
 
+    def answer(self, x: Array) -> Array:
+        """Return the solution so far, if the next gradient is due at x: by default x itself."""
+        return x
+
 
 class SGD(Optimizer):
     """Stochastic gradient descent (Robbins and Monro, 1951): x_{k+1} = x_k - gamma_k g_k."""

@@ -15,7 +15,8 @@ class Trajectory:
     """The path of an optimizer.
 
     Attributes:
-        iterates: x_0, ..., x_steps, or their averages if asked for, (steps + 1, d).
+        iterates: x_0, ..., x_steps, as the optimizer's `answer` gives them, or their averages if
+            asked for, (steps + 1, d).
         evaluations: the gradient evaluations spent before each of them, (steps + 1,).
     """
 
@@ -66,6 +67,7 @@ def run(
     iterates[0] = x if average is None else average(x)
     for k in range(1, steps + 1):
         x = optimizer.advance(problem, x, rng)
-        iterates[k] = x if average is None else average(x)
+        found = optimizer.answer(x)
+        iterates[k] = found if average is None else average(found)
         evaluations[k] = optimizer.evaluations
     return Trajectory(iterates, evaluations)

@@ -29,3 +29,10 @@ def positive(name: str, value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be positive and finite, got {value}.")
     return float(value)
+
+
+def fraction(name: str, value: float) -> float:
+    """Return the value as a float, or say that it must be at least 0 and below 1."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+    return float(value)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from coco_denoiser.curvature.exact import LOSSES, linear_model
 from coco_denoiser.problems.base import Array, Indices, as_points, draw_index
 
 # Margins of a batch are formed block by block, so that a whole trajectory can be evaluated
@@ -61,10 +62,8 @@ class LogisticRegression:
         self.regularization = float(regularization)
         squares = np.einsum("ij,ij->i", A, A)
         self._scale = float(np.sqrt(squares.mean()))
-        self.L_max = float(squares.max()) / 4 + self.regularization
-        gram = A.T @ A if self.size >= self.dimension else A @ A.T
-        self.L = float(np.linalg.eigvalsh(gram)[-1]) / (4 * self.size) + self.regularization
-        self.mu = self.regularization
+        self.L_max = LOSSES["logistic"][1] * float(squares.max()) + self.regularization
+        self.L, self.mu = linear_model("logistic", A, regularization=self.regularization)
 
     def value(self, x: Array) -> Array:
         """Return f at one point (d,), or at each of a batch (..., d)."""

@@ -14,7 +14,7 @@ from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.geometry import Window
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import closed_form, conic, fdpg, interior_point
+from coco_denoiser.solvers import active_pairs, closed_form, conic, fdpg, interior_point
 from coco_denoiser.typing import Float64
 
 
@@ -28,9 +28,14 @@ class Method(NamedTuple):
 METHODS = {
     "closed-form": Method(closed_form.solve, 1),
     "interior-point": Method(interior_point.solve, 200),
+    "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000),
     "conic": Method(conic.solve, 200),
 }
+
+# Distinct points from which on conjugate gradients are faster than a factorisation; general
+# conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
+LARGE = 256
 
 
 def answer(
@@ -45,7 +50,8 @@ def answer(
     Args:
         window: residuals, bounds and precisions.
         method: a name in METHODS, or "auto": the closed form for two distinct points, the
-            interior-point method for more, and the conic solver where that falls short.
+            interior-point method for more, and the conic solver where that falls short; for
+            LARGE windows the method of active pairs, which alone has bounded memory.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
     """
@@ -54,6 +60,8 @@ def answer(
     names = [method]
     if method == "auto":
         names = ["closed-form"] if count <= 2 else ["interior-point", "conic"]
+        if count >= LARGE:
+            names = ["active-pairs"]
     elif method == "closed-form" and count > 2:
         raise ValueError(
             f"method='closed-form' is for two distinct points, got {count}. Use method='auto'."

@@ -1,7 +1,7 @@
 """The problem handed to Clarabel, a general conic interior-point solver.
 
     minimise  1/2 sum_i n_i ||phi_i||^2 - n_i <h_i, phi_i>
-    subject to  (rho_ml, phi_m - phi_l) in the second-order cone, for every pair.
+    subject to  (rho_ml, phi_m - phi_l) in the second-order cone, for every pair with a bound.
 
 Slower by orders of magnitude than the exact method, and independent of it: the safety net, and
 a witness in the tests.
@@ -20,15 +20,35 @@ def solve(
     window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
 ) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
+    del start
+    K = window.precisions.size
+    first, second = _pairs(window)
+    _, forces, iterations = vectors(window, window.precisions[:, None], tol=tol, max_iter=max_iter)
+    rho = window.bounds[first, second]
+    lam = _polished(window, first, second, np.linalg.norm(forces, axis=1) / rho)
+    multipliers = np.zeros((K, K))
+    multipliers[first, second] = lam
+    return multipliers + multipliers.T, iterations
+
+
+def vectors(
+    window: Window, precisions: Float64, *, tol: float, max_iter: int
+) -> tuple[Float64, Float64, int]:
+    """Return phi (K, q), the forces on the pairs (pairs, q), and the number of iterations.
+
+    Args:
+        window: residuals and bounds.
+        precisions: (K, 1), or (K, q) where they differ from coordinate to coordinate too.
+        tol: relative duality gap to reach.
+        max_iter: limit on the iterations.
+    """
     # Imported here: both together cost more than the rest of the package.
     import clarabel  # noqa: PLC0415
     from scipy import sparse  # noqa: PLC0415
 
-    del start
     K, q = window.residuals.shape
-    first, second = np.triu_indices(K, 1)
+    first, second = _pairs(window)
     pairs = first.size
-    rho = window.bounds[first, second]
     rows = ((q + 1) * np.arange(pairs)[:, None] + 1 + np.arange(q)).ravel()
     columns = [(q * nodes[:, None] + np.arange(q)).ravel() for nodes in (first, second)]
     ones = np.ones(rows.size)
@@ -37,8 +57,8 @@ def solve(
         shape=(pairs * (q + 1), K * q),
     )
     b = np.zeros(pairs * (q + 1))
-    b[:: q + 1] = rho
-    n = np.repeat(window.precisions, q)
+    b[:: q + 1] = window.bounds[first, second]
+    n = np.broadcast_to(precisions, (K, q)).ravel()
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_iter = max_iter
@@ -52,11 +72,14 @@ def solve(
         settings,
     )
     result = solver.solve()
-    dual = np.asarray(result.z).reshape(pairs, q + 1)[:, 1:]
-    lam = _polished(window, first, second, np.linalg.norm(dual, axis=1) / rho)
-    multipliers = np.zeros((K, K))
-    multipliers[first, second] = lam
-    return multipliers + multipliers.T, int(result.iterations)
+    phi, dual = np.asarray(result.x).reshape(K, q), np.asarray(result.z).reshape(pairs, q + 1)
+    return phi, -dual[:, 1:], int(result.iterations)
+
+
+def _pairs(window: Window) -> tuple[Int64, Int64]:
+    """Return the pairs that have a bound, as rows and columns."""
+    first, second = np.nonzero(np.triu(np.isfinite(window.bounds), 1))
+    return first, second
 
 
 def _polished(window: Window, first: Int64, second: Int64, lam: Float64) -> Float64:

@@ -50,6 +50,7 @@ def iterate(
     max_iter: int,
     dual: Float64 | None = None,
     restart: bool = True,
+    precisions: Float64 | None = None,
 ) -> tuple[Float64, int, Float64]:
     """Run the method; return the dual vectors, the iterations, and the dual objective at each.
 
@@ -61,11 +62,14 @@ def iterate(
             None. The paper's warm start passes what the last window ended with.
         restart: drop the momentum when it points uphill; False is the paper's method to the
             letter.
+        precisions: (K, q), where they differ from coordinate to coordinate too.
     """
     K, q = window.residuals.shape
     s = np.zeros((K * (K - 1) // 2, q)) if dual is None else dual.copy()
+    n = window.precisions if precisions is None else precisions
+    n = np.ascontiguousarray(np.broadcast_to(n.reshape(K, -1), (K, q)))
     history, iterations = _iterate(
-        window.residuals, window.bounds, window.precisions, s, tol, max_iter, int(restart)
+        window.residuals, window.bounds, n, s, tol, max_iter, int(restart)
     )
     return s, iterations, history[: iterations + 1]
 
@@ -131,7 +135,7 @@ def _primal(h: Float64, n: Float64, s: Float64, phi: Float64) -> None:
             e += 1
     for i in range(h.shape[0]):
         for c in range(h.shape[1]):
-            phi[i, c] = h[i, c] + phi[i, c] / n[i]
+            phi[i, c] = h[i, c] + phi[i, c] / n[i, c]
 
 
 @subroutine
@@ -140,7 +144,7 @@ def _objective(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64
     total = 0.0
     for i in range(h.shape[0]):
         for c in range(h.shape[1]):
-            total += 0.5 * n[i] * (phi[i, c] - h[i, c]) ** 2
+            total += 0.5 * n[i, c] * (phi[i, c] - h[i, c]) ** 2
     e = 0
     for i in range(h.shape[0]):
         for j in range(i + 1, h.shape[0]):
@@ -148,7 +152,8 @@ def _objective(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64
             for c in range(h.shape[1]):
                 squared += s[e, c] ** 2
                 total -= s[e, c] * (h[i, c] - h[j, c])
-            total += bounds[i, j] * np.sqrt(squared)
+            if squared > 0.0:  # a free pair has no dual vector, and an infinite bound
+                total += bounds[i, j] * np.sqrt(squared)
             e += 1
     return total
 
@@ -168,9 +173,9 @@ def _gap(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64) -> f
     gap, value, trivial = 0.0, 0.0, 0.0
     for i in range(K):
         for c in range(q):
-            gap += 0.5 * n[i] * ((1.0 - shrink) * phi[i, c]) ** 2
-            value += 0.5 * n[i] * (shrink * phi[i, c] - h[i, c]) ** 2
-            trivial += 0.5 * n[i] * h[i, c] ** 2
+            gap += 0.5 * n[i, c] * ((1.0 - shrink) * phi[i, c]) ** 2
+            value += 0.5 * n[i, c] * (shrink * phi[i, c] - h[i, c]) ** 2
+            trivial += 0.5 * n[i, c] * h[i, c] ** 2
     e = 0
     for i in range(K):
         for j in range(i + 1, K):
@@ -178,6 +183,7 @@ def _gap(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64) -> f
             for c in range(q):
                 squared += s[e, c] ** 2
                 gap -= s[e, c] * shrink * (phi[i, c] - phi[j, c])
-            gap += bounds[i, j] * np.sqrt(squared)
+            if squared > 0.0:
+                gap += bounds[i, j] * np.sqrt(squared)
             e += 1
     return gap / max(value, OBJECTIVE_FLOOR * trivial)

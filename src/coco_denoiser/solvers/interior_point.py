@@ -33,14 +33,15 @@ from coco_denoiser.solvers._interior_step import (
 )
 from coco_denoiser.typing import Float64, Int64
 
-# Step 1 ends when no pair exceeds its bound by more than _READY, and those nearer than `near`
-# alone keep all others within _CARRY; or after _ROUNDS, with all pairs.
-_ROUNDS, _READY, _CARRY = 60, 1.05, 1.25
+# Step 1 ends when no pair exceeds its bound by more than READY, and those nearer than `near`
+# alone keep all others within CARRY; or after ROUNDS, with all pairs.
+ROUNDS, READY, CARRY = 60, 1.05, 1.25
+_BLOCK = 128  # third points that are looked at together
 _START = 1.025  # how far inside its bounds step 2 starts
 # A step may double the error, or lift it to `floor`. Where bounds differ by many orders of
 # magnitude, about one large window in a hundred runs in circles, and is begun anew from another
 # working set.
-_ATTEMPTS, _STEPS = ((0.95, 0.2), (0.8, 0.1), (0.5, 0.05)), 70  # (near, floor), steps of each
+ATTEMPTS, STEPS = ((0.95, 0.2), (0.8, 0.1), (0.5, 0.05)), 70  # (near, floor), steps of each
 
 
 def solve(
@@ -56,14 +57,14 @@ def solve(
     """
     del start
     iterations = 0
-    for near, floor in _ATTEMPTS:
+    for near, floor in ATTEMPTS:
         # Half the tolerance: the certificate is computed after a last rounding.
         multipliers, steps, solved = _solve(
             window.residuals,
             window.bounds,
             window.precisions,
             0.5 * tol,
-            min(max_iter - iterations, _STEPS),
+            min(max_iter - iterations, STEPS),
             near,
             floor,
         )
@@ -94,12 +95,12 @@ def _solve(
         np.empty(pairs), np.empty(pairs), np.empty((K, q)), np.empty(pairs), np.empty(pairs)
     )
     m = _multiplicative(problem, state, work, near)
-    force = _enter(problem, state, work[:m])
+    force = enter(problem, state, work[:m])
     error = residual(problem, state, work[:m])
     iterations, solved = 0, False
     while True:
-        worst = _distances(problem, state.hat, state.w)
-        solved = _relative_gap(problem, state, worst) <= tol
+        worst = distances(problem, state.hat, state.w)
+        solved = relative_gap(problem, state, worst) <= tol
         if solved or iterations >= max_iter:
             break
         m = _join(problem, state, work, m, force)
@@ -142,18 +143,27 @@ def _irredundant(h: Float64, bounds: Float64, n: Float64) -> Problem:
     for i in range(K):
         for j in range(i + 1, K):
             bound = bounds[i, j]
-            # Without "both shorter", near-duplicates would imply each other away.
-            shorter = bound * (1.0 - 1e-9)
-            implied = False
-            for p in range(K):
-                x, y = bounds[i, p], bounds[j, p]
-                if x + y <= bound * (1.0 + 1e-12) and x < shorter and y < shorter:
-                    implied = True
-                    break
-            if not implied:
+            if bound < np.inf and not is_implied(bounds[i], bounds[j], bound):
                 first[count], second[count], rho[count] = i, j, bound
                 count += 1
     return Problem(h, n, first[:count], second[:count], rho[:count])
+
+
+@subroutine
+def is_implied(x: Float64, y: Float64, bound: float) -> bool:
+    """Say whether a third point, at x[p] and y[p] from the two, implies their bound."""
+    # Without "both shorter", near-duplicates would imply each other away.
+    shorter, reach = bound * (1.0 - 1e-9), bound * (1.0 + 1e-12)
+    for start in range(0, x.size, _BLOCK):
+        near, far = x[start : start + _BLOCK], y[start : start + _BLOCK]
+        found = 0
+        for p in range(near.size):
+            # Counted, since a way out would keep it from vectorising.
+            ok = (near[p] + far[p] <= reach) & (near[p] < shorter) & (far[p] < shorter)
+            found += 1 if ok else 0
+        if found > 0:
+            return True
+    return False
 
 
 @subroutine
@@ -166,15 +176,15 @@ def _multiplicative(problem: Problem, state: State, work: Int64, near: float) ->
     lam, w, rho = state.lam, state.w, problem.rho
     pairs = rho.size
     last, kept, reach, none = np.ones(pairs), np.empty(pairs), np.empty(pairs), np.empty((0, 0))
-    _distances(problem, problem.h, w)
+    distances(problem, problem.h, w)
     for e in range(pairs):
         lam[e] = max(w[e] / rho[e] - 1.0, 0.01) / problem.n.size
     m = 0
-    for rounds in range(_ROUNDS + 1):
+    for rounds in range(ROUNDS + 1):
         _stationary(problem, lam, state.hat, none)
-        worst = _distances(problem, state.hat, w)
-        if worst <= _READY or rounds == _ROUNDS:
-            if rounds == _ROUNDS:
+        worst = distances(problem, state.hat, w)
+        if worst <= READY or rounds == ROUNDS:
+            if rounds == ROUNDS:
                 near = 0.0
             m = 0
             for e in range(pairs):
@@ -184,9 +194,9 @@ def _multiplicative(problem: Problem, state: State, work: Int64, near: float) ->
                     m += 1
                     kept[e] = lam[e]
             _stationary(problem, kept, state.hat, state.M)
-            if m > 0 and _distances(problem, state.hat, reach) <= _CARRY:
+            if m > 0 and distances(problem, state.hat, reach) <= CARRY:
                 break
-        if rounds < _ROUNDS:
+        if rounds < ROUNDS:
             for e in range(pairs):
                 # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but
                 # swings to and fro on such a pair, and is given up there.
@@ -199,11 +209,11 @@ def _multiplicative(problem: Problem, state: State, work: Int64, near: float) ->
 
 
 @subroutine
-def _enter(problem: Problem, state: State, work: Int64) -> float:
+def enter(problem: Problem, state: State, work: Int64) -> float:
     """Start step 2 a little inside the bounds; return the largest force of a pair."""
     lam, w, rho = state.lam, state.w, problem.rho
-    worst = _distances(problem, state.hat, w)
-    shrink = 1.0 / (_START * min(max(worst, 1.0), _READY))
+    worst = distances(problem, state.hat, w)
+    shrink = 1.0 / (_START * min(max(worst, 1.0), READY))
     force = 0.0
     for e in range(rho.size):
         force = max(force, lam[e] * rho[e])
@@ -234,8 +244,8 @@ def _release(problem: Problem, state: State, work: Int64, force: float, tol: flo
         kept, state.s, state.omega, state.w, state.phi, np.empty(state.hat.shape), state.M
     )
     _stationary(problem, kept, released.hat, np.empty((0, 0)))
-    worst = _distances(problem, released.hat, released.w)
-    if _relative_gap(problem, released, worst) <= tol:
+    worst = distances(problem, released.hat, released.w)
+    if relative_gap(problem, released, worst) <= tol:
         for e in range(lam.size):
             lam[e] = kept[e]
 
@@ -262,7 +272,7 @@ def _stationary(problem: Problem, lam: Float64, hat: Float64, M: Float64) -> Non
 
 
 @subroutine
-def _distances(problem: Problem, phi: Float64, w: Float64) -> float:
+def distances(problem: Problem, phi: Float64, w: Float64) -> float:
     """Fill w with the pairs' distances; return the largest ratio of distance to bound."""
     worst = 0.0
     for e in range(w.size):
@@ -276,7 +286,7 @@ def _distances(problem: Problem, phi: Float64, w: Float64) -> float:
 
 
 @subroutine
-def _relative_gap(problem: Problem, state: State, worst: float) -> float:
+def relative_gap(problem: Problem, state: State, worst: float) -> float:
     """Return the relative duality gap of hat, shrunk until every pair fits.
 
     The centroid of h, and so of hat, is zero.

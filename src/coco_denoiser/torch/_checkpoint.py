@@ -43,6 +43,8 @@ def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[tor
     group[f"{PREFIX}count"] = small["count"]
     group[f"{PREFIX}next"] = small["next"]
     group[f"{PREFIX}centre"] = window.centre
+    if window.estimate is not None:
+        group[f"{PREFIX}estimate"] = torch.from_numpy(window.estimate.state())
     for name in _TABLES:
         table = np.zeros((window.slots, window.slots))
         table[: small["count"], : small["count"]] = small[name]
@@ -83,6 +85,11 @@ def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
                 f"state was saved with {name}={group[PREFIX + name]}, this optimizer has "
                 f"{name}={mine}. Create it with the same {name}."
             )
+    if (f"{PREFIX}estimate" in group) != (window.estimate is not None):
+        raise ValueError(
+            "state was saved with L given and this optimizer has L='auto', or the other way "
+            "round. Create it with the same L."
+        )
 
 
 def restore(
@@ -112,6 +119,8 @@ def restore(
     small["variances"] = group[f"{PREFIX}variances"].cpu().numpy()[:count]
     window.tables.load_state_dict({"count": count, "next": group[f"{PREFIX}next"], **small})
     window.centre = float(group[f"{PREFIX}centre"])
+    if window.estimate is not None:
+        window.estimate.load_state(group[f"{PREFIX}estimate"].cpu().numpy())
 
 
 def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

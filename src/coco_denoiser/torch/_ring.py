@@ -218,6 +218,16 @@ class Ring:
             table[i] = self._measure(x, h, 0.0, count, i)[K : 2 * K]
         return table
 
+    def gradient_squares(self, centre: float, slot: int, others: Sequence[int]) -> torch.Tensor:
+        """Return the squared distances between the gradient of a slot and those of others."""
+        out = torch.zeros(len(others), dtype=torch.float64, device=self.device)
+        for k, i in enumerate(others):
+            apart = self._residuals[slot] - self._residuals[i]
+            apart.add_(self._points[slot] - self._points[i], alpha=centre)
+            for share, part in zip(self._shares.tolist(), self._columns(apart), strict=True):
+                out[k] += share * torch.linalg.vector_norm(part, dtype=torch.float64).square()
+        return out
+
     def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:
         """Yield each parameter with its points and its residuals, K tensors like the parameter."""
         K = self._points.shape[0]

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from coco_denoiser import _validation as check
 from coco_denoiser import folding
+from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.solution import Answer, ConvergenceWarning
 from coco_denoiser.tables import Tables
@@ -52,7 +53,8 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters.
-        L: upper bound on the curvature of the loss, or a function that returns it.
+        L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
+            estimate it from the gradients; `diagnostics().L` then tells the estimate.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
@@ -71,7 +73,7 @@ class GradientDenoiser:
         self,
         parameters: Iterable[torch.Tensor],
         *,
-        L: Bound,
+        L: Bound | Literal["auto"],
         mu: Bound = 0.0,
         window: int = 8,
         state_dtype: torch.dtype | None = None,
@@ -82,7 +84,11 @@ class GradientDenoiser:
     ) -> None:
         self.parameters = list(parameters)
         self.L, self.mu = L, mu
-        if not (callable(L) or callable(mu)):
+        self.estimate: StreamEstimate | None = None
+        if isinstance(L, str):
+            check.one_of("L", L, ("auto",))
+            self.estimate = StreamEstimate()
+        elif not (callable(L) or callable(mu)):
             check.curvature(L, mu)
         size = check.count("window", window, optional=False)
         self.window = size if size is not None else 1
@@ -97,6 +103,9 @@ class GradientDenoiser:
         self.tol = check.positive("tol", tol)
         self.skipped = 0
         self.forget = check.forgetting(forget, self.window)
+        if self.estimate is not None:
+            # What was folded is no gradient that was observed, and would tell a lower L.
+            check.one_of("forget", forget, ("drop",))
         # With two, the fold is the answer itself: done at once, it leaves one slot in use.
         self._recursive = self.forget == "fold" and self.window == 2
         self.slots = 1 if self._recursive else self.window
@@ -114,6 +123,8 @@ class GradientDenoiser:
         self.centre, self._radius = 0.0, 0.0
         self._answer: Answer | None = None
         self._filtered: Averaging | None = None
+        if self.estimate is not None:
+            self.estimate.reset()
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -181,9 +192,10 @@ class GradientDenoiser:
                 weights = self._filter(squares)
             else:
                 self._record(squares)
-                weights = self._solve()
-                for ring in self.rings:
-                    ring.commit(self.centre, self._slot, weights)
+                weights = self._commit()
+            if self.estimate is not None and self._learn_curvature(self.estimate):
+                self._follow_curvature(maximize=maximize)
+                weights = self._commit()
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
@@ -233,10 +245,14 @@ class GradientDenoiser:
 
     def _follow_curvature(self, *, maximize: bool) -> None:
         """Ask for the curvature bounds; bring what is stored to their centre."""
-        L, mu = _now(self.L), _now(self.mu)
-        if self._bounds != (L, mu):
-            self._bounds = check.curvature(L, mu)
-        centre, self._radius = centre_and_radius(*self._bounds)
+        L, mu = _now(self.L) if self.estimate is None else self.estimate.L, _now(self.mu)
+        if self.estimate is not None:
+            self._bounds = self.estimate.L, check.number("mu", mu)
+            centre, self._radius = self.estimate.centre_and_radius(self._bounds[1])
+        else:
+            if self._bounds != (L, mu):
+                self._bounds = check.curvature(L, mu)
+            centre, self._radius = centre_and_radius(*self._bounds)
         centre = -centre if maximize else centre
         if centre != self.centre and len(self):
             squares = self._add_up(
@@ -321,6 +337,26 @@ class GradientDenoiser:
         row = found.weights[self._slot]
         return None if row[self._slot] == 1.0 else np.ascontiguousarray(row)
 
+    def _commit(self) -> Float64 | None:
+        """Solve, write the newest observation into its slot, and combine."""
+        weights = self._solve()
+        for ring in self.rings:
+            ring.commit(self.centre, self._slot, weights)
+        return weights
+
+    def _learn_curvature(self, estimate: StreamEstimate) -> bool:
+        """Let the newest pairs speak; say whether that changes L."""
+        slots = self.tables.order()[[-1 - age for age in ages(len(self))]]
+        if not slots.size:
+            return False
+        squares = self._add_up(
+            [r.gradient_squares(self.centre, self._slot, slots.tolist()) for r in self.rings]
+        )
+        before = estimate.L
+        points = self.tables.points[self._slot, slots]
+        estimate.observe(points**2, squares, np.full(slots.size, 2.0))
+        return before != estimate.L
+
     def _release(self) -> None:
         for ring in self.rings:
             ring.release()
@@ -339,7 +375,7 @@ class GradientDenoiser:
         ]
 
 
-def _now(bound: Bound) -> object:
+def _now(bound: Bound | str) -> object:
     """Return a bound as it is at this step."""
     value: object = bound() if callable(bound) else bound
     return value.item() if isinstance(value, torch.Tensor) else value

@@ -39,7 +39,8 @@ class CocoOptimizer(Optimizer):
 
     Args:
         optimizer: the optimizer to wrap.
-        L: upper bound on the curvature of the loss, or a function that returns it.
+        L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
+            estimate it from the gradients; `diagnostics().L` then tells the estimate.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
@@ -62,7 +63,7 @@ class CocoOptimizer(Optimizer):
         self,
         optimizer: Optimizer,
         *,
-        L: Bound,
+        L: Bound | Literal["auto"],
         mu: Bound = 0.0,
         window: int = 8,
         state_dtype: torch.dtype | None = None,

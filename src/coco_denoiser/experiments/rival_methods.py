@@ -1,0 +1,206 @@
+"""The methods of the experiment `rivals`, what is recorded of them, and what none can beat.
+
+All runs of a method go in one batch, so that every method meets the same noise: run i of one
+is to be compared with run i of another.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+
+from coco_denoiser import ConvergenceWarning, Denoiser
+from coco_denoiser.experiments.paths import coco
+from coco_denoiser.optimizers import (
+    IGT,
+    MARS,
+    SGD,
+    STORM,
+    STRSAGA,
+    Adam,
+    GradientDenoiser,
+    GradientEMA,
+    HeavyBall,
+    Optimizer,
+    PolyakRuppert,
+    ScheduleFree,
+    TailAverage,
+    decreasing,
+    run,
+)
+from coco_denoiser.problems import Problem, Quadratic
+from coco_denoiser.problems.base import Array
+
+WINDOW = 8
+MOMENTA = (0.5, 0.9)
+_NONE = (0.0,)  # the grid of a method that has no second parameter
+
+Make = Callable[[float, float, GradientDenoiser | None], Optimizer]
+
+
+class Rival(NamedTuple):
+    """A method that walks a path of its own.
+
+    Attributes:
+        name: the series of its iterates.
+        make: its optimizer, from a step size, its second parameter and a denoiser.
+        textbook: the second parameter as its authors set it.
+        grid: the second parameter's values when it is tuned.
+        adaptive: whether its steps are lengths in x, as Adam's, and not multiples of 1/L.
+        calls: the oracle calls of a step.
+        averages: whether the averages of its iterates are methods too.
+        one_by_one: whether it cannot take a batch of runs.
+        denoised: whether COCO stands between oracle and update.
+    """
+
+    name: str
+    make: Make
+    textbook: float = 0.0
+    grid: tuple[float, ...] = _NONE
+    adaptive: bool = False
+    calls: int = 1
+    averages: bool = False
+    one_by_one: bool = False
+    denoised: bool = False
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names of what is recorded: the iterates, and their averages if any."""
+        names = (self.name, "PR average", "tail average") if self.averages else (self.name,)
+        return tuple(map(with_coco, names)) if self.denoised else names
+
+
+def with_coco(name: str) -> str:
+    """Return the name of a method with COCO put into it."""
+    return f"{name}, COCO_{WINDOW}"
+
+
+_COMBINED = (
+    Rival("SGD", lambda step, _, coco: SGD(step, denoiser=coco), averages=True),
+    Rival("decreasing", lambda step, _, coco: SGD(decreasing(step), denoiser=coco)),
+    Rival(
+        "Adam",
+        lambda step, beta, coco: Adam(step, beta1=beta, denoiser=coco),
+        0.9,
+        MOMENTA,
+        adaptive=True,
+    ),
+    Rival(
+        "schedule-free",
+        lambda step, beta, coco: ScheduleFree(step, beta=beta, denoiser=coco),
+        0.9,
+        MOMENTA,
+    ),
+)
+RIVALS = (
+    *_COMBINED,
+    Rival("heavy ball", lambda step, beta, _: HeavyBall(step, beta=beta), 0.9, MOMENTA),
+    Rival("gradient EMA", lambda step, beta, _: GradientEMA(step, beta=beta), 0.9, MOMENTA),
+    Rival("IGT", lambda step, tail, _: IGT(step, tail=tail), 1.0, (1.0, 0.5)),
+    Rival("STORM", lambda step, beta, _: STORM(step, beta=beta), 0.9, MOMENTA, calls=2),
+    Rival(
+        "MARS",
+        lambda step, beta, _: MARS(step, beta1=beta),
+        0.95,
+        MOMENTA,
+        adaptive=True,
+        calls=2,
+    ),
+    Rival("STRSAGA", lambda step, *_: STRSAGA(step), one_by_one=True),
+    *(rival._replace(denoised=True) for rival in _COMBINED),
+)
+
+
+class _Rows:
+    """COCO_K for a batch of runs: a window for each."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all windows."""
+        self._windows: list[Denoiser] = []
+
+    def __call__(self, x: Array, g: Array) -> Array:
+        """Denoise every run's gradient (runs, d) by its own past."""
+        if not self._windows:
+            made = (coco(self._problem, WINDOW) for _ in x)
+            self._windows = [window for window in made if window is not None]
+        return np.stack([d(*row) for d, *row in zip(self._windows, x, g, strict=True)])
+
+
+class Walk(NamedTuple):
+    """What a rival's series are away from the minimiser, each (runs, calls + 1).
+
+    `short` is the share of its steps whose window was solved to less than the tolerance.
+    """
+
+    distances: dict[str, NDArray[np.float64]]
+    short: float
+
+
+def walk(
+    rival: Rival,
+    problem: Problem,
+    starts: Array,
+    calls: int,
+    rng: np.random.Generator,
+    *,
+    step: float,
+    second: float,
+) -> Walk:
+    """Follow a rival from starts (runs, d) for a number of oracle calls.
+
+    A distance is that of the last iterate that so many calls could pay for. Beyond twice the
+    start's it counts as twice, so that a mean over runs says something of the others.
+    """
+    steps = (calls + rival.calls - 1) // rival.calls  # the first step is always one call
+    optimizer = rival.make(step, second, _Rows(problem) if rival.denoised else None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        batches = list(starts) if rival.one_by_one else [starts]
+        paths = [run(optimizer, problem, batch, steps=steps, rng=rng) for batch in batches]
+    evaluations = paths[0].evaluations
+    iterates = np.stack([path.iterates for path in paths], axis=1)
+    iterates = iterates.reshape(steps + 1, *starts.shape)
+    recorded = [iterates]
+    if rival.averages:
+        averages = (PolyakRuppert(), TailAverage(steps // 2))
+        recorded += [np.stack([average(x) for x in iterates]) for average in averages]
+    paid = np.searchsorted(evaluations, np.arange(calls + 1), side="right") - 1
+    cap = 2 * np.linalg.norm(starts - problem.minimizer, axis=-1)
+    distances = [np.linalg.norm(path - problem.minimizer, axis=-1)[paid] for path in recorded]
+    short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    return Walk(
+        {
+            name: np.asarray(np.minimum(distance, cap).T, dtype=np.float64)
+            for name, distance in zip(rival.series, distances, strict=True)
+        },
+        short / (steps * len(starts)),
+    )
+
+
+def limit(problem: Quadratic) -> float:
+    """Return sqrt(k) times the least mean distance after k calls, if the Hessian were known.
+
+    Then each answer g_i = H (x_i - x*) + noise tells x_i - H^-1 g_i, which is x* with Gaussian
+    noise of covariance sigma^2 H^-2, wherever x_i is. k of them hold the information
+    k H^2 / sigma^2 on x*, so that no unbiased estimate has a smaller covariance than that of
+    their mean, sigma^2 H^-2 / k (Cramér-Rao): a root mean square of sigma sqrt(tr H^-2 / k).
+    The mean distance of a Gaussian is a little less, and is what is computed here, as
+    E sqrt(Q) = pi^-1/2 integral of (1 - E exp(-u^2 Q)) / u^2 over u > 0.
+    """
+    spread = (problem.noise_std / np.asarray(problem.hessian)) ** 2
+    unit = float(np.sqrt(spread.sum()))
+
+    def integrand(u: float) -> float:
+        logs = np.log1p(2 * (u / unit) ** 2 * spread)
+        return float(-np.expm1(-0.5 * logs.sum())) / u**2
+
+    integral = float(quad(integrand, 0, 1)[0] + quad(integrand, 1, np.inf)[0])
+    return unit * integral / math.sqrt(math.pi)

@@ -1,0 +1,309 @@
+"""COCO among its rivals: the same oracle calls for all, as the textbook has them and tuned.
+
+    textbook    every method at the step and the second parameter that its authors advise
+    tuned       every method at its best over one grid, chosen on runs of their own
+
+A unit is one method on one problem: it tunes on noise of its own, and then meets the noise
+that all methods meet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from coco_denoiser.experiments import logistic
+from coco_denoiser.experiments.claims import (
+    Claim,
+    critical,
+    increases,
+    nowhere_positive,
+    t_statistic,
+)
+from coco_denoiser.experiments.experiment import (
+    Array,
+    Config,
+    Curve,
+    Curves,
+    Experiment,
+    Result,
+    Unit,
+    generator,
+)
+from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.experiments.paths import TOLERANCE, difference, percent, solved
+from coco_denoiser.experiments.rival_methods import RIVALS, Rival, Walk, limit, walk, with_coco
+from coco_denoiser.problems import Problem, Quadratic
+
+_PROTOCOLS = ("textbook", "tuned")
+_LIMIT = "known-Hessian limit"
+_OURS = with_coco("SGD")
+_LEAD = f"SGD minus {_OURS}"
+_POINTS = 50  # of a curve
+_SHORT = "steps short of the tolerance"
+_COLUMNS = {
+    "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
+    "Momentum": ("SGD", "heavy ball", "gradient EMA", "schedule-free", "Adam"),
+    "Corrected gradients": ("SGD", "IGT", "STORM", "MARS", "STRSAGA"),
+}
+
+
+@dataclass(frozen=True)
+class RivalsConfig(Config):
+    """What is run on one problem.
+
+    Attributes:
+        problem: "quadratic" or a data set.
+        tuning_runs: the runs at every point of the grid, beside the `runs` that are shown.
+        calls: the oracle calls of a run.
+        start: the start in every coordinate.
+        adam_step: the paper's step of Adam here; that of the other methods is 1/L.
+        steps: the grid, in multiples of these.
+    """
+
+    runs: int = 20
+    problem: str = "quadratic"
+    tuning_runs: int = 5
+    calls: int = 100
+    start: float = 100.0
+    adam_step: float = 10.0
+    steps: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+
+
+def _problem(config: RivalsConfig) -> Problem:
+    if config.problem == "quadratic":
+        return Quadratic.spaced(10, noise_std=10.0)
+    return logistic.regression(config.problem, regularized=config.problem != "fourclass")
+
+
+def _rivals(config: RivalsConfig) -> list[Rival]:
+    finite = config.problem != "quadratic"
+    return [rival for rival in RIVALS if finite or rival.name != "STRSAGA"]
+
+
+def _names(config: RivalsConfig, *, denoised: bool | None = None) -> list[str]:
+    chosen = [r for r in _rivals(config) if denoised is None or r.denoised == denoised]
+    return [name for rival in chosen for name in rival.series]
+
+
+def _unit(config: RivalsConfig, index: int) -> Unit:
+    rival, problem = _rivals(config)[index], _problem(config)
+    scale = config.adam_step if rival.adaptive else 1 / problem.L
+    short = []
+
+    def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Array]:
+        starts = np.full((runs, problem.dimension), config.start)
+        rng = generator(config, f"{config.problem} {purpose}", 0)
+        found: Walk = walk(
+            rival, problem, starts, config.calls, rng, step=step * scale, second=second
+        )
+        short.append(found.short)
+        return found.distances
+
+    grid = [(step, second) for step in config.steps for second in rival.grid]
+    trials = [go("tuning", config.tuning_runs, *setting) for setting in grid]
+    shown = {(1.0, rival.textbook): go("shown", config.runs, 1.0, rival.textbook)}
+    at = _grid(config)
+    unit: dict[str, Array] = {}
+    for name in rival.series:
+        ends = np.stack([_end(config, trial[name]) for trial in trials])
+        best = grid[int(ends.mean(axis=1).argmin())]
+        if best not in shown:
+            shown[best] = go("shown", config.runs, *best)
+        unit[f"{name} tuning"] = ends.reshape(len(config.steps), len(rival.grid), -1)
+        unit[f"{name} best"] = np.array(best)
+        for protocol, setting in zip(_PROTOCOLS, ((1.0, rival.textbook), best), strict=True):
+            distance = shown[setting][name]
+            unit[f"{name} {protocol}"] = distance[:, at]
+            unit[f"{name} {protocol} end"] = _end(config, distance)
+    unit["short"] = np.array([np.mean(short)])
+    return unit
+
+
+def _grid(config: RivalsConfig) -> Array:
+    return np.unique(np.linspace(0, config.calls, _POINTS + 1).round().astype(int))
+
+
+def _end(config: RivalsConfig, distance: Array) -> Array:
+    """Return the mean distance over the last tenth of the calls, (runs,)."""
+    return np.asarray(distance[:, -(config.calls // 10) :].mean(axis=1))
+
+
+def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    owners = {
+        name: (rival, unit)
+        for rival, unit in zip(_rivals(config), units, strict=True)
+        for name in rival.series
+    }
+    at = _grid(config)
+    for protocol in _PROTOCOLS:
+        for name, (_, unit) in owners.items():
+            curves.add(protocol, name, at, unit[f"{name} {protocol}"])
+        if config.problem == "quadratic":
+            problem = Quadratic.spaced(10, noise_std=10.0)
+            curves.exact(protocol, _LIMIT, at[1:], limit(problem) / np.sqrt(at[1:]))
+        ends = {name: unit[f"{name} {protocol} end"] for name, (_, unit) in owners.items()}
+        for name, end in ends.items():
+            curves.add(f"{protocol} end", name, config.calls, end[:, None])
+        for a, b in combinations(ends, 2):
+            curves.add(
+                f"{protocol} end", f"{a} minus {b}", config.calls, (ends[a] - ends[b])[:, None]
+            )
+    steps = {}
+    for name, (_, unit) in owners.items():
+        tuning = unit[f"{name} tuning"]
+        better = tuning.mean(axis=2).argmin(axis=1)
+        steps[name] = tuning[np.arange(len(better)), better].T
+        curves.add("step", name, config.steps, steps[name])
+        spent = tuning.size * config.calls
+        curves.exact("tuned step", name, spent, unit[f"{name} best"][0])
+        curves.exact("tuned second parameter", name, spent, unit[f"{name} best"][1])
+    curves.add("step", _LEAD, config.steps, steps["SGD"] - steps[_OURS])
+    if config.problem == "quadratic":
+        last = float(curves["tuned", _LIMIT].mean[-1])
+        curves.exact("step", _LIMIT, config.steps, [last] * len(config.steps))
+    for rival, unit in zip(_rivals(config), units, strict=True):
+        curves.exact(_SHORT, rival.series[0], TOLERANCE, unit["short"])
+    return curves
+
+
+def _panels(result: Result) -> list[Panel]:
+    curves = result.curves
+    rows = (
+        ("textbook", "textbook", "oracle calls", "‖x − x*‖", "y"),
+        ("tuned", "tuned", "oracle calls", "‖x − x*‖", "y"),
+        ("step", "by step", "step, in textbook steps", "‖x − x*‖ at the end", "xy"),
+    )
+    panels = []
+    for name, what, x, y, log in rows:
+        for column, methods in _COLUMNS.items():
+            plain = [method for method in methods if (name, method) in curves]
+            helped = [with_coco(method) for method in plain]
+            references = [other for other in (*helped, _LIMIT) if (name, other) in curves]
+            panels.append(
+                Panel(
+                    name,
+                    f"{column}, {what}",
+                    x,
+                    y,
+                    (*plain, *references),
+                    references=frozenset(references),
+                    log=log,
+                    new_row=column == next(iter(_COLUMNS)),
+                )
+            )
+    return panels
+
+
+def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """Say which of (ours, theirs) is nearer at the end, and by how much, beyond chance."""
+    curves, panel = result.curves, f"{protocol} end"
+    threshold = critical(len(pairs), result.config.runs)
+    found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": []}
+    for ours, theirs in pairs:
+        gap = difference(curves, panel, ours, theirs)
+        t = float(t_statistic(gap.mean, gap.sem)[0])
+        verdict = "ties" if abs(t) < threshold else "wins" if t < 0 else "loses"
+        found[verdict].append(f"{theirs} {percent(curves, panel, ours, theirs)}")
+    return "; ".join(f"{name}: {', '.join(items)}" for name, items in found.items() if items)
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, config = result.curves, result.config
+    helped, alone = (_names(config, denoised=denoised) for denoised in (True, False))
+    best = min(helped, key=lambda name: float(curves["step", name].mean.min()))
+    spent = sorted({curves["tuned step", name].x[0] for name in alone})
+    tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
+    budgets = ("", f", after {tuning} oracle calls to tune a method with one parameter or two")
+    claims = []
+    for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
+        panel = f"{protocol} end"
+        ours = _OURS if protocol == "textbook" else best
+        pairs = [(with_coco(name), name) for name in alone if with_coco(name) in helped]
+        rivals = [(ours, name) for name in alone]
+        claims += [
+            increases(
+                f"{protocol.capitalize()}: COCO_8 brings everything it is put into nearer to the "
+                f"minimiser ({_compared(result, protocol, pairs)}).",
+                [difference(curves, panel, theirs, mine) for mine, theirs in pairs],
+                config.runs,
+            ),
+            increases(
+                f"{protocol.capitalize()}: {ours} ends nearer than every method without COCO "
+                f"({_compared(result, protocol, rivals)}){budget}.",
+                [difference(curves, panel, theirs, mine) for mine, theirs in rivals],
+                config.runs,
+            ),
+        ]
+    lead, sgd = curves["step", _LEAD], curves["step", "SGD"]
+    changes = ", ".join(
+        f"{-gap / of:+.0%} at {step:g}"
+        for step, gap, of in zip(lead.x, lead.mean, sgd.mean, strict=True)
+    )
+    claims.append(
+        increases(
+            "At every step size SGD with COCO_8 ends nearer than SGD "
+            f"({changes} textbook steps, on the runs of the tuning).",
+            [lead],
+            config.tuning_runs,
+        )
+    )
+    if config.problem == "quadratic":
+        claims += _quadratic_claims(result, best)
+    return [*claims, solved(curves)]
+
+
+def _quadratic_claims(result: Result, best: str) -> list[Claim]:
+    curves, config = result.curves, result.config
+    hard = ("decreasing", "IGT")
+    changes = ", ".join(f"{name} {percent(curves, 'tuned end', name, best)}" for name in hard)
+    floor = curves["tuned", _LIMIT].mean[-1]
+    below = []
+    for protocol in _PROTOCOLS:
+        for name in _names(config):
+            end = curves[protocol, name]
+            below.append(Curve(end.x[-1:], floor - end.mean[-1:], end.sem[-1:]))
+    return [
+        nowhere_positive(
+            f"Tuned, a decreasing step and IGT are as good as {best}, the best method with COCO "
+            f"({changes}).",
+            [difference(curves, "tuned end", name, best) for name in hard],
+            config.runs,
+        ),
+        nowhere_positive(
+            f"No method is nearer at the end than the known-Hessian limit, which is {floor:.2f}.",
+            below,
+            config.runs,
+        ),
+    ]
+
+
+def _check(config: RivalsConfig) -> None:
+    _problem(config)
+
+
+_CONFIGS = (
+    RivalsConfig(),
+    RivalsConfig(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656),
+    RivalsConfig(problem="mushrooms", calls=300, start=1.0, adam_step=0.1),
+    RivalsConfig(problem="breast-cancer", calls=300, start=1.0, adam_step=0.1),
+)
+EXPERIMENTS = tuple(
+    Experiment(
+        f"rivals-{config.problem}",
+        "none: a comparison beyond the paper's",
+        "Momentum, averaging, IGT, STORM, schedule-free, MARS, Adam and others against COCO_8 "
+        f"on {config.problem}, at textbook settings and tuned.",
+        config,
+        {"runs": 3, "tuning_runs": 2, "calls": 30},
+        lambda config: len(_rivals(config)),
+        _unit,
+        _gather,
+        _panels,
+        _claims,
+        _check,
+    )
+    for config in _CONFIGS
+)

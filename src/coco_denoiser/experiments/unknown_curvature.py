@@ -1,0 +1,274 @@
+"""What it costs not to know L (ours): known, ten times over, ten times under, and estimated.
+
+Each method follows its own path on the same noise. The error is that of the gradient which
+the optimizer sees, ||theta_k - f'(x_k)||^2; for the raw oracle it is that of the noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from coco_denoiser import Denoiser
+from coco_denoiser.experiments.claims import Claim, increases, nowhere_positive
+from coco_denoiser.experiments.experiment import (
+    Array,
+    Config,
+    Curve,
+    Curves,
+    Experiment,
+    Result,
+    Unit,
+    generator,
+)
+from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.experiments.paths import (
+    TOLERANCE,
+    Method,
+    Regimes,
+    difference,
+    follow,
+    gather,
+    solved,
+)
+from coco_denoiser.optimizers import SGD, Adam, Optimizer
+from coco_denoiser.problems import LogisticRegression, Problem, Quadratic, datasets
+from coco_denoiser.problems.base import Array as Floats
+
+NAME = "unknown-curvature"
+_RAW, _KNOWN, _OVER, _UNDER = "raw oracle", "L known", "L 10 times over", "L 10 times under"
+_AUTO, _AUTO_NOISE = "L estimated", "L estimated, noise known"
+_FACTORS = {_KNOWN: 1.0, _OVER: 10.0, _UNDER: 0.1}
+
+
+@dataclass(frozen=True)
+class UnknownConfig(Config):
+    """The paper's quadratic, and logistic regression on data that is always there."""
+
+    runs: int = 100
+    window: int = 8
+    steps: int = 32
+    dimension: int = 10
+    sigma: float = 10.0
+    start: float = 100.0
+    logistic_steps: int = 100
+
+
+class Setting(NamedTuple):
+    """A problem with an optimizer."""
+
+    name: str
+    problem: Problem
+    start: float
+    steps: int
+    adam: bool
+    late: int
+
+
+def _settings(config: UnknownConfig) -> list[Setting]:
+    quadratic = Quadratic.spaced(config.dimension, noise_std=config.sigma)
+    far, k, n = config.start, config.steps, config.logistic_steps
+    return [
+        Setting("quadratic, SGD", quadratic, far, k, adam=False, late=k // 2),
+        Setting("quadratic, Adam", quadratic, far, k, adam=True, late=k // 4),
+        Setting("breast cancer, SGD", _breast_cancer(), 1.0, n, adam=False, late=n // 4),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _breast_cancer() -> LogisticRegression:
+    data = datasets.breast_cancer()
+    weight = 1.0 / np.sqrt(len(data.labels))
+    return LogisticRegression(data.features, data.labels, regularization=weight)
+
+
+def _series(problem: Problem) -> list[str]:
+    known = [_AUTO_NOISE] if isinstance(problem, Quadratic) else []
+    return [_RAW, *_FACTORS, _AUTO, *known]
+
+
+class _Recorder:
+    """A denoiser that notes the error of what it returns, and which L it used."""
+
+    def __init__(self, problem: Problem, denoiser: Denoiser | None) -> None:
+        self.problem, self.denoiser = problem, denoiser
+        self.reset()
+
+    def reset(self) -> None:
+        self.errors: list[float] = []
+        self.shares: list[float] = []
+        if self.denoiser is not None:
+            self.denoiser.reset()
+
+    def __call__(self, x: Floats, g: Floats) -> Floats:
+        theta = g if self.denoiser is None else self.denoiser(x, g)
+        self.errors.append(float(np.sum((theta - self.problem.gradient(x)) ** 2)))
+        self.shares.append(0.0 if self.denoiser is None else self.problem.L / self.denoiser.L)
+        return theta
+
+
+def _denoiser(config: UnknownConfig, problem: Problem, series: str) -> Denoiser | None:
+    if series == _RAW:
+        return None
+    if series in _FACTORS:
+        return Denoiser(_FACTORS[series] * problem.L, config.window, tol=TOLERANCE)
+    noise = config.sigma if series == _AUTO_NOISE else None
+    return Denoiser("auto", config.window, tol=TOLERANCE, noise_std=noise)
+
+
+def _optimizer(setting: Setting, recorder: _Recorder) -> Optimizer:
+    if setting.adam:
+        return Adam(10.0, beta1=0.5, beta2=0.999, eps=1e-8, denoiser=recorder)
+    return SGD(1.0 / setting.problem.L, denoiser=recorder)
+
+
+def _unit(config: UnknownConfig, index: int) -> Unit:
+    unit: dict[str, Array] = {}
+    for setting in _settings(config):
+        for series in _series(setting.problem):
+            recorder = _Recorder(setting.problem, _denoiser(config, setting.problem, series))
+            optimizer = _optimizer(setting, recorder)
+            found = follow(
+                setting.problem,
+                [Method(series, lambda _, made=optimizer: made)],  # type: ignore[misc]
+                np.full(setting.problem.dimension, setting.start),
+                setting.steps,
+                lambda name=setting.name: generator(config, name, index),  # type: ignore[misc]
+            )
+            unit |= {f"{setting.name} {name}": values for name, values in found.items()}
+            unit[f"{setting.name} {series} error"] = np.array(recorder.errors)
+            unit[f"{setting.name} {series} share"] = np.array(recorder.shares)
+    return unit
+
+
+def _gather(config: UnknownConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    for name, problem, _, steps, _, late in _settings(config):
+        series, at, cut = _series(problem), np.arange(steps), len(name) + 1
+        mine = [{k[cut:]: v for k, v in u.items() if k.startswith(name)} for u in units]
+        error = {s: np.stack([u[f"{s} error"] for u in mine]) for s in series}
+        for s in series:
+            curves.add(f"{name} error", s, at, error[s])
+            curves.add(f"{name} share", s, at, np.stack([u[f"{s} share"] for u in mine]))
+        for s in series[4:]:
+            curves.add(f"{name} step by step", f"{s} minus {_RAW}", at, error[s] - error[_RAW])
+        gather(curves, mine, series, Regimes(1, late), prefix=f"{name} ")
+        distance = {s: np.stack([u[f"{s} distance"] for u in mine])[:, -late:] for s in series}
+        for what, runs in (("error", error), ("distance", distance)):
+            mean = {s: runs[s].mean(axis=1, keepdims=True) for s in series}
+            for a in series:
+                curves.add(f"{name} mean {what}", a, 0, mean[a])
+                for b in (_RAW, _KNOWN):
+                    if a != b:
+                        curves.add(f"{name} mean {what}", f"{a} minus {b}", 0, mean[a] - mean[b])
+                halfway = 0.5 * (mean[_RAW] + mean[_KNOWN]) - mean[a]
+                curves.add(f"{name} mean {what}", f"{a} beyond half the gain", 0, halfway)
+    return curves
+
+
+def _panels(result: Result) -> list[Panel]:
+    panels = []
+    for what, y in (
+        ("error", "‖θₖ − ∇f(xₖ)‖²"),
+        ("distance", "‖xₖ − x*‖"),
+        ("share", "true L / L in use"),
+    ):
+        for i, setting in enumerate(_settings(result.config)):
+            panels.append(
+                Panel(
+                    f"{setting.name} {what}",
+                    setting.name if what == "error" else "",
+                    "oracle calls k",
+                    y,
+                    tuple(_series(setting.problem)),
+                    log="y",
+                    new_row=i == 0,
+                )
+            )
+    return panels
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, runs = result.curves, result.config.runs
+    names = [setting.name for setting in _settings(result.config)]
+    everywhere = [
+        (name, what, series)
+        for name in names
+        for what in ("error", "distance")
+        for series in curves.series(f"{name} share")[4:]
+    ]
+    claims = [
+        nowhere_positive(
+            "With L estimated, neither the error of the gradients nor the distance in the end is "
+            "worse than with the raw oracle, in any of the settings.",
+            [curves[f"{n} mean {what}", f"{s} minus {_RAW}"] for n, what, s in everywhere],
+            runs,
+        ),
+        nowhere_positive(
+            "With L estimated, the error is at no step above that of the raw oracle.",
+            [curves[key] for key in curves if key[0].endswith("step by step")],
+            runs,
+        ),
+    ]
+    for name in names:
+        shown = [key for key in everywhere if key[0] == name]
+        kept = ", ".join(
+            f"{s} {_kept(curves, f'{n} mean {what}', s):.0%} of the {what}'s"
+            for n, what, s in shown
+        )
+        claims.append(
+            increases(
+                f"{name}: with L estimated, at least half of the gain of the known L is kept "
+                f"({kept}).",
+                [curves[f"{n} mean {what}", f"{s} beyond half the gain"] for n, what, s in shown],
+                runs,
+                measure="smallest margin over half the gain, in standard errors",
+                note="Single examples differ so much that noise passes for curvature: L is "
+                "estimated several times too high.",
+            )
+        )
+    return [
+        *claims,
+        increases(
+            "An L ten times under the true one makes gradients worse than raw on the quadratic "
+            f"({_times(curves, names[0])} times the error with SGD, "
+            f"{_times(curves, names[1])} times with Adam).",
+            [difference(curves, f"{name} mean error", _UNDER, _RAW) for name in names[:2]],
+            runs,
+        ),
+        increases(
+            "An L ten times over gains less than the known one, in every setting.",
+            [difference(curves, f"{name} mean error", _OVER, _KNOWN) for name in names],
+            runs,
+        ),
+        solved(curves, [f"{name} " for name in names]),
+    ]
+
+
+def _kept(curves: Curves, panel: str, series: str) -> float:
+    gain: list[Curve] = [curves[panel, f"{s} minus {_RAW}"] for s in (series, _KNOWN)]
+    return float(gain[0].mean[0] / gain[1].mean[0])
+
+
+def _times(curves: Curves, name: str) -> str:
+    panel = f"{name} mean error"
+    return f"{curves[panel, _UNDER].mean[0] / curves[panel, _RAW].mean[0]:.1f}"
+
+
+EXPERIMENTS = (
+    Experiment(
+        NAME,
+        "none: what the paper leaves open",
+        "Gradients and paths with L known, ten times over, ten times under, and estimated.",
+        UnknownConfig(),
+        {"runs": 6},
+        lambda config: int(config.runs),
+        _unit,
+        _gather,
+        _panels,
+        _claims,
+        lambda _: (_breast_cancer(), None)[1],
+    ),
+)

@@ -1,0 +1,174 @@
+"""What the page shows, as a pure function: settings -> two paths on the same noise.
+
+The objective is a quadratic in the plane, with curvatures from 0.2 to 1 and its minimum at the
+origin: there COCO's assumption holds exactly with L = 1 and mu = 0.2, and the page says what
+happens with other bounds.
+"""
+
+import math
+import time
+import warnings
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from coco_denoiser import ConvergenceWarning, Denoiser, Solution, solve
+from coco_denoiser.optimizers import SGD, Adam
+from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Array
+
+START = (-9.0, 5.0)
+_TURN = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
+HESSIAN = _TURN @ np.diag([0.2, 1.0]) @ _TURN.T
+TOLERANCE = 1e-6  # far below what a picture can show
+FAR = 100.0  # a run is stopped at that distance, ten times that of the start
+METHODS: dict[str, type[SGD] | type[Adam]] = {"SGD": SGD, "Adam": Adam}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one can set.
+
+    Attributes:
+        method: "SGD" or "Adam".
+        window: K, how many gradients COCO looks at.
+        L: the bound COCO is given, as a multiple of the true one.
+        mu: its lower bound, as a multiple of that L.
+        noise: standard deviation of the oracle's noise in each coordinate.
+        step: step size, as a multiple of 1 / (true L).
+        steps: how many steps are taken.
+        seed: of the noise.
+    """
+
+    method: str = "SGD"
+    window: int = 16
+    L: float = 1.0
+    mu: float = 0.0
+    noise: float = 3.0
+    step: float = 0.7
+    steps: int = 60
+    seed: int = 1
+
+
+class Ended(Enum):
+    """Why a run is over."""
+
+    COMPLETE = "all steps were taken"
+    DIVERGED = "it left the picture"
+    PATIENCE = "it took too long"
+
+
+@dataclass
+class Path:
+    """One run: points x_0 .. x_n, and at all but the last of them the gradients.
+
+    Attributes:
+        points: (n + 1, 2).
+        observed: (n, 2), what the oracle returned.
+        used: (n, 2), what the optimizer was given.
+        exact: (n, 2), the true gradients.
+        distances: (n + 1,), how far the points are from the minimum.
+        ended: why it has no more points.
+    """
+
+    points: Array
+    observed: Array
+    used: Array
+    exact: Array
+    distances: Array
+    ended: Ended
+
+    @property
+    def errors(self) -> Array:
+        """How far each gradient that was used is from the true one."""
+        return np.asarray(np.linalg.norm(self.used - self.exact, axis=1))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Both runs, and what they were run on."""
+
+    settings: Settings
+    problem: Quadratic
+    plain: Path
+    coco: Path
+
+    def window(self, k: int) -> tuple[slice, Solution]:
+        """Return which points of its path COCO looked at in step k = 1, 2, ..., and what it found.
+
+        A stream keeps no more than it needs, so the window is solved once more, as a batch.
+        """
+        chosen = slice(max(0, k - self.settings.window), k)
+        L = self.settings.L * self.problem.L
+        return chosen, solve(
+            self.coco.points[chosen],
+            self.coco.observed[chosen],
+            L=L,
+            mu=self.settings.mu * L,
+            tol=TOLERANCE,
+            throw=False,
+        )
+
+
+@dataclass
+class _Recorder:
+    """Stands where a denoiser stands, and keeps what goes in and what comes out."""
+
+    denoiser: Denoiser | None
+    observed: list[Array] = field(default_factory=list)
+    used: list[Array] = field(default_factory=list)
+
+    def __call__(self, point: Array, gradient: Array) -> Array:
+        used = gradient if self.denoiser is None else self.denoiser(point, gradient)
+        self.observed.append(gradient)
+        self.used.append(used)
+        return used
+
+
+def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
+    """Run the method alone and with COCO_K, from the same start and on the same noise.
+
+    Args:
+        settings: what was set.
+        patience: seconds after which a run is cut short, so that a page never hangs: some large
+            windows without noise have nearly parallel bounds, and take a second a step.
+    """
+    problem = Quadratic(HESSIAN, noise_std=settings.noise)
+    L = settings.L * problem.L
+    denoiser = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
+    return Simulation(
+        settings,
+        problem,
+        _path(settings, problem, None, patience),
+        _path(settings, problem, denoiser, patience),
+    )
+
+
+def _path(
+    settings: Settings, problem: Quadratic, denoiser: Denoiser | None, patience: float
+) -> Path:
+    recorder = _Recorder(denoiser)
+    optimizer = METHODS[settings.method](settings.step / problem.L, denoiser=recorder)
+    rng = np.random.default_rng(settings.seed)
+    visited = [np.array(START)]
+    ended = Ended.COMPLETE
+    deadline = time.monotonic() + patience
+    with warnings.catch_warnings():
+        # The page shows the status of the step it shows, which says the same.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        while len(visited) <= settings.steps and ended is Ended.COMPLETE:
+            visited.append(optimizer.advance(problem, visited[-1], rng))
+            if np.linalg.norm(visited[-1]) > FAR:
+                ended = Ended.DIVERGED
+            elif time.monotonic() > deadline:
+                ended = Ended.PATIENCE
+    points = np.array(visited)
+    return Path(
+        points=points,
+        observed=np.array(recorder.observed),
+        used=np.array(recorder.used),
+        exact=problem.gradient(points[:-1]),
+        distances=np.linalg.norm(points - problem.minimizer, axis=1),
+        ended=ended,
+    )

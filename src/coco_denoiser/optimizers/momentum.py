@@ -1,0 +1,68 @@
+"""Methods that follow a fading memory of gradients instead of the newest alone.
+
+Both smooth the noise, and both pay with lag: an old gradient belongs to an old point, and
+neither method corrects for the way since.
+"""
+
+import math
+
+import numpy as np
+
+from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
+from coco_denoiser.optimizers.schedules import Schedule, fraction
+from coco_denoiser.problems.base import Array
+
+
+class WithMomentum(Optimizer):
+    """A method with a factor beta, at least 0 and below 1, that says how long it remembers."""
+
+    def __init__(
+        self,
+        step_size: float | Schedule,
+        *,
+        beta: float = 0.9,
+        denoiser: GradientDenoiser | None = None,
+    ) -> None:
+        self._beta = fraction("beta", beta)
+        super().__init__(step_size, denoiser=denoiser)
+
+
+class _Fading(WithMomentum):
+    """One vector of past gradients with fading weights."""
+
+    def forget(self) -> None:
+        """Drop the past gradients."""
+        self._m: Array | None = None
+
+    def _take_in(self, g: Array, share: float) -> Array:
+        """Update m = beta m + share g and return it."""
+        if self._m is None:
+            self._m = np.zeros_like(g)
+        self._m *= self._beta
+        self._m += share * g
+        return self._m
+
+
+class HeavyBall(_Fading):
+    """Add up the gradients with fading weights (Polyak, 1964).
+
+    m = beta m + g;  x -= gamma m
+
+    The weights sum to 1 / (1 - beta), so that steps are longer than SGD's by that factor.
+    """
+
+    def increment(self, g: Array, step_size: float) -> Array:
+        """Return what to subtract from x."""
+        return step_size * self._take_in(g, 1.0)
+
+
+class GradientEMA(_Fading):
+    """Follow the exponential moving average of the gradients, with weights that sum to 1.
+
+    m = beta m + (1 - beta) g;  x -= gamma m / (1 - beta^k)
+    """
+
+    def increment(self, g: Array, step_size: float) -> Array:
+        """Return what to subtract from x."""
+        mean = self._take_in(g, 1 - self._beta)
+        return step_size / (1 - math.pow(self._beta, self.steps)) * mean

@@ -1,0 +1,138 @@
+"""One step of the method of active pairs: the Newton system, applied or stored, and the move.
+
+The letters are those of interior_point.py.
+"""
+
+import numpy as np
+
+from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._linalg import substitute
+from coco_denoiser.solvers._interior_step import Problem, State, Step, hessian, linearise
+from coco_denoiser.typing import Float64, Int64
+
+# How far conjugate gradients go: roughly for the predictor, which only sets the target; the
+# next step makes up for the error of the corrector.
+_ROUGH, _FINE = 1e-3, 1e-4
+# They are given up after so many products, or as many as a factorisation costs, but not more
+# than the last number. Systems of more pairs than _STORED, or _STORED_EACH a point, are not
+# stored, and a step is then as good as it comes.
+_PRODUCTS, _MOST_PRODUCTS = 400, 5000
+_STORED, _STORED_EACH = 2000, 6
+
+
+def direction(problem: Problem, state: State, *, direct: bool) -> tuple[Step, float, float, bool]:
+    """Return Mehrotra's predictor and corrector, how far s and lam may go, and `direct`."""
+    lam, s, omega = state.lam, state.s, state.omega
+    pairs = lam.size
+    dlam, ds, coupled = np.zeros(pairs), np.zeros(pairs), np.empty(pairs, np.int64)
+    step = Step(dlam, ds, np.empty_like(state.phi), np.empty(pairs), np.empty(pairs))
+    coupled = coupled[: _linearise(problem, state, step, coupled)]
+    v = state.phi[problem.first] - state.phi[problem.second]
+    factor, storable = None, coupled.size <= max(_STORED, _STORED_EACH * len(state.phi))
+    mu, tau = (lam @ s) / omega.sum(), 0.0
+    for phase in range(2):
+        aim = (tau * omega - dlam * ds) / lam
+        rhs, solved = aim - step.target, False
+        if not (direct and storable):
+            dlam, solved = _conjugate_gradients(
+                problem, state, step, v, rhs, _FINE if phase else _ROUGH
+            )
+        if not solved and storable:
+            direct = True
+            factor = _factor(problem, state, coupled) if factor is None else factor
+            dlam = rhs / step.diagonal
+            dlam[coupled] = _substitute(factor, rhs[coupled])
+        ds = aim - s - s / lam * dlam
+        # As close to the boundary as the path allows: 0.9 far out, 1 - mu near the end.
+        keep = max(0.9, 1.0 - mu) if phase else 1.0
+        step_s, step_lam = (
+            min(1.0, keep / max(float(np.max(-change / value)), 1e-300))
+            for change, value in ((ds, s), (dlam, lam))
+        )
+        if phase == 0:
+            affine = (lam + step_lam * dlam) @ (s + step_s * ds) / omega.sum()
+            tau = max((affine / mu) ** 3 * mu, 1e-16)
+    pull = np.empty_like(state.phi)
+    _spread(problem.first, problem.second, v, dlam, pull)
+    dphi = state.hat - state.phi - state.M @ pull
+    return step._replace(dlam=dlam, ds=ds, dphi=dphi), step_s, step_lam, direct
+
+
+def _conjugate_gradients(
+    problem: Problem, state: State, step: Step, v: Float64, rhs: Float64, accuracy: float
+) -> tuple[Float64, bool]:
+    """Solve the Newton system, its diagonal scaled to 1; say whether that succeeded."""
+    ratio = state.s / state.lam
+    x, r = np.zeros_like(rhs), rhs.copy()
+    pull, product = np.empty_like(state.phi), np.empty_like(rhs)
+    z = r / step.diagonal
+    p, size = z, float(r @ z)
+    enough = accuracy**2 * size
+    K, q = state.phi.shape
+    as_many = rhs.size**3 // (6 * q * (K * K + 2 * rhs.size))
+    for _ in range(min(max(as_many, _PRODUCTS), _MOST_PRODUCTS)):
+        if size <= enough:
+            return x, True
+        _spread(problem.first, problem.second, v, p, pull)
+        _collect(problem.first, problem.second, v, state.M @ pull, ratio, p, product)
+        length = size / float(p @ product)
+        x += length * p
+        r -= length * product
+        z = r / step.diagonal
+        size, before = float(r @ z), size
+        p = z + (size / before) * p
+    return x, False
+
+
+def _factor(problem: Problem, state: State, coupled: Int64) -> Float64:
+    """Return the Cholesky factor of the Newton system over the coupled pairs."""
+    ridge = 1e-12  # dependent constraints leave it singular; this is below its rounding
+    while True:
+        H = _hessian(problem, state, coupled, ridge)
+        try:
+            return np.asarray(np.linalg.cholesky(H, upper=True), np.float64)
+        except np.linalg.LinAlgError:
+            if ridge > 1e-3:
+                raise
+            ridge *= 100.0
+
+
+@kernel
+def _linearise(problem: Problem, state: State, step: Step, coupled: Int64) -> int:
+    return linearise(problem, state, step, np.arange(problem.rho.size), coupled)
+
+
+@kernel
+def _hessian(problem: Problem, state: State, coupled: Int64, ridge: float) -> Float64:
+    return hessian(problem, state, coupled, ridge)
+
+
+@kernel
+def _substitute(U: Float64, x: Float64) -> Float64:
+    substitute(U, x)
+    return x
+
+
+@sweep
+def _spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None:
+    """Fill pull with the forces on the points of forces x v on the pairs."""
+    pull[:] = 0.0
+    for e in range(x.size):
+        i, j = first[e], second[e]
+        for c in range(v.shape[1]):
+            force = x[e] * v[e, c]
+            pull[i, c] += force
+            pull[j, c] -= force
+
+
+@sweep
+def _collect(
+    first: Int64, second: Int64, v: Float64, u: Float64, ratio: Float64, x: Float64, out: Float64
+) -> None:
+    """Fill out with how far the moves u of the points take the pairs, and with ratio x."""
+    for e in range(x.size):
+        i, j = first[e], second[e]
+        total = ratio[e] * x[e]
+        for c in range(v.shape[1]):
+            total += v[e, c] * (u[i, c] - u[j, c])
+        out[e] = total

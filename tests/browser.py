@@ -1,0 +1,42 @@
+"""A headless Chromium that asks nothing of the network by itself."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium import webdriver
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-swiftshader",
+)
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    """Start one, with a profile of its own, that keeps what pages write to the console."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = shutil.which("chromedriver") or "chromedriver"
+    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield chrome
+    finally:
+        chrome.quit()
+
+
+def complaints(browser: webdriver.Chrome) -> list[str]:
+    """Return what the page wrote to the console as an error since last asked."""
+    logged = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    return [each["message"] for each in logged if each["level"] in ("SEVERE", "ERROR")]

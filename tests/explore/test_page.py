@@ -1,0 +1,249 @@
+"""The page to play with, in a real browser, served by the command itself."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
+
+from coco_denoiser import cli
+from coco_denoiser.explore.simulation import METHODS, Settings
+from tests.browser import chromium, complaints
+
+_DEEP = """
+function* deep(node) {
+  for (const each of node.querySelectorAll("*")) {
+    yield each;
+    if (each.shadowRoot) yield* deep(each.shadowRoot);
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    command = [sys.executable, "-m", "coco_denoiser.cli", "explore", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline(), process.stdout.readline()]
+        assert "Compiling" in printed[0]
+        (address,) = re.findall(r"http://localhost:\d+/", printed[1])
+        yield address
+        process.send_signal(2)
+        assert process.wait(timeout=20) == 0
+        assert "Traceback" not in process.stdout.read()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    with chromium(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
+
+
+@pytest.fixture(scope="module")
+def opened(browser: webdriver.Chrome, served: str) -> webdriver.Chrome:
+    browser.set_window_size(1400, 1000)
+    browser.get(served)
+    _until(lambda: "Relative gap" in _text(browser, "certificate"))
+    return browser
+
+
+@pytest.fixture
+def page(opened: webdriver.Chrome) -> webdriver.Chrome:
+    """The page with its first settings, shown to the end."""
+    usual = asdict(Settings())
+    usual.pop("method")
+    _set(opened, usual)
+    _until(lambda: "far" not in _text(opened, "text") and _shown(opened) == usual["steps"])
+    return opened
+
+
+def test_it_loads_without_complaint_and_from_this_machine_alone(
+    page: webdriver.Chrome, served: str
+) -> None:
+    assert complaints(page) == []
+    asked = page.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert asked
+    assert [address for address in asked if not address.startswith(served)] == []
+    assert page.execute_script(
+        _DEEP + "return [...deep(document)].some(e => e.localName=='canvas')"
+    )
+
+
+def test_it_listens_on_the_loopback_interface_only(served: str) -> None:
+    port = int(served.rstrip("/").rsplit(":", maxsplit=1)[1])
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        pass
+    # Linux answers for all of 127/8, so another address of it tells who else is listened to.
+    with socket.socket() as other, pytest.raises(ConnectionRefusedError):
+        other.connect(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize("name", ["window", "L", "mu", "noise", "step", "steps", "seed"])
+def test_a_slider_moves_the_picture(page: webdriver.Chrome, name: str) -> None:
+    before = _coco_path(page)
+    _focus(page, name).send_keys(Keys.ARROW_RIGHT if name != "noise" else Keys.ARROW_LEFT)
+    _until(lambda: _coco_path(page) != before)
+    assert complaints(page) == []
+
+
+def test_a_slider_is_named_for_those_who_do_not_see_it(page: webdriver.Chrome) -> None:
+    handle = _focus(page, "window")
+    assert handle.get_attribute("role") == "slider"
+    assert "window" in str(handle.get_attribute("aria-label"))
+
+
+def test_the_method_can_be_changed(page: webdriver.Chrome) -> None:
+    for number in (1, 0):
+        page.execute_script(_MODEL + "model('method').active = arguments[0]", number)
+        said = f"with {list(METHODS)[number]}"
+        _until(partial(_says, page, said))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"window": 1}, "no pair to compare"),
+        ({"window": 64}, "as long as the run"),
+        ({"noise": 0}, "COCO changes nothing"),
+        ({"L": 0.1}, "far too small"),
+        ({"L": 10, "mu": 0.9, "step": 1.9}, "diverged"),
+        ({"window": 64, "noise": 0, "L": 0.1, "mu": -1, "step": 0.05}, "far too small"),
+    ],
+)
+def test_extremes_explain_themselves(
+    page: webdriver.Chrome, settings: dict[str, float], said: str
+) -> None:
+    _set(page, settings)
+    _until(partial(_says, page, said))
+    assert "nan" not in _text(page, "certificate")
+    assert complaints(page) == []
+
+
+def test_one_step_play_and_pause_with_the_keyboard(page: webdriver.Chrome) -> None:
+    _set(page, {"steps": 20})
+    _until(lambda: _shown(page) == 20)
+    _focus(page, "one").send_keys(Keys.ENTER)
+    _until(lambda: _shown(page) == 1)
+    _focus(page, "play").send_keys(Keys.SPACE)
+    _until(lambda: _shown(page) > 3)
+    _focus(page, "play").send_keys(Keys.SPACE)
+    _until(lambda: _model(page, "play", "label") == "Play")
+    time.sleep(0.3)
+    shown = _shown(page)
+    time.sleep(0.4)
+    assert _shown(page) == shown
+    _focus(page, "play").send_keys(Keys.SPACE)
+    _until(lambda: _shown(page) == 20)
+    _until(lambda: _model(page, "play", "label") == "Play")
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400, 2200])
+def test_the_page_fits_its_window(page: webdriver.Chrome, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        _until(
+            lambda: page.execute_script(
+                "return innerWidth == arguments[0]"
+                " && document.documentElement.scrollWidth <= innerWidth",
+                width,
+            )
+        )
+        plot = page.execute_script(
+            _DEEP + "return Math.max(...[...deep(document.querySelector('.picture'))]"
+            "  .filter(e => e.localName == 'canvas').map(e => e.getBoundingClientRect().width))"
+        )
+        assert plot >= min(300, width - 60)
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_port_in_use_is_one_line_that_names_the_remedy(served: str) -> None:
+    port = served.rstrip("/").rsplit(":", maxsplit=1)[1]
+    command = [sys.executable, "-m", "coco_denoiser.cli", "explore", "--port", port]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("coco-denoiser: error: ")
+    assert done.stderr.count("\n") == 1
+    assert f"port {port}" in done.stderr
+    assert "--port 0" in done.stderr
+
+
+def test_without_bokeh_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("coco_denoiser.explore")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "bokeh.application", None)
+    assert cli.main(["explore"]) == 2
+    assert "coco-denoiser[explore]" in capsys.readouterr().err
+
+
+_MODEL = "const model = name => Bokeh.documents[0].get_model_by_name(name);"
+
+
+def _model(page: webdriver.Chrome, name: str, attribute: str) -> Any:
+    return page.execute_script(_MODEL + "return model(arguments[0])[arguments[1]]", name, attribute)
+
+
+def _says(page: webdriver.Chrome, words: str) -> bool:
+    return words in _text(page, "text")
+
+
+def _set(page: webdriver.Chrome, settings: Mapping[str, float]) -> None:
+    page.execute_script(
+        _MODEL + "for (const [name, value] of Object.entries(arguments[0]))"
+        "  model(name).value = value",
+        settings,
+    )
+
+
+def _shown(page: webdriver.Chrome) -> int:
+    return int(re.findall(r"Step (\d+) of", _text(page, "certificate"))[0])
+
+
+def _text(page: webdriver.Chrome, name: str) -> str:
+    return str(
+        page.execute_script(
+            "const d = window.Bokeh && Bokeh.documents[0];"
+            "const m = d && d.get_model_by_name(arguments[0]); return m ? m.text : ''",
+            name,
+        )
+    )
+
+
+def _coco_path(page: webdriver.Chrome) -> Any:
+    return page.execute_script(
+        _MODEL + "const s = model('coco-path').data; return [[...s.x].join(), [...s.y].join()]"
+    )
+
+
+def _focus(page: webdriver.Chrome, name: str) -> Any:
+    """Focus a widget as the tabulator does, and return what has the focus."""
+    return page.execute_script(
+        _DEEP
+        + """
+        const id = Bokeh.documents[0].get_model_by_name(arguments[0]).id;
+        const host = [...deep(document)].find(e => e.dataset && e.dataset.rootId == id);
+        const inner = [...deep(host)].find(e => e.role == "slider" || e.localName == "button");
+        inner.focus();
+        return inner;
+        """,
+        name,
+    )
+
+
+def _until(holds: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.02)

@@ -1,0 +1,63 @@
+"""What the method for large windows does besides solving small ones, which the contract tests."""
+
+import numpy as np
+import pytest
+
+import coco_denoiser as coco
+from coco_denoiser import geometry
+from coco_denoiser._linalg import solve_laplacian, solve_large_laplacian
+from coco_denoiser.solvers import _active_step, active_pairs, interior_point
+from tests.windows import box, path
+
+
+@pytest.mark.parametrize("make", [box, path])
+def test_a_large_window_is_solved_exactly_on_few_of_its_pairs(make: object) -> None:
+    assert callable(make)
+    points, gradients = make(np.random.default_rng(0), 300, 10)
+    solution = coco.solve(points, gradients, L=1.0)
+    assert solution.method == "active-pairs"
+    assert max(solution.gap, solution.violation) <= 1e-9
+    # The certificate is over all pairs, by code that the solver does not share.
+    phi = solution.gradients - 0.5 * points
+    apart = np.linalg.norm(phi[:, None] - phi, axis=2)
+    bound = 0.5 * np.linalg.norm(points[:, None] - points, axis=2)
+    assert (apart <= bound * (1.0 + 1e-8) + 1e-9).all()
+    assert np.count_nonzero(solution.multipliers) <= 20 * 300
+
+
+@pytest.mark.parametrize("products", [0, 400])
+def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
+    monkeypatch: pytest.MonkeyPatch, products: int
+) -> None:
+    monkeypatch.setattr(_active_step, "_MOST_PRODUCTS", products)
+    points, gradients = box(np.random.default_rng(1), 40, 4)
+    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(40))
+    found, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
+    expected, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
+    np.testing.assert_allclose(
+        geometry.weights(found, window), geometry.weights(expected, window), atol=1e-5
+    )
+
+
+def test_points_on_a_line_need_only_their_neighbours() -> None:
+    points, gradients = box(np.random.default_rng(2), 30, 1)
+    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(30))
+    multipliers, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
+    order = np.argsort(points[:, 0])
+    pulled = multipliers[np.ix_(order, order)] > 0.0
+    assert not np.triu(pulled, 2).any()
+    assert pulled.any()
+
+
+@pytest.mark.parametrize("strongest", [1.0, 1e15])
+def test_matrix_products_eliminate_as_node_by_node(strongest: float) -> None:
+    K, q = 211, 3
+    rng = np.random.default_rng(3)
+    a = np.triu(strongest ** rng.random((K, K)) * (rng.random((K, K)) < 0.05), 1)
+    n = rng.uniform(0.1, 1.0, K)
+    b = np.hstack((rng.random((K, q)), np.eye(K)))
+    plain, fast = b.copy(), b.copy()
+    solve_laplacian(a.copy(), n.copy(), plain, q)
+    solve_large_laplacian(a.copy(), n.copy(), fast, q)
+    # Nothing is subtracted, so that every entry keeps its digits, however strong the pulls.
+    np.testing.assert_allclose(fast, plain, rtol=1e-11)

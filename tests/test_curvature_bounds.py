@@ -1,0 +1,117 @@
+"""One mu for every kind of function, through every way in."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser as coco
+from coco_denoiser.cli import main
+from coco_denoiser.typing import Float64
+
+DIMENSION = 4
+SLOPES = np.linspace(1.0, 1.0 / 3.0, DIMENSION)
+# A gradient, and the largest mu that holds with L = 1.
+KINDS: dict[str, tuple[Callable[[Float64], Float64], float]] = {
+    "strongly convex": (lambda x: SLOPES * x, 1.0 / 3.0),
+    "convex": (np.tanh, 0.0),
+    "weakly convex": (lambda x: np.where(np.arange(DIMENSION) == 1, -0.25, 1.0) * x, -0.25),
+    "merely smooth": (np.sin, -1.0),
+}
+
+
+def batch(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
+    return np.asarray(coco.denoise(x, g, L=1.0, mu=mu)[-1])
+
+
+def conic(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
+    found = coco.solve(x, g, L=1.0, mu=mu, method="conic", tol=1e-8, throw=False)
+    return np.asarray(found.gradients[-1])
+
+
+def stream(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
+    denoiser = coco.Denoiser(1.0, len(x), mu=mu)
+    return np.asarray([denoiser(*pair) for pair in zip(x, g, strict=True)][-1])
+
+
+def in_torch(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
+    torch = pytest.importorskip("torch")
+    from coco_denoiser.torch import GradientDenoiser
+
+    p = torch.nn.Parameter(torch.zeros(DIMENSION, dtype=torch.float64))
+    denoiser = GradientDenoiser([p], L=1.0, mu=mu, window=len(x))
+    for point, gradient in zip(x, g, strict=True):
+        p.data = torch.from_numpy(point.copy())
+        p.grad = torch.from_numpy(gradient.copy())
+        denoiser.denoise()
+    return np.asarray(p.grad.numpy())
+
+
+def in_jax(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
+    jax = pytest.importorskip("jax")
+    from coco_denoiser.optax import denoise
+
+    with jax.enable_x64(True):
+        return np.asarray(denoise(x, g, L=1.0, mu=mu)[-1])
+
+
+def command(x: Float64, g: Float64, mu: float, folder: Path) -> Float64:
+    np.savez(folder / "seen.npz", points=x, gradients=g)
+    files = [str(folder / "seen.npz"), "-o", str(folder / "out.npz")]
+    assert main(["denoise", *files, "--L", "1", f"--mu={mu!r}"]) == 0
+    with np.load(folder / "out.npz") as found:
+        return np.asarray(found["gradients"][-1])
+
+
+WAYS = [batch, conic, stream, in_torch, in_jax, command]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", KINDS)
+def test_true_gradients_stay_with_the_right_bounds_and_move_with_wrong_ones(
+    way: Any, kind: str, tmp_path: Path
+) -> None:
+    gradient, mu = KINDS[kind]
+    x = np.random.default_rng(0).uniform(-6.0, 6.0, (6, DIMENSION))
+    # The newest point lies next to the one before, along the coordinate of least curvature,
+    # there being where a mu that is too large is refuted.
+    least = {"strongly convex": 3, "weakly convex": 1}.get(kind, 0)
+    x[-2:] = 0.0
+    x[-2:, least] = {"convex": (5.0, 6.0), "merely smooth": (3.0, 3.3)}.get(kind, (1.0, 2.0))
+    g = gradient(x)
+    assert np.linalg.norm(way(x, g, mu, tmp_path) - g[-1]) <= 1e-6
+    wrong = mu + 0.3
+    assert np.linalg.norm(way(x, g, wrong, tmp_path) - g[-1]) >= 1e-3
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_way_gives_the_answer_of_the_conic_solver(
+    way: Any, kind: str, tmp_path: Path
+) -> None:
+    gradient, mu = KINDS[kind]
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-2.0, 2.0, (6, DIMENSION))
+    g = gradient(x) + rng.normal(size=x.shape)
+    expected = conic(x, g, mu, tmp_path)
+    assert np.linalg.norm(expected - g[-1]) > 0.1
+    np.testing.assert_allclose(way(x, g, mu, tmp_path), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 2**32), K=st.integers(2, 6), slack=st.sampled_from([0.0, 0.5]))
+@settings(max_examples=10)
+def test_with_bounds_that_hold_no_answer_is_further_from_the_truth(
+    kind: str, seed: int, K: int, slack: float
+) -> None:
+    # The truth is feasible, and projecting on a convex set brings nearer to all of its points.
+    gradient, mu = KINDS[kind]
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-6.0, 6.0, (K, DIMENSION))
+    g = gradient(x) + rng.normal(size=x.shape)
+    theta = coco.denoise(x, g, L=1.0, mu=mu - slack)
+    assert np.linalg.norm(theta - gradient(x)) <= np.linalg.norm(g - gradient(x)) * (1.0 + 1e-6)

@@ -1,0 +1,124 @@
+"""Fewer constraints: what stays a law, and what becomes one, if only near points are compared."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import coco_denoiser as coco
+from coco_denoiser import geometry
+from coco_denoiser.solvers import METHODS
+from coco_denoiser.typing import Float64
+from tests.windows import box, hard, windows
+
+Window = tuple[Float64, Float64, float, float]
+GENERAL = [name for name in METHODS if name != "closed-form"]
+
+
+def objective(theta: Float64, gradients: Float64) -> float:
+    return float(np.sum((theta - gradients) ** 2))
+
+
+def kept(points: Float64, m: int) -> NDArray[np.bool_]:
+    """The pairs that stay, from the definition: one is among the m nearest of the other."""
+    K = len(points)
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    near = np.zeros((K, K), dtype=bool)
+    for i in range(K):
+        others = sorted(apart[i, j] for j in range(K) if apart[i, j] > 0.0)
+        reach = others[min(m, len(others)) - 1] if others else 0.0
+        near[i] = apart[i] <= reach * (1.0 + 1e-9)
+    return np.asarray(near | near.T)
+
+
+@given(window=windows(), more=st.integers(0, 3))
+def test_as_many_neighbors_as_there_are_is_the_whole_problem(window: Window, more: int) -> None:
+    points, gradients, L, mu = window
+    whole = coco.denoise(points, gradients, L=L, mu=mu)
+    m = max(len(points) - 1, 1) + more
+    same = coco.denoise(points, gradients, L=L, mu=mu, neighbors=m)
+    np.testing.assert_array_equal(whole, same)
+
+
+@given(window=windows())
+@settings(max_examples=50)
+def test_every_further_neighbor_costs_and_none_more_than_the_whole(window: Window) -> None:
+    points, gradients, L, mu = window
+    values = [
+        objective(coco.denoise(points, gradients, L=L, mu=mu, neighbors=m), gradients)
+        for m in range(1, len(points))
+    ]
+    for fewer, more in pairwise(values):
+        assert fewer <= more * (1.0 + 1e-8) + 1e-9 * objective(gradients, gradients.mean(axis=0))
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_pairs_that_stay_are_those_of_the_definition(d: int, m: int) -> None:
+    points, gradients = box(np.random.default_rng([d, m]), 12, d)
+    points[7:9] = points[6]
+    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(12))
+    expected = kept(points, m)
+    np.testing.assert_array_equal(np.isfinite(geometry.nearest(window, m).bounds), expected)
+    solution = coco.solve(points, gradients, L=1.0, neighbors=m)
+    assert solution.status.success
+    assert not solution.multipliers[~expected].any()
+    phi = solution.gradients - 0.5 * points
+    apart = np.linalg.norm(phi[:, None] - phi, axis=2)
+    bound = 0.5 * np.linalg.norm(points[:, None] - points, axis=2)
+    assert (apart <= bound * (1.0 + 1e-8) + 1e-9)[expected].all()
+
+
+@pytest.mark.parametrize("method", GENERAL)
+@given(window=windows(max_points=6), m=st.integers(1, 3))
+@settings(max_examples=25)
+def test_all_methods_agree_on_fewer_constraints(method: str, window: Window, m: int) -> None:
+    points, gradients, L, mu = window
+    exact = coco.solve(points, gradients, L=L, mu=mu, neighbors=m)
+    other = coco.solve(points, gradients, L=L, mu=mu, neighbors=m, method=method, throw=False)
+    assert max(exact.gap, exact.violation, other.violation) <= 1e-9
+    moved = np.linalg.norm(exact.gradients - gradients)
+    floor = 1e-6 * np.linalg.norm(gradients - gradients.mean(axis=0))
+    reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
+    assert np.linalg.norm(exact.gradients - other.gradients) <= 2.0 * reach * max(moved, floor)
+
+
+@pytest.mark.parametrize("method", ["interior-point", "active-pairs"])
+@pytest.mark.parametrize("d", [1, 2, 10])
+def test_hard_cases_are_solved_with_few_neighbors(method: str, d: int) -> None:
+    for case in hard(np.random.default_rng(d), 12, d):
+        solution = coco.solve(
+            case.points, case.gradients, L=case.L, neighbors=2, method=method, throw=False
+        )
+        assert solution.status.success, (case.name, solution.gap)
+
+
+@pytest.mark.parametrize("window", [3, 6, None])
+def test_a_stream_has_the_neighbors_of_its_present_window(window: int | None) -> None:
+    points, gradients = box(np.random.default_rng(3), 9, 3)
+    denoiser = coco.Denoiser(L=1.0, window=window, neighbors=2)
+    for k in range(len(points)):
+        theta = denoiser(points[k], gradients[k])
+        part = slice(max(0, k + 1 - window) if window else 0, k + 1)
+        batch = coco.denoise(points[part], gradients[part], L=1.0, neighbors=2)
+        np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
+    restored = coco.Denoiser(L=1.0, window=window, neighbors=2)
+    restored.load_state_dict(denoiser.state_dict())
+    point, gradient = np.ones(3), np.zeros(3)
+    np.testing.assert_array_equal(denoiser(point, gradient), restored(point, gradient))
+    with pytest.raises(ValueError, match="neighbors=2"):
+        coco.Denoiser(L=1.0, window=window, neighbors=1).load_state_dict(denoiser.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
+)
+def test_bad_neighbors_are_refused_by_name(value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="neighbors"):
+        coco.denoise(np.eye(3), np.eye(3), L=1.0, neighbors=value)
+    with pytest.raises(error, match="neighbors"):
+        coco.Denoiser(L=1.0, neighbors=value)

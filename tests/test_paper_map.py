@@ -1,0 +1,55 @@
+"""The paper map points at things that exist, and at every experiment."""
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+from coco_denoiser.experiments.catalogue import EXPERIMENTS
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "paper-map.md").read_text("utf-8")
+NAMED = sorted(set(re.findall(r"`([^`]+)`", TEXT)))
+LABEL = re.compile(r"(eq|fig|ass|theo|theorem|algorithm):|COCO_formulation_generic_Sigma")
+
+
+def test_functions_exist() -> None:
+    functions = [name for name in NAMED if name.startswith("coco_denoiser.")]
+    assert functions
+    for name in functions:
+        assert callable(pkgutil.resolve_name(_with_colon(name))), name
+
+
+def _with_colon(name: str) -> str:
+    """Say which part is the module: some functions have the name of theirs."""
+    parts = name.split(".")
+    modules = [part for part in parts[:-1] if part.islower()]
+    return ".".join(modules) + ":" + ".".join(parts[len(modules) :])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name.startswith("tests/")])
+def test_tests_exist(name: str) -> None:
+    path, test = name.split("::")
+    assert re.search(rf"^def {test}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_experiment_of_the_paper_is_there_with_its_figures() -> None:
+    rows = {
+        name: row for row in TEXT.splitlines() for name in re.findall(r"^\|.*\| `([^`]+)` \|", row)
+    }
+    for name, experiment in EXPERIMENTS.items():
+        for figure in experiment.figure.split(", "):
+            label = figure.split(" (")[0]
+            if not label.startswith("none"):
+                assert f"`fig:{label}`" in rows[name], name
+
+
+def test_nothing_else_is_named() -> None:
+    known = {*EXPERIMENTS, "docs/pictures.py", "coco-denoiser reproduce NAME"}
+    rest = [
+        name
+        for name in NAMED
+        if not name.startswith(("coco_denoiser.", "tests/")) and not LABEL.match(name)
+    ]
+    assert {*rest} <= known
