@@ -20,7 +20,7 @@ from tests.torch.problems import copies, equal, noisy_gradients, parameters
 from tests.torch.test_agreement import PROBLEMS, join, schedule, split
 from tests.torch.test_precision import history
 
-WINDOWS = pytest.mark.parametrize("window", [2, 3, 4])
+WINDOWS = pytest.mark.parametrize("window", [2, 4])
 
 
 def folding(tensors: Any, **options: Any) -> CocoOptimizer:
