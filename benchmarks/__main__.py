@@ -14,6 +14,7 @@ BENCHMARKS = {
     "logistic-step": "one step of logistic regression against a dense FDPG",
     "fold-step": "a window of two that folds against reading its vectors",
     "torch-step": "a CocoOptimizer step against reading its window",
+    "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "explore": "from a slider of the page to play with to its picture",
     "publish": "all of the above, into the page of the site",
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in BENCHMARKS:
         print("usage: python -m benchmarks NAME, where NAME is one of")
         for name, what in BENCHMARKS.items():
-            print(f"  {name:14s} {what}")
+            print(f"  {name:16s} {what}")
         return 2
     import_module(f"benchmarks.{arguments[0].replace('-', '_')}").main()
     return 0

@@ -75,9 +75,20 @@ def test_saved_on_two_ranks_resumed_on_one(
     two_shards: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     folder, found = two_shards
-    parameters, weights = workers.resume(folder)
+    parameters, weights = workers.resume(folder / "checkpoint")
     np.testing.assert_allclose(weights, found[0]["weights"], rtol=1e-6)
     assert_close(parameters, found[0]["resumed"])
+
+
+def test_shards_fold_as_one_process_does(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
+    folder, ranks = two_shards
+    first, second = (found["folded"] for found in ranks)
+    assert first["weights"] == second["weights"]
+    assert first["numbers"] == [4]  # two distances, and two signs of what must not enter
+    assert_close(first["parameters"], alone(workers.STEPS, **workers.FOLDING))
+    parameters, weights = workers.resume(folder / "folded", **workers.FOLDING)
+    np.testing.assert_allclose(weights, first["weights"], rtol=1e-6)
+    assert_close(parameters, first["resumed"])
 
 
 def test_grid_with_ignored_parameters_equals_one_process(tmp_path: Path) -> None:

@@ -150,3 +150,52 @@ def test_commit_writes_the_slot_and_the_weighted_sum(
     expected = dense.double() + torch.from_numpy(weights) @ residuals[:count].double()
     expected = expected - residuals[2].double()
     torch.testing.assert_close(out.double(), expected, rtol=accuracy, atol=accuracy)
+
+
+@pytest.mark.parametrize("passes", [_kernels, _generic])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_advance_mixes_the_slot_into_the_observation(passes: Any, dtype: torch.dtype) -> None:
+    points, residuals, x, g = window(dtype, spread=1.0)
+    old = residuals[0].double().clone()
+    out = torch.empty(sum(SIZES), dtype=dtype)
+    passes.advance(
+        points[:1],
+        residuals[:1],
+        passes.hold(x),
+        passes.hold(g),
+        **LAYOUT,
+        centre=0.5,
+        weight=0.3,
+        out=out,
+    )
+    dense = torch.cat([t if t is not None else torch.zeros(SIZES[-1], dtype=dtype) for t in g])
+    new = (dense - 0.5 * torch.cat(x)).double()
+    accuracy = 1e-5 if dtype == torch.float32 else 1e-12
+    assert torch.equal(points[0], torch.cat(x))
+    for found, expected in (
+        (residuals[0], 0.7 * new + 0.3 * old),
+        (out, dense.double() + 0.3 * (old - new)),
+    ):
+        torch.testing.assert_close(found.double(), expected, rtol=accuracy, atol=accuracy)
+
+
+@pytest.mark.parametrize("passes", [_kernels, _generic])
+def test_no_slot_is_left_out_if_none_is_named(passes: Any) -> None:
+    points, residuals, x, g = window(torch.float64, spread=1.0)
+    rows = [
+        passes.measure(
+            points,
+            residuals,
+            passes.hold(x),
+            passes.hold(g),
+            **LAYOUT,
+            shares=np.ones(4),
+            centre=0.5,
+            count=K,
+            skip=skip,
+        )[: 2 * K].view(2, K)
+        for skip in (-1, K - 1)
+    ]
+    assert bool((rows[0] > 0.0).all())
+    assert torch.equal(rows[0][:, :-1], rows[1][:, :-1])
+    assert bool((rows[1][:, -1] == 0.0).all())

@@ -21,7 +21,8 @@ def history(optimizer: CocoOptimizer) -> list[torch.Tensor]:
     """Return a copy of everything in the window."""
     state = optimizer.state_dict()
     tensors = [v for entries in state["state"].values() for v in entries.values()]
-    tables = [v for name, v in state["param_groups"][0].items() if name.startswith("coco_")]
+    group = state["param_groups"][0]
+    tables = [v for n, v in group.items() if n.startswith("coco_") and not isinstance(v, str)]
     return [torch.as_tensor(v).clone() for v in [*tensors, *tables]]
 
 

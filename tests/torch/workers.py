@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from coco_denoiser.torch import CocoOptimizer
 
 STEPS, BATCH = 12, 8
+FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
 
 
 def model() -> nn.Sequential:
@@ -100,22 +101,29 @@ def data_parallel(rank: int, size: int, folder: Path) -> list[list[torch.Tensor]
 
 def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     """FSDP2 on a line of ranks: trajectory, traffic, ranks without a gradient, checkpoint."""
+    found, module, optimizer = _sharded(rank, size, folder / "checkpoint")
+    found.update(uneven=_uneven(module, optimizer, rank))
+    found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
     module = _sharded_model()
     train(module, wrapped(module, L="auto"), range(STEPS), rank, size)
-    estimated = whole(module)
+    found.update(estimated=whole(module))
+    return found
+
+
+def _sharded(
+    rank: int, size: int, checkpoint: Path, **options: Any
+) -> tuple[dict[str, Any], nn.Module, CocoOptimizer]:
     module = _sharded_model()
-    optimizer = wrapped(module)
+    optimizer = wrapped(module, **options)
     train(module, optimizer, range(STEPS), rank, size)
     found: dict[str, Any] = {"parameters": whole(module), "numbers": _traffic(module, optimizer)}
-    found["estimated"] = estimated
     state: dict[str, Any] = dict(
         zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True)
     )
-    save(state, checkpoint_id=folder / "checkpoint")
+    save(state, checkpoint_id=checkpoint)
     train(module, optimizer, range(STEPS, 2 * STEPS), rank, size)
     found.update(resumed=whole(module), weights=optimizer.diagnostics().weights.tolist())
-    found.update(uneven=_uneven(module, optimizer, rank))
-    return found
+    return found, module, optimizer
 
 
 def _sharded_model() -> nn.Sequential:
@@ -189,13 +197,13 @@ def grid(rank: int, size: int, folder: Path) -> dict[str, Any]:
     return {"parameters": whole(module), "weights": optimizer.diagnostics().weights.tolist()}
 
 
-def resume(folder: Path) -> tuple[list[torch.Tensor], list[float]]:
+def resume(checkpoint: Path, **options: Any) -> tuple[list[torch.Tensor], list[float]]:
     """Read a checkpoint of two ranks on one, without any process group, and go on."""
     module = model()
-    optimizer = wrapped(module)
+    optimizer = wrapped(module, **options)
     parts = get_state_dict(module, optimizer)
     state: dict[str, Any] = dict(zip(("model", "optimizer"), parts, strict=True))
-    load(state, checkpoint_id=folder / "checkpoint", no_dist=True)
+    load(state, checkpoint_id=checkpoint, no_dist=True)
     set_state_dict(
         module,
         optimizer,

@@ -39,15 +39,19 @@ def insert(state: dict[str, Any], window: GradientDenoiser, parameters: list[tor
     group = state["param_groups"][0]
     group[f"{PREFIX}version"] = _VERSION
     group[f"{PREFIX}window"] = window.window
+    group[f"{PREFIX}forget"] = window.forget
     group[f"{PREFIX}count"] = small["count"]
     group[f"{PREFIX}next"] = small["next"]
     group[f"{PREFIX}centre"] = window.centre
     if window.estimate is not None:
         group[f"{PREFIX}estimate"] = torch.from_numpy(window.estimate.state())
     for name in _TABLES:
-        table = np.zeros((window.window, window.window))
+        table = np.zeros((window.slots, window.slots))
         table[: small["count"], : small["count"]] = small[name]
         group[PREFIX + name] = torch.from_numpy(table)
+    variances = np.ones(window.slots)
+    variances[: small["count"]] = small["variances"]
+    group[f"{PREFIX}variances"] = torch.from_numpy(variances)
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -75,11 +79,12 @@ def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
             f"state was saved with layout {group[f'{PREFIX}version']}, this release reads "
             f"{_VERSION}."
         )
-    if group[f"{PREFIX}window"] != window.window:
-        raise ValueError(
-            f"state was saved with window={group[f'{PREFIX}window']}, this optimizer has "
-            f"window={window.window}. Create it with the same window."
-        )
+    for name, mine in (("window", window.window), ("forget", window.forget)):
+        if group[PREFIX + name] != mine:
+            raise ValueError(
+                f"state was saved with {name}={group[PREFIX + name]}, this optimizer has "
+                f"{name}={mine}. Create it with the same {name}."
+            )
     if (f"{PREFIX}estimate" in group) != (window.estimate is not None):
         raise ValueError(
             "state was saved with L given and this optimizer has L='auto', or the other way "
@@ -106,14 +111,13 @@ def restore(
     window.seen[:] = [bool(held[id(p)][f"{PREFIX}seen"]) for p in window.members]
     for ring in window.rings:
         for p, points, residuals in ring.slots():
-            for k in range(window.window):
+            for k in range(window.slots):
                 points[k].copy_(held[id(p)][f"{PREFIX}point_{k}"])
                 residuals[k].copy_(held[id(p)][f"{PREFIX}residual_{k}"])
     count = int(group[f"{PREFIX}count"])
     small = {name: group[PREFIX + name].cpu().numpy()[:count, :count] for name in _TABLES}
-    window.tables.load_state_dict(
-        {"count": count, "next": group[f"{PREFIX}next"], "variances": np.ones(count), **small}
-    )
+    small["variances"] = group[f"{PREFIX}variances"].cpu().numpy()[:count]
+    window.tables.load_state_dict({"count": count, "next": group[f"{PREFIX}next"], **small})
     window.centre = float(group[f"{PREFIX}centre"])
     if window.estimate is not None:
         window.estimate.load_state(group[f"{PREFIX}estimate"].cpu().numpy())

@@ -44,8 +44,8 @@ def measure(
             differences = ring[:count, where] - new
             norms = torch.linalg.vector_norm(differences, dim=1, dtype=torch.float64)
             row[:count] += float(shares[t]) * norms.square()
-    for row in (out[:K], out[K : 2 * K]):
-        row[skip] = 0.0
+    if skip >= 0:
+        out[[skip, K + skip]] = 0.0
     return out
 
 
@@ -76,6 +76,28 @@ def commit(
             torch.mv((residuals[: row.numel(), where] - H).T, row, out=theta)
             if G is not None:
                 theta += G
+
+
+def advance(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: Plain,
+    g: Plain,
+    *,
+    offsets: Int64,
+    sizes: Int64,
+    centre: float,
+    weight: float,
+    out: torch.Tensor,
+) -> None:
+    """Mix the one slot into an observation, which takes its place; write its gradient to out."""
+    for t, a, b in _blocks(sizes):
+        X, G, H = _observation(x, g, t, a, b, centre)
+        where = slice(int(offsets[t]) + a, int(offsets[t]) + b)
+        move = weight * (residuals[0, where] - H)
+        points[0, where] = X
+        residuals[0, where] = H + move
+        out[where] = move if G is None else G + move
 
 
 def _blocks(sizes: Int64) -> list[tuple[int, int, int]]:

@@ -7,17 +7,15 @@ The parameters stay where they are: tensors come as addresses, and a block of ea
 while it is in the cache. `coco_denoiser.torch._generic` does the same for other devices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 import torch
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser.torch import _recursive
+from coco_denoiser.torch._pointers import carray, pointer
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
@@ -25,7 +23,6 @@ from coco_denoiser.typing import Array, Float64, Int64
 _BLOCK = 8192
 
 Plain: TypeAlias = Sequence[torch.Tensor | None]
-carray: Any = vars(numba)["carray"]  # not in its type hints
 
 
 class Held(NamedTuple):
@@ -66,7 +63,7 @@ def measure(
         shares: by how much each counts.
         centre: c of the residual g - c x.
         count: slots in use.
-        skip: the slot that is about to be overwritten.
+        skip: a slot that is left out, since it is about to be overwritten; -1 for none.
 
     Returns:
         (2K + 2,) in float64: distances of points and of residuals, then a number that is NaN
@@ -74,19 +71,12 @@ def measure(
     """
     K = points.shape[0]
     out = np.zeros(2 * K + 2)
-    _measure(
-        points.numpy(),
-        residuals.numpy(),
-        x.addresses,
-        g.addresses,
-        offsets,
-        sizes,
-        shares,
-        centre,
-        count,
-        skip,
-        out,
-    )
+    where = x.addresses, g.addresses, offsets, sizes, shares
+    p, h = points.numpy(), residuals.numpy()
+    if K == count == 1 and skip < 0:
+        _recursive.measure(p[0], h[0], *where, centre, out)
+    else:
+        _measure(p, h, *where, centre, count, skip, out)
     return torch.from_numpy(out)
 
 
@@ -123,6 +113,36 @@ def commit(
     )
 
 
+def advance(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: Held,
+    g: Held,
+    *,
+    offsets: Int64,
+    sizes: Int64,
+    centre: float,
+    weight: float,
+    out: torch.Tensor,
+) -> None:
+    """Mix the one slot into an observation, which takes its place; write its gradient to out.
+
+    With h = g - c x and h_0 the slot's residual, that is g + w (h_0 - h), and h + w (h_0 - h)
+    is the slot's residual from now.
+    """
+    _recursive.advance(
+        points.numpy()[0],
+        residuals.numpy()[0],
+        x.addresses,
+        g.addresses,
+        offsets,
+        sizes,
+        centre,
+        weight,
+        out.numpy(),
+    )
+
+
 def _by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     """Return weights with zeros up to a multiple of four; none for None.
 
@@ -133,18 +153,6 @@ def _by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     if weights is not None:
         padded[:count] = weights
     return padded
-
-
-def _to_pointer(_: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Say how Numba turns an address into a pointer."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), generate
-
-
-_pointer: Any = intrinsic(_to_pointer)
 
 
 @sweep
@@ -165,8 +173,8 @@ def _measure(
     x_block, h_block = np.empty(_BLOCK, points.dtype), np.empty(_BLOCK, points.dtype)
     for t in range(x.size):
         size, share = sizes[t], shares[t]
-        x_all = carray(_pointer(x[t]), (size,), points.dtype)
-        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        x_all = carray(pointer(x[t]), (size,), points.dtype)
+        g_all = carray(pointer(g[t]), (size,), points.dtype)
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
             X, H = x_block[: stop - start], h_block[: stop - start]
@@ -202,8 +210,8 @@ def _commit(
     last = residuals.shape[0] - 1
     for t in range(x.size):
         size = sizes[t]
-        x_all = carray(_pointer(x[t]), (size,), points.dtype)
-        g_all = carray(_pointer(g[t]), (size,), points.dtype)
+        x_all = carray(pointer(x[t]), (size,), points.dtype)
+        g_all = carray(pointer(g[t]), (size,), points.dtype)
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
             a, b = offsets[t] + start, offsets[t] + stop

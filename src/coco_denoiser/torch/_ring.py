@@ -32,7 +32,7 @@ class Ring:
     Args:
         members: the parameters of the window; sharded ones enter with this rank's part.
         indices: which of them belong to this ring.
-        window: the number of slots, K.
+        slots: their number, K.
         dtype: float32 or float64; complex parameters count as pairs of such numbers.
         group: the ranks that together hold the parameters, or None.
     """
@@ -41,7 +41,7 @@ class Ring:
         self,
         members: Sequence[torch.Tensor],
         indices: Sequence[int],
-        window: int,
+        slots: int,
         dtype: torch.dtype,
         group: object,
     ) -> None:
@@ -62,8 +62,8 @@ class Ring:
         self._offsets = np.cumsum(room) - room
         self._shares = np.array([_sharding.share(p, group) for p in parameters])
         width = int(room.sum())
-        self._points = torch.zeros(window, width, dtype=dtype, device=self.device)
-        self._residuals = torch.zeros(window, width, dtype=dtype, device=self.device)
+        self._points = torch.zeros(slots, width, dtype=dtype, device=self.device)
+        self._residuals = torch.zeros(slots, width, dtype=dtype, device=self.device)
         self._theta: torch.Tensor | None = None
         self._theta_parts: list[torch.Tensor] = []
         self._x: Any = None
@@ -147,9 +147,6 @@ class Ring:
 
     def commit(self, centre: float, slot: int, weights: Float64 | None) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
-        if weights is not None and self._theta is None:
-            self._theta = torch.empty_like(self._residuals[0])
-            self._theta_parts = list(self._split(self._theta))
         _passes(self.device).commit(
             self._points,
             self._residuals,
@@ -160,8 +157,33 @@ class Ring:
             centre=centre,
             slot=slot,
             weights=weights,
-            out=self._theta,
+            out=None if weights is None else self._room(),
         )
+
+    def advance(self, centre: float, weight: float) -> None:
+        """Mix the one slot into the observation, which takes its place and is ready as `theta`."""
+        _passes(self.device).advance(
+            self._points,
+            self._residuals,
+            self._x,
+            self._g,
+            offsets=self._offsets,
+            sizes=self._sizes,
+            centre=centre,
+            weight=weight,
+            out=self._room(),
+        )
+
+    def mix(self, heir: int, oldest: int, weight: float) -> None:
+        """Mix the residual of one slot into that of another, its heir."""
+        self._residuals[heir].lerp_(self._residuals[oldest], weight)
+
+    def _room(self) -> torch.Tensor:
+        """Return where denoised gradients are written."""
+        if self._theta is None:
+            self._theta = torch.empty_like(self._residuals[0])
+            self._theta_parts = list(self._split(self._theta))
+        return self._theta
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""

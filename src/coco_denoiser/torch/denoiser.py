@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
+from coco_denoiser import folding
 from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.solution import Answer, ConvergenceWarning
 from coco_denoiser.tables import Tables
 from coco_denoiser.torch import _sharding
-from coco_denoiser.torch._diagnostics import Diagnostics
+from coco_denoiser.torch._diagnostics import Averaging, Diagnostics, averaging
 from coco_denoiser.torch._ring import Ring, state_dtype_of
 from coco_denoiser.typing import Float64
 
@@ -63,6 +64,9 @@ class GradientDenoiser:
         process_group: the ranks that together hold the parameters; None derives it from
             sharded parameters, and adds nothing up if there are none.
         tol: relative duality gap to reach at every step.
+        forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
+            into its successor, whose noise variance falls accordingly. With window=2, folding
+            is a recursive filter, and its memory two copies of the parameters.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class GradientDenoiser:
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
+        forget: Literal["drop", "fold"] = "drop",
     ) -> None:
         self.parameters = list(parameters)
         self.L, self.mu = L, mu
@@ -97,7 +102,14 @@ class GradientDenoiser:
         self.process_group = process_group
         self.tol = check.positive("tol", tol)
         self.skipped = 0
-        self.tables = Tables(self.window)
+        self.forget = check.forgetting(forget, self.window)
+        if self.estimate is not None:
+            # What was folded is no gradient that was observed, and would tell a lower L.
+            check.one_of("forget", forget, ("drop",))
+        # With two, the fold is the answer itself: done at once, it leaves one slot in use.
+        self._recursive = self.forget == "fold" and self.window == 2
+        self.slots = 1 if self._recursive else self.window
+        self.tables = Tables(self.slots)
         self.reset()
 
     def reset(self) -> None:
@@ -110,17 +122,18 @@ class GradientDenoiser:
         self._bounds: tuple[float, float] | None = None
         self.centre, self._radius = 0.0, 0.0
         self._answer: Answer | None = None
+        self._filtered: Averaging | None = None
         if self.estimate is not None:
             self.estimate.reset()
 
     def __len__(self) -> int:
-        """Return the number of observations in the window."""
+        """Return the number of observations that are held; folded ones count as one."""
         return self.tables.count
 
     @property
     def _slot(self) -> int:
         """The slot of the newest observation."""
-        return (self.tables.next - 1) % self.window
+        return (self.tables.next - 1) % self.slots
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group belongs to its process; elsewhere it is derived anew, or set again.
@@ -175,8 +188,11 @@ class GradientDenoiser:
             self._release()
             return []
         try:
-            self._record(squares)
-            weights = self._commit()
+            if self._recursive and len(self):
+                weights = self._filter(squares)
+            else:
+                self._record(squares)
+                weights = self._commit()
             if self.estimate is not None and self._learn_curvature(self.estimate):
                 self._follow_curvature(maximize=maximize)
                 weights = self._commit()
@@ -191,32 +207,16 @@ class GradientDenoiser:
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
-        tables, found = self.tables, self._answer
-        count, order = tables.count, tables.order()
-        if found is None:
-            W, multipliers, gap = np.eye(count), np.zeros((count, count)), 0.0
-        else:
-            W, multipliers, gap = found.weights, found.multipliers, found.gap
-        weights, moved = np.zeros(0), 0.0
-        if count:
-            newest = W[self._slot]
-            weights = newest[order]
-            # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
-            v = newest.copy()
-            v[self._slot] -= 1.0
-            moved = float(np.sqrt(max(0.0, -0.5 * v @ tables.residuals[:count, :count] ** 2 @ v)))
+        last = self._filtered or averaging(self.tables, self._answer, self._slot)
         L, mu = self._bounds or (np.nan, np.nan)
         return Diagnostics(
-            observations=count,
+            observations=len(self),
             window=self.window,
             L=L,
             mu=mu,
-            weights=weights,
-            active=int(np.count_nonzero(np.triu(multipliers > 0.0, 1))),
-            gap=gap,
-            moved=moved,
             skipped=self.skipped,
             nbytes=sum(ring.nbytes for ring in self.rings),
+            **last._asdict(),
         )
 
     def _collect(self, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -239,7 +239,7 @@ class GradientDenoiser:
         for i, p in enumerate(members):
             alike.setdefault((p.device, state_dtype_of(p, self.state_dtype)), []).append(i)
         self.rings = [
-            Ring(members, indices, self.window, dtype, self._group)
+            Ring(members, indices, self.slots, dtype, self._group)
             for (_, dtype), indices in alike.items()
         ]
 
@@ -268,15 +268,17 @@ class GradientDenoiser:
         This is the only time that a step waits for the device, and for other ranks.
         """
         count, slot = self.tables.count, self.tables.next
-        sums = self._add_up([ring.measure(self.centre, count, slot) for ring in self.rings])
+        # What is folded is measured too: the distances after the fold follow from those before.
+        skip = -1 if self.forget == "fold" else slot
+        sums = self._add_up([ring.measure(self.centre, count, skip) for ring in self.rings])
         # Only the last number, a sum of absolute values, may overflow without harm.
         finite = math.isfinite(float(sums[:-1].sum()))
-        return sums[:-2].reshape(2, self.window), finite, sums[-1] == 0.0
+        return sums[:-2].reshape(2, self.slots), finite, sums[-1] == 0.0
 
     def _add_up(self, parts: list[torch.Tensor]) -> Float64:
         """Return the sum over devices and ranks, on the host."""
         if not parts:
-            return np.zeros(2 * self.window + 2)
+            return np.zeros(2 * self.slots + 2)
         total = parts[0]
         for part in parts[1:]:
             total = total + part.to(total.device)
@@ -292,8 +294,32 @@ class GradientDenoiser:
             )
 
     def _record(self, squares: Float64) -> None:
-        distances = np.sqrt(squares)
-        self.tables.insert(distances[0], distances[1], 1.0)
+        """Take the observation into the tables; fold what leaves them, if that is wanted."""
+        points, residuals = np.sqrt(squares)
+        tables = self.tables
+        fold = tables.leaving(self._radius) if self.forget == "fold" else None
+        if fold is not None and fold.weight > 0.0:
+            old, heir = tables.next, tables.heir
+            residuals[heir] = folding.mixed(
+                residuals[heir], residuals[old], tables.residuals[old, heir], fold.weight
+            )
+            for ring in self.rings:
+                ring.mix(heir, old, fold.weight)
+        tables.insert(points, residuals, 1.0, fold)
+
+    def _filter(self, squares: Float64) -> Float64 | None:
+        """Fold the past into the observation, which becomes the past; return both weights."""
+        way, apart = np.sqrt(squares[:, 0]).tolist()
+        w, variance = folding.fold(apart, self._radius * way, self.tables.variances.item(0), 1.0)
+        self.tables.variances[0] = variance
+        weights = np.array([w, 1.0 - w])
+        self._filtered = Averaging(weights, int(w > 0.0), 0.0, w * apart)
+        for ring in self.rings:
+            if w > 0.0:
+                ring.advance(self.centre, w)
+            else:
+                ring.commit(self.centre, 0, None)
+        return weights if w > 0.0 else None
 
     def _solve(self) -> Float64 | None:
         """Return the weights of the newest observation, one a slot; None if it stays as it is."""

@@ -50,6 +50,9 @@ class CocoOptimizer(Optimizer):
         process_group: the ranks that together hold the parameters; None derives it from
             sharded parameters, and adds nothing up if there are none.
         tol: relative duality gap to reach at every step.
+        forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
+            into its successor. With window=2, folding is a recursive filter, and its memory two
+            copies of the parameters.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -67,6 +70,7 @@ class CocoOptimizer(Optimizer):
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
+        forget: Literal["drop", "fold"] = "drop",
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
@@ -94,6 +98,7 @@ class CocoOptimizer(Optimizer):
             nonfinite=nonfinite,
             process_group=process_group,
             tol=tol,
+            forget=forget,
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})
@@ -134,7 +139,8 @@ class CocoOptimizer(Optimizer):
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
         d = self.denoiser
-        return f"CocoOptimizer(L={d.L}, mu={d.mu}, window={d.window})\n{self.wrapped!r}"
+        settings = f"L={d.L}, mu={d.mu}, window={d.window}, forget={d.forget!r}"
+        return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
