@@ -13,6 +13,7 @@ import numpy as np
 from coco_denoiser import denoise
 from coco_denoiser.experiments.claims import Claim, at_most, increases
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -189,7 +190,7 @@ def _negated(curve: Curve) -> Curve:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: the lower bound that the paper sets to 0",
+        BEYOND,
         "Error against the assumed mu, right and wrong, on functions of four kinds.",
         BoundsConfig(),
         {"runs": 40},

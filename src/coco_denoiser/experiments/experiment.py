@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[np.float64]
 Unit: TypeAlias = Mapping[str, Array]
 
+BEYOND = "none: beyond the paper"  # the figure of an experiment that the paper does not have
+
 
 class Curve(NamedTuple):
     """A mean and its standard error for each x; the error of what is exact is 0."""

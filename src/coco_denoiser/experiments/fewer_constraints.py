@@ -15,6 +15,7 @@ import numpy as np
 from coco_denoiser import solve
 from coco_denoiser.experiments.claims import Claim, at_most, increases, nowhere_positive
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -207,7 +208,7 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: all points at once, which the paper leaves to future work",
+        BEYOND,
         "Share of active pairs and error for 64 to 1024 points, and the cost of near pairs only.",
         ManyConfig(),
         {"runs": 4},

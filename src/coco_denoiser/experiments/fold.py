@@ -13,6 +13,7 @@ import numpy as np
 
 from coco_denoiser.experiments.claims import Claim, increases, nowhere_positive
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -252,7 +253,7 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: beyond the paper",
+        BEYOND,
         "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
         FoldConfig(),
         {"runs": 6},

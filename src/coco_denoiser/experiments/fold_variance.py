@@ -14,6 +14,7 @@ import numpy as np
 from coco_denoiser import Denoiser, optimizers
 from coco_denoiser.experiments.claims import Claim, agrees, increases, nowhere_positive
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Curve,
     Curves,
@@ -292,7 +293,7 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: beyond the paper",
+        BEYOND,
         "The variance that a fold claims and that it has, other folds, and folding with a wrong L.",
         FoldConfig(runs=100),
         {"runs": 10},

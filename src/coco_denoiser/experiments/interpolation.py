@@ -22,6 +22,7 @@ from coco_denoiser.experiments.claims import (
     somewhere_negative,
 )
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -277,7 +278,7 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: beyond the paper",
+        BEYOND,
         "What the gradients of one function gain over pairwise co-coercivity, 4 to 32 points.",
         InterpolationConfig(),
         {"runs": 12, "blocks": 1},

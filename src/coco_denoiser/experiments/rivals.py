@@ -22,6 +22,7 @@ from coco_denoiser.experiments.claims import (
     t_statistic,
 )
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -293,7 +294,7 @@ _CONFIGS = (
 EXPERIMENTS = tuple(
     Experiment(
         f"rivals-{config.problem}",
-        "none: a comparison beyond the paper's",
+        BEYOND,
         "Momentum, averaging, IGT, STORM, schedule-free, MARS, Adam and others against COCO_8 "
         f"on {config.problem}, at textbook settings and tuned.",
         config,

@@ -14,6 +14,7 @@ import numpy as np
 from coco_denoiser import Denoiser
 from coco_denoiser.experiments.claims import Claim, increases, nowhere_positive
 from coco_denoiser.experiments.experiment import (
+    BEYOND,
     Array,
     Config,
     Curve,
@@ -260,7 +261,7 @@ def _times(curves: Curves, name: str) -> str:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "none: what the paper leaves open",
+        BEYOND,
         "Gradients and paths with L known, ten times over, ten times under, and estimated.",
         UnknownConfig(),
         {"runs": 6},
