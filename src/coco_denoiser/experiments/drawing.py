@@ -41,7 +41,9 @@ def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
             legends.append((axes, series))
     _legends(figure, legends)
     # Laid out once, not again for every format.
-    figure.draw_without_rendering()
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)
     figure.set_layout_engine("none")
     return figure
 

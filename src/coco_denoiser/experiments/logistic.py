@@ -291,7 +291,7 @@ EXPERIMENTS = tuple(
         ),
         f"SGD, STRSAGA and Adam, each with COCO_K, for logistic regression on {data}.",
         config,
-        {"runs": 4},
+        {"runs": 3},
         lambda config: int(config.runs),
         _unit,
         _gather,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coco_denoiser.experiments import ExperimentError, units
+from coco_denoiser.experiments import ExperimentError, compilation, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.experiment import Config, Experiment, Result
@@ -83,6 +83,8 @@ def reproduce(options: Options) -> Path:
         if options.dask is not None:
             runner = stack.enter_context(units.cluster(options.dask))
         begun = time.perf_counter()
+        if jobs > 1:
+            units.spread(compilation.compile_part, [(part,) for part in compilation.PARTS], jobs)
         for experiment in selected:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:
