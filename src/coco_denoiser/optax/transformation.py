@@ -178,14 +178,21 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         weight, precision = slots.fold(
             jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, jnp.ones((), number)
         )
+        moved = fits & (weight > 0.0)
         leaves, tree = jax.tree.flatten(updates)
         points, gradients, denoised = [], [], []
         for g, (X, G, x, rounded) in zip(leaves, pairs, strict=True):
             by = slots.weighted_sum(X[None], G[None], x, rounded, c, weight[None])
-            moved = fits & (weight > 0.0)
-            denoised.append(jnp.where(moved, _shifted(g, by), g))
+            after = jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G)
+            # Not fused into its uses, which read it instead: so it can take the place of G.
+            after = lax.optimization_barrier(after)
+            denoised.append(
+                jnp.where(fits, after, g)
+                if after.dtype == g.dtype
+                else jnp.where(moved, _shifted(g, by), g)
+            )
             points.append(jnp.where(fits, x, X))
-            gradients.append(jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G))
+            gradients.append(after)
         return _with_none(jax.tree.unflatten(tree, denoised), given), FoldState(
             jax.tree.unflatten(tree, points),
             jax.tree.unflatten(tree, gradients),
