@@ -54,6 +54,22 @@ def test_a_stream_is_folded_as_by_the_core_and_compiled_once(K: int) -> None:
         assert TRACES.count(K) == 1
 
 
+def test_long_leaves_are_folded_as_by_the_core() -> None:
+    tx = coco_denoise(1.0, 2, forget="fold")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=30_001).astype(np.float32)
+    state, update = tx.init(jnp.asarray(x)), jax.jit(tx.update)
+    denoiser = Denoiser(1.0, window=2, forget="fold")
+    for _ in range(4):
+        g = 0.5 * x + rng.normal(size=x.size).astype(np.float32)
+        ours, state = update(jnp.asarray(g), state, jnp.asarray(x))
+        np.testing.assert_allclose(ours, denoiser(x, g), atol=1e-4)
+        np.testing.assert_array_equal(state.points, x)
+        np.testing.assert_array_equal(state.gradients, ours)
+        x = np.asarray(x - 0.5 * ours)
+    assert not np.allclose(ours, g, atol=1e-2)
+
+
 def test_with_a_window_of_two_the_state_is_two_copies_and_a_number() -> None:
     params = as_tree(jnp.float32)
     state = coco_denoise(1.0, 2, forget="fold").init(params)

@@ -200,19 +200,31 @@ def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
     """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
     if not _in_blocks(X):
         return _sums(terms, X, G, x, g)
-    K, count = X.shape[0], x.size // _BLOCK
+    K, block = X.shape[0], _block(X.shape[0])
+    count = x.size // block
     vectors = X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()
 
     def part(start: int | Array, size: int) -> list[Array]:
         return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
 
     def add(n: int | Array, sums: _Three) -> _Three:
-        return _add(sums, terms(*part(n * _BLOCK, _BLOCK)))
+        return _add(sums, terms(*part(n * block, block)))
 
-    sums = lax.fori_loop(1, count, add, terms(*part(0, _BLOCK)))
+    sums = lax.fori_loop(1, count, add, terms(*part(0, block)))
     rows = jnp.stack([s.sum(1) for s in sums])
-    rest = x.size - count * _BLOCK
-    return rows + _sums(terms, *part(count * _BLOCK, rest)) if rest else rows
+    rest = x.size - count * block
+    return rows + _sums(terms, *part(count * block, rest)) if rest else rows
+
+
+def once_written(vector: Array, flag: Array) -> Array:
+    """Return a flag, but not before a long vector on a CPU is there: what needs it is later."""
+    if not _in_blocks(vector[None]):
+        return flag
+    return flag & ~(vector.ravel()[0].real > jnp.inf)  # which nothing is
+
+
+def _block(K: int) -> int:
+    return max(_BLOCK, 8 * _BLOCK // K)
 
 
 def _in_blocks(X: Array) -> bool:
@@ -223,7 +235,7 @@ def _in_blocks(X: Array) -> bool:
     But blocks would cut across the devices of a sharded leaf, and other hardware needs none.
     """
     one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
-    return one_cpu and X.size > X.shape[0] * _BLOCK and not any(X.aval.sharding.spec)
+    return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
 
 
 def _products(c: Array, X: Array, G: Array, x: Array, g: Array) -> _Three:

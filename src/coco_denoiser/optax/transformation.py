@@ -184,14 +184,17 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         for g, (X, G, x, rounded) in zip(leaves, pairs, strict=True):
             by = slots.weighted_sum(X[None], G[None], x, rounded, c, weight[None])
             after = jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G)
-            # Not fused into its uses, which read it instead: so it can take the place of G.
-            after = lax.optimization_barrier(after)
+            # Not fused into its uses, which read it instead. Written in this order, G, X and at
+            # last the parameters, each can take the place of the old one, and nothing is copied.
+            after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
+            here = jnp.where(slots.once_written(after, fits), x, X)
+            done = slots.once_written(here, fits)
             denoised.append(
-                jnp.where(fits, after, g)
+                jnp.where(done, after, g)
                 if after.dtype == g.dtype
                 else jnp.where(moved, _shifted(g, by), g)
             )
-            points.append(jnp.where(fits, x, X))
+            points.append(here)
             gradients.append(after)
         return _with_none(jax.tree.unflatten(tree, denoised), given), FoldState(
             jax.tree.unflatten(tree, points),
