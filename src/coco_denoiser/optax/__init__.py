@@ -13,6 +13,6 @@ except ImportError as error:
 
 from coco_denoiser.optax._curvature import hessian_bounds
 from coco_denoiser.optax.batch import denoise
-from coco_denoiser.optax.transformation import CocoState, coco_denoise
+from coco_denoiser.optax.transformation import CocoState, FoldState, coco_denoise
 
-__all__ = ["CocoState", "coco_denoise", "denoise", "hessian_bounds"]
+__all__ = ["CocoState", "FoldState", "coco_denoise", "denoise", "hessian_bounds"]

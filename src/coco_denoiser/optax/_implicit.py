@@ -24,7 +24,7 @@ def move(h: Array, rho: Array, tol: float | Array, max_iter: int | Array) -> Arr
 def _move(h: Array, rho: Array, tol: Array, max_iter: Array) -> Array:
     h, scale = _scaled(h)
     lam, shrink = _solve(h, rho / scale, tol, max_iter)
-    W = solver.weights(lam, shrink, jnp.ones(h.shape[0], bool))
+    W = solver.weights(lam, shrink, jnp.ones_like(h[:, 0]))
     return scale * jnp.where(jnp.any(lam > 0.0), solver.dot(W, h) - h, 0.0)
 
 
@@ -46,7 +46,7 @@ def _move_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[
     unit, scale = _scaled(h)
     limits = solver.precision(h.dtype)
     lam, shrink = _solve(unit, rho / scale, tol, max_iter)
-    M = solver.inverse(lam, K)
+    M = solver.inverse(lam, jnp.ones_like(h[:, 0]))
     B = solver.incidence(K, h.dtype)
     bound = jnp.maximum(rho / scale, limits.closest)
     u = solver.dot(B, solver.dot(M, unit)) / bound[:, None]
@@ -58,7 +58,7 @@ def _move_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[
     dbound = jnp.where(rho / scale > limits.closest, drho, 0.0)
     z = solver.newton_solve(factor, root * ((u * dv).sum(1) - squares * dbound))
     dphi = solver.dot(M, dh - solver.dot(B.T, (root * z)[:, None] * u))
-    W = solver.weights(lam, shrink, jnp.ones(K, bool))
+    W = solver.weights(lam, shrink, jnp.ones_like(h[:, 0]))
     moved = jnp.any(lam > 0.0)
     out = scale * jnp.where(moved, solver.dot(W, unit) - unit, 0.0)
     return out, jnp.where(moved, dphi - dh, 0.0)
@@ -80,5 +80,6 @@ def _solve(h: Array, rho: Array, tol: Array, max_iter: Array) -> tuple[Array, Ar
         # residuals would lose half of their digits there.
         h = jnp.linalg.qr(h.T, mode="r").T
     on = jnp.ones(rho.shape, bool)
-    lam, shrink, _, _ = solver.multipliers(h, apart, rho, on, tol=tol, max_iter=max_iter)
+    n = jnp.ones_like(h[:, 0])
+    lam, shrink, _, _ = solver.multipliers(h, n, apart, rho, on, tol=tol, max_iter=max_iter)
     return lam, shrink

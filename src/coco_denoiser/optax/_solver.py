@@ -1,8 +1,8 @@
 """Exact multipliers of one window in pure JAX: an interior-point method with static shapes.
 
-Solves, for K residuals h_i and bounds rho_ml on all P = K (K - 1) / 2 pairs,
+Solves, for K residuals h_i with precisions n_i and bounds rho_ml on all P = K (K - 1) / 2 pairs,
 
-    minimise  1/2 sum_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
+    minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
 
 It is the method of `solvers/interior_point.py`, written for arrays whose shapes never change, so
 that it can be compiled, batched by vmap, and run in float32. What differs:
@@ -15,8 +15,8 @@ that it can be compiled, batched by vmap, and run in float32. What differs:
 - points that coincide are not merged. Their bound is raised to what the precision can resolve,
   and M comes from an elimination without subtractions, which large multipliers do not harm.
 
-Letters: B (P, K) is the incidence matrix, M = (I + B' diag(lam) B)^-1, hat = M h the residuals
-that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
+Letters: B (P, K) is the incidence matrix, N = diag(n), M = (N + B' diag(lam) B)^-1, hat = M N h
+the residuals that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
 """
 
 from functools import lru_cache
@@ -76,13 +76,14 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def inverse(lam: Array, K: int) -> Array:
-    """Return M = (I + Laplacian(lam))^-1, (K, K), for multipliers (P,).
+def inverse(lam: Array, n: Array) -> Array:
+    """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (P,) and precisions (K,).
 
     Node after node is eliminated as by Gauss and Jordan, in place. As in the elimination of
     Grassmann, Taksar and Heyman, every number is non-negative and only added to, so every entry
     of M has almost all its digits, however large the multipliers are.
     """
+    K = n.size
     first, second, _ = pairs(K)
     place = np.full((K, K), lam.shape[0], np.int32)
     place[first, second] = place[second, first] = np.arange(first.size)
@@ -98,7 +99,7 @@ def inverse(lam: Array, K: int) -> Array:
         a = jnp.where(here, 0.0, a) + column[:, None] * row
         return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
 
-    a, _ = lax.fori_loop(0, K, eliminate, (a, jnp.ones(K, lam.dtype)))
+    a, _ = lax.fori_loop(0, K, eliminate, (a, n))
     return a
 
 
@@ -129,12 +130,20 @@ class _Best(NamedTuple):
 
 @jax.jit  # so that it is compiled once where the caller is not compiled
 def multipliers(
-    h: Array, apart: Array, rho: Array, on: Array, *, tol: float | Array, max_iter: int | Array
+    h: Array,
+    n: Array,
+    apart: Array,
+    rho: Array,
+    on: Array,
+    *,
+    tol: float | Array,
+    max_iter: int | Array,
 ) -> tuple[Array, Array, Array, Array]:
     """Return the multipliers (P,), the shrinkage, the relative gap, and the number of iterations.
 
     Args:
-        h: (K, q), residuals in any orthogonal coordinates, their mean zero, none above 1.
+        h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
+        n: (K,), their precisions, positive.
         apart: (P,), their distances, as accurate as they are known.
         rho: (P,), their bounds.
         on: (P,), False for pairs that take no part.
@@ -145,15 +154,16 @@ def multipliers(
     active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
     on = _needed(h.shape[0], rho, on, limits)
     rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
-    lam, M, hat = _multiplicative(h, apart, rho, on, active, limits)
-    return _interior_point(h, rho, on, active, lam, M, hat, limits, tol, max_iter)
+    lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
+    return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol, max_iter)
 
 
 @jax.jit
-def weights(lam: Array, shrink: Array, used: Array) -> Array:
-    """Return W (K, K), so that phi = W h: M, drawn towards the mean of the used slots."""
-    mean = used.astype(lam.dtype) / jnp.maximum(used.sum(), 1).astype(lam.dtype)
-    return shrink * inverse(lam, used.size) + (1.0 - shrink) * mean
+def weights(lam: Array, shrink: Array, n: Array) -> Array:
+    """Return W (K, K), so that phi = W h: M N, drawn towards the mean; n is 0 in empty slots."""
+    total = n.sum()
+    mean = n / jnp.where(total > 0.0, total, 1.0)
+    return shrink * inverse(lam, jnp.where(n > 0.0, n, 1.0)) * n + (1.0 - shrink) * mean
 
 
 def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
@@ -183,7 +193,7 @@ def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
 
 
 def _multiplicative(
-    h: Array, apart: Array, rho: Array, on: Array, active: Array, limits: Precision
+    h: Array, n: Array, apart: Array, rho: Array, on: Array, active: Array, limits: Precision
 ) -> tuple[Array, Array, Array]:
     """Improve lam from a rough guess until the pairs with forces are near their bounds."""
     K = h.shape[0]
@@ -191,8 +201,8 @@ def _multiplicative(
 
     def improve(carry: _Six) -> _Six:
         lam, last, _, _, rounds, _ = carry
-        M = inverse(lam, K)
-        hat = dot(M, h)
+        M = inverse(lam, n)
+        hat = dot(M, n[:, None] * h)
         w = lengths(hat)
         ratio = jnp.maximum(w / rho, 0.1)
         strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
@@ -210,6 +220,7 @@ def _multiplicative(
 
 def _interior_point(
     h: Array,
+    n: Array,
     rho: Array,
     on: Array,
     active: Array,
@@ -238,9 +249,9 @@ def _interior_point(
 
     def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
         point, best, iterations = carry
-        point = _step(point, h, rho, on, omega)
+        point = _step(point, h, n, rho, on, omega)
         lam = point.f / rho
-        gap, shrink = _relative_gap(lam, point.hat, h, rho, on, limits)
+        gap, shrink = _relative_gap(lam, point.hat, h, n, rho, on, limits)
         tau = (point.f * point.sigma).sum() / omega.sum()
         better = gap < best.gap
         # The gap of hat may well rise on the way while the path is followed.
@@ -258,7 +269,7 @@ def _interior_point(
     return best.lam, best.shrink, jnp.where(active, best.gap, 0.0), iterations
 
 
-def _step(point: _Point, h: Array, rho: Array, on: Array, omega: Array) -> _Point:
+def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array) -> _Point:
     """Take one predictor-corrector step, halved until the residual is in bounds."""
     f, sigma, phi, M, hat, before, ridge = point
     K = h.shape[0]
@@ -289,8 +300,8 @@ def _step(point: _Point, h: Array, rho: Array, on: Array, omega: Array) -> _Poin
         f_new = f + scale * step_f * df
         sigma_new = sigma + scale * step_s * ds
         phi_new = phi + scale * step_s * dphi
-        M_new = inverse(f_new / rho, K)
-        hat_new = dot(M_new, h)
+        M_new = inverse(f_new / rho, n)
+        hat_new = dot(M_new, n[:, None] * h)
         residual = _residual(phi_new, hat_new, sigma_new, rho, on)
         return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)
 
@@ -372,15 +383,15 @@ def _residual(phi: Array, hat: Array, sigma: Array, rho: Array, on: Array) -> Ar
 
 
 def _relative_gap(
-    lam: Array, hat: Array, h: Array, rho: Array, on: Array, limits: Precision
+    lam: Array, hat: Array, h: Array, n: Array, rho: Array, on: Array, limits: Precision
 ) -> tuple[Array, Array]:
     """Return the relative duality gap of hat, shrunk until every pair fits, and the factor.
 
-    The mean of h, and so of hat, is zero.
+    The weighted mean of h, and so of hat, is zero.
     """
-    w = lengths(hat)
+    w, n = lengths(hat), n[:, None]
     shrink = 1.0 / jnp.maximum(_worst(w, rho, on, limits), 1.0)
-    gap = 0.5 * (1.0 - shrink) ** 2 * (hat**2).sum()
+    gap = 0.5 * (1.0 - shrink) ** 2 * (n * hat**2).sum()
     gap += (lam * w * jnp.abs(rho - shrink * w)).sum()
-    value = ((shrink * hat - h) ** 2).sum()
-    return gap / (0.5 * jnp.maximum(value, limits.floor * (h**2).sum())), shrink
+    value = (n * (shrink * hat - h) ** 2).sum()
+    return gap / (0.5 * jnp.maximum(value, limits.floor * (n * h**2).sum())), shrink

@@ -12,13 +12,18 @@ A new observation changes one row, by 3 K sums over the vectors' entries: all th
 to exchange.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from coco_denoiser.optax import _solver as solver
+
+_Three: TypeAlias = tuple[Array, Array, Array]
+_Terms: TypeAlias = Callable[[Array, Array, Array, Array], _Three]
 
 _BLOCK = 1024  # the sums of a block, for K = 8, fit into a core's own cache
 
@@ -32,37 +37,77 @@ class Tables(NamedTuple):
     point: Array
     cross: Array
     residual: Array
+    precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
 def empty(K: int, dtype: Any) -> Tables:
     """Return the tables of a window without observations."""
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros((), kind) for kind in (jnp.int32, jnp.int32, dtype)]
-    return Tables(*numbers, *(jnp.zeros((K, K), dtype) for _ in range(3)))
+    return Tables(*numbers, *(jnp.zeros(shape, dtype) for shape in 3 * [(K, K)] + [(K,)]))
 
 
-def insert(tables: Tables, rows: Array, centre: Array) -> Tables:
-    """Return the tables for a centre, with rows (3, K) of the new observation in its slot."""
-    size, slot, old, point, cross, residual = tables
-    K = point.shape[0]
-    e = centre - old
-    residual = jnp.maximum(residual - 2.0 * e * cross + e * e * point, 0.0)
-    cross = cross - e * point
-    here = jnp.arange(K) == slot
+def recentred(tables: Tables, centre: Array) -> Tables:
+    """Return the tables for a centre."""
+    e, point, cross = centre - tables.centre, tables.point, tables.cross
+    residual = jnp.maximum(tables.residual - 2.0 * e * cross + e * e * point, 0.0)
+    return tables._replace(centre=centre, cross=cross - e * point, residual=residual)
+
+
+def insert(tables: Tables, rows: Array) -> Tables:
+    """Return the tables with a new observation, its rows being (3, K), in the next slot."""
+    slot = tables.slot
+    return replace(tables, slot, rows, 1.0)._replace(
+        size=jnp.maximum(tables.size, slot + 1),
+        slot=successor(tables),
+    )
+
+
+def successor(tables: Tables) -> Array:
+    """Return the slot after the next: that of the second oldest, if the window is full."""
+    return jnp.where(tables.slot + 1 == tables.precision.size, 0, tables.slot + 1)
+
+
+def replace(tables: Tables, slot: Array, rows: Array, precision: float | Array) -> Tables:
+    """Return the tables with other rows (3, K), and another precision, of one slot."""
+    here = jnp.arange(tables.precision.size) == slot
     mine, yours = here[:, None], here[None, :]
 
     def replaced(table: Array, row: Array) -> Array:
         row = jnp.where(here, 0.0, row)
         return jnp.where(mine, row[None, :], jnp.where(yours, row[:, None], table))
 
-    return Tables(
-        jnp.maximum(size, slot + 1),
-        jnp.where(slot + 1 == K, 0, slot + 1),
-        centre,
-        replaced(point, rows[0]),
-        replaced(cross, rows[1]),
-        replaced(residual, rows[2]),
+    return tables._replace(
+        point=replaced(tables.point, rows[0]),
+        cross=replaced(tables.cross, rows[1]),
+        residual=replaced(tables.residual, rows[2]),
+        precision=jnp.where(here, precision, tables.precision),
     )
+
+
+def leaving(tables: Tables, radius: Array) -> tuple[Array, Array]:
+    """Return with what weight the oldest enters its successor, and to what precision."""
+    old, heir = tables.slot, successor(tables)
+    apart, distance = jnp.sqrt(tables.residual[old, heir]), jnp.sqrt(tables.point[old, heir])
+    return fold(apart, radius * distance, tables.precision[old], tables.precision[heir])
+
+
+def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, Array]:
+    """Return `coco_denoiser.folding.fold` by precisions: the weight, and the precision after it.
+
+    An older of precision 0 stands for none: its weight is 0.
+
+    Args:
+        apart: the distance of the two residuals.
+        rho: how far apart they may be.
+        older: precision of the observation that leaves.
+        newer: precision of the one that stays.
+    """
+    t = 1.0 - jnp.where(rho > 0.0, jnp.minimum(rho / jnp.where(apart > 0.0, apart, rho), 1.0), 0.0)
+    total = jnp.where(older > 0.0, older + newer, 1.0)
+    weight = t * (older / total)
+    variance = (1.0 - weight) ** 2 / newer + t * weight / total
+    return weight, jnp.where(weight > 0.0, 1.0 / variance, newer)
 
 
 def newest_weights(
@@ -74,7 +119,10 @@ def newest_weights(
         return jnp.ones(1, tables.point.dtype), jnp.zeros((), tables.point.dtype)
     used = jnp.arange(K) < tables.size
     h = jnp.where(used[:, None], _embed(tables.residual, slot, used), 0.0)
-    h = jnp.where(used[:, None], h - h.sum(0) / jnp.maximum(tables.size, 1), 0.0)
+    n = tables.precision
+    total = n.sum()
+    mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
+    h = jnp.where(used[:, None], h - mean, 0.0)
     top = jnp.max(jnp.abs(h))
     scale = jnp.where(top > 0.0, top, 1.0)
     first, second, _ = solver.pairs(K)
@@ -82,8 +130,10 @@ def newest_weights(
     apart = jnp.sqrt(tables.residual[first, second]) / scale
     on = used[first] & used[second]
     apart = jnp.where(on, apart, 0.0)
-    lam, shrink, gap, _ = solver.multipliers(h / scale, apart, rho, on, tol=tol, max_iter=max_iter)
-    return lax.dynamic_index_in_dim(solver.weights(lam, shrink, used), slot, keepdims=False), gap
+    lam, shrink, gap, _ = solver.multipliers(
+        h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol, max_iter=max_iter
+    )
+    return lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False), gap
 
 
 @jax.jit
@@ -122,21 +172,59 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
         g: (*shape), its gradient.
         c: the centre, whose dtype is the one to sum in.
     """
+    return _rows(partial(_products, c), X, G, x, g)
+
+
+def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
+    """Return one leaf's share of ||dx||^2, ||dh||^2 and (1 + c^2) ||x||^2 + ||g||^2, (3,).
+
+    Args:
+        X: (*shape), the past point.
+        G: (*shape), its gradient.
+        x: (*shape), the new point.
+        g: (*shape), its gradient.
+        c: the centre, whose dtype is the one to sum in.
+    """
+
+    def terms(X: Array, G: Array, x: Array, g: Array) -> _Three:
+        dx = _difference(X, x, c.dtype)
+        dh = _difference(G, g, c.dtype) - c * dx
+        x, g = (v.astype(jnp.promote_types(v.dtype, c.dtype)) for v in (x, g))
+        size = (1.0 + c * c) * _product(x, x) + _product(g, g)
+        return _product(dx, dx), _product(dh, dh), jnp.broadcast_to(size, dx.shape)
+
+    return _rows(terms, X[None], G[None], x, g)[:, 0]
+
+
+def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
+    """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
     if not _in_blocks(X):
-        return _sums(c, X, G, x, g)
-    K, count = X.shape[0], x.size // _BLOCK
+        return _sums(terms, X, G, x, g)
+    K, block = X.shape[0], _block(X.shape[0])
+    count = x.size // block
     vectors = X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()
 
     def part(start: int | Array, size: int) -> list[Array]:
         return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
 
-    def add(n: int | Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
-        return _add(sums, _products(c, *part(n * _BLOCK, _BLOCK)))
+    def add(n: int | Array, sums: _Three) -> _Three:
+        return _add(sums, terms(*part(n * block, block)))
 
-    sums = lax.fori_loop(1, count, add, _products(c, *part(0, _BLOCK)))
+    sums = lax.fori_loop(1, count, add, terms(*part(0, block)))
     rows = jnp.stack([s.sum(1) for s in sums])
-    rest = x.size - count * _BLOCK
-    return rows + _sums(c, *part(count * _BLOCK, rest)) if rest else rows
+    rest = x.size - count * block
+    return rows + _sums(terms, *part(count * block, rest)) if rest else rows
+
+
+def once_written(vector: Array, flag: Array) -> Array:
+    """Return a flag, but not before a long vector on a CPU is there: what needs it is later."""
+    if not _in_blocks(vector[None]):
+        return flag
+    return flag & ~(vector.ravel()[0].real > jnp.inf)  # which nothing is
+
+
+def _block(K: int) -> int:
+    return max(_BLOCK, 8 * _BLOCK // K)
 
 
 def _in_blocks(X: Array) -> bool:
@@ -147,20 +235,21 @@ def _in_blocks(X: Array) -> bool:
     But blocks would cut across the devices of a sharded leaf, and other hardware needs none.
     """
     one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
-    return one_cpu and X.size > X.shape[0] * _BLOCK and not any(X.aval.sharding.spec)
+    return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
 
 
-def _products(c: Array, X: Array, G: Array, x: Array, g: Array) -> tuple[Array, Array, Array]:
+def _products(c: Array, X: Array, G: Array, x: Array, g: Array) -> _Three:
     dx = _difference(X, x, c.dtype)
     dh = _difference(G, g, c.dtype) - c * dx
     return _product(dx, dx), _product(dx, dh), _product(dh, dh)
 
 
-def _sums(c: Array, X: Array, G: Array, x: Array, g: Array) -> Array:
+def _sums(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
     # One reduction of three, and not three: compiled code then reads the window once.
-    zero = jnp.zeros((), c.dtype)
+    values = terms(X, G, x, g)
+    zero = jnp.zeros((), values[0].dtype)
     axes = tuple(range(1, X.ndim))
-    return jnp.stack(lax.reduce(_products(c, X, G, x, g), (zero,) * 3, _add, axes))
+    return jnp.stack(lax.reduce(values, (zero,) * 3, _add, axes))
 
 
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array, w: Array) -> Array:
@@ -173,8 +262,8 @@ def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array, w: Array) -> 
     return sum(terms, start=jnp.zeros((), c.dtype))
 
 
-def _add(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+def _add(a: _Three, b: _Three) -> _Three:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 def _difference(stack: Array, one: Array, dtype: Any) -> Array:

@@ -1,7 +1,7 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from coco_denoiser.optax import _window as slots
 from coco_denoiser.optax._curvature import centre_and_radius, check_curvature
 from coco_denoiser.optax._solver import default_tolerance
 
+_Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
     "not passing `params` when calling `update`."
@@ -35,6 +36,20 @@ class CocoState(NamedTuple):
     gap: Array
 
 
+class FoldState(NamedTuple):
+    """The past of a window of two that folds: arrays only.
+
+    Attributes:
+        points: the last point, a tree like the parameters.
+        gradients: its denoised gradient.
+        precision: that of the gradient, in fresh observations; 0 if there is none.
+    """
+
+    points: Any
+    gradients: Any
+    precision: Array
+
+
 def coco_denoise(
     L: float | Array,
     window: int,
@@ -42,6 +57,7 @@ def coco_denoise(
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
     max_iter: int | Array = 50,
+    forget: Literal["drop", "fold"] = "drop",
     state_dtype: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Denoise each gradient together with the K - 1 observed before it.
@@ -67,15 +83,22 @@ def coco_denoise(
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth; may be traced.
         tol: relative duality gap to reach; None for 1e-12 in float64 and 1e-6 in float32.
         max_iter: limit on the solver's steps.
+        forget: what becomes of the observation that leaves the window: "drop" it, as the paper
+            does, or "fold" it into its successor, which then counts for more. With window=2,
+            folding is a recursive filter, which needs no solver.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
 
     Returns:
-        A transformation that needs `params`. Its state takes 2 K copies of the parameters.
+        A transformation that needs `params`. Its state takes 2 K copies of the parameters,
+        or 2 copies with window=2 and forget="fold".
     """
     K = _window(window)
     check_curvature(L, mu)
     dtype = None if state_dtype is None else _floating(state_dtype)
+    folds = check.forgetting(forget, K) == "fold"
+    if folds and K == 2:
+        return _recursive_filter(L, mu, dtype)
 
     def init(params: Any) -> CocoState:
         points = jax.tree.map(lambda p: _stacked_zeros(p, K, dtype), params)
@@ -87,15 +110,15 @@ def coco_denoise(
         updates: Any, state: CocoState, params: Any = None, **extra_args: Any
     ) -> tuple[Any, CocoState]:
         del extra_args
-        if params is None:
-            raise ValueError(_NO_PARAMS)
-        given, updates = updates, _without_none(updates, params)
-        old = state.tables
-        number = old.centre.dtype
+        given, updates = updates, _complete(updates, params)
+        number = state.gap.dtype
         c, r = centre_and_radius(L, mu, number)
         fits = _is_measurable(updates, params, c)
+        old, gradients = slots.recentred(state.tables, c), state.gradients
+        if folds:
+            old, gradients = _folded(old, state.points, gradients, r, fits)
 
-        kept = state.points, state.gradients
+        kept = state.points, gradients
         # Written before it is read, and in a branch, so that compiled code updates in place: a
         # selection would make a copy of the row, and for large rows new memory is slow.
         points, gradients = lax.cond(
@@ -103,16 +126,10 @@ def coco_denoise(
             lambda: jax.tree.map(partial(_put, old.slot), kept, (params, updates)),
             lambda: kept,
         )
-        newest = [
-            (X, G, x.astype(X.dtype), g.astype(G.dtype))
-            for X, G, x, g in zip(
-                *(jax.tree.leaves(tree) for tree in (points, gradients, params, updates)),
-                strict=True,
-            )
-        ]
-        rows = sum((slots.new_rows(*leaf, c) for leaf in newest), start=jnp.zeros((3, K), number))
+        newest = _leaf_by_leaf(points, gradients, params, updates)
+        rows = _rows(newest, K, c)
         tables = jax.tree.map(
-            lambda new, kept: jnp.where(fits, new, kept), slots.insert(old, rows, c), old
+            lambda new, kept: jnp.where(fits, new, kept), slots.insert(old, rows), state.tables
         )
         w, gap = slots.newest_weights(
             tables,
@@ -140,10 +157,89 @@ def coco_denoise(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformationExtraArgs:
+    """Fold all the past into each gradient: a window of two, whose fold is the answer itself."""
+
+    def init(params: Any) -> FoldState:
+        points = jax.tree.map(lambda p: _zeros(p, dtype), params)
+        number = slots.table_dtype(jax.tree.leaves(points))
+        return FoldState(points, jax.tree.map(jnp.copy, points), jnp.zeros((), number))
+
+    def update(
+        updates: Any, state: FoldState, params: Any = None, **extra_args: Any
+    ) -> tuple[Any, FoldState]:
+        del extra_args
+        given, updates = updates, _complete(updates, params)
+        number = state.precision.dtype
+        c, r = centre_and_radius(L, mu, number)
+        pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
+        sums = sum((slots.filter_sums(*pair, c) for pair in pairs), start=jnp.zeros(3, number))
+        fits = _is_small(sums[2])
+        weight, precision = slots.fold(
+            jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, jnp.ones((), number)
+        )
+        moved = fits & (weight > 0.0)
+        leaves, tree = jax.tree.flatten(updates)
+        points, gradients, denoised = [], [], []
+        for g, (X, G, x, rounded) in zip(leaves, pairs, strict=True):
+            by = slots.weighted_sum(X[None], G[None], x, rounded, c, weight[None])
+            after = jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G)
+            # Not fused into its uses, which read it instead. Written in this order, G, X and at
+            # last the parameters, each can take the place of the old one, and nothing is copied.
+            after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
+            here = jnp.where(slots.once_written(after, fits), x, X)
+            done = slots.once_written(here, fits)
+            denoised.append(
+                jnp.where(done, after, g)
+                if after.dtype == g.dtype
+                else jnp.where(moved, _shifted(g, by), g)
+            )
+            points.append(here)
+            gradients.append(after)
+        return _with_none(jax.tree.unflatten(tree, denoised), given), FoldState(
+            jax.tree.unflatten(tree, points),
+            jax.tree.unflatten(tree, gradients),
+            jnp.where(fits, precision, state.precision),
+        )
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _folded(
+    tables: slots.Tables, points: Any, gradients: Any, r: Array, fits: Array
+) -> tuple[slots.Tables, Any]:
+    """Mix the observation that is about to leave, if there is one, into its successor."""
+    old, heir, c = tables.slot, slots.successor(tables), tables.centre
+    weight, precision = slots.leaving(tables, r)
+
+    def mix(X: Array, G: Array) -> Array:
+        pair = X[old][None], G[old][None], X[heir], G[heir]
+        return _put(heir, G, _shifted(G[heir], slots.weighted_sum(*pair, c, weight[None])))
+
+    def mixed() -> tuple[slots.Tables, Any]:
+        after = jax.tree.map(mix, points, gradients)
+        window = zip(jax.tree.leaves(points), jax.tree.leaves(after), strict=True)
+        # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
+        rows = _rows([(X, G, X[heir], G[heir]) for X, G in window], tables.precision.size, c)
+        return slots.replace(tables, heir, rows, precision), after
+
+    found: tuple[slots.Tables, Any] = lax.cond(
+        fits & (weight > 0.0), mixed, lambda: (tables, gradients)
+    )
+    return found
+
+
+def _rows(leaves: list[_Leaf], K: int, c: Array) -> Array:
+    return sum((slots.new_rows(*leaf, c) for leaf in leaves), start=jnp.zeros((3, K), c.dtype))
+
+
 def _stacked_zeros(p: Any, K: int, dtype: Any) -> Array:
     """Return zeros (K, *shape), laid out over devices as the parameter is."""
-    zeros = jnp.zeros_like(p, dtype=_storage(p.dtype, dtype))
-    return jnp.stack([zeros] * K)
+    return jnp.stack([_zeros(p, dtype)] * K)
+
+
+def _zeros(p: Any, dtype: Any) -> Array:
+    return jnp.zeros_like(p, dtype=_storage(p.dtype, dtype))
 
 
 def _storage(own: Any, wanted: Any) -> Any:
@@ -154,7 +250,17 @@ def _storage(own: Any, wanted: Any) -> Any:
     return wanted
 
 
-def _without_none(updates: Any, params: Any) -> Any:
+def _leaf_by_leaf(points: Any, gradients: Any, params: Any, updates: Any) -> list[_Leaf]:
+    """Return what is held and what is new of each leaf, the new as it would be stored."""
+    trees = (jax.tree.leaves(tree) for tree in (points, gradients, params, updates))
+    return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
+
+
+def _complete(updates: Any, params: Any) -> Any:
+    """Return the updates with zeros for None; without params there is no update."""
+    if params is None:
+        raise ValueError(_NO_PARAMS)
+
     def filled(g: Any, p: Any) -> Any:
         return jax.tree.map(jnp.zeros_like, p) if g is None else g
 
@@ -177,7 +283,11 @@ def _is_measurable(updates: Any, params: Any, c: Array) -> Array:
     """Say whether both are finite, and distances to others like them cannot overflow."""
     points = sum((slots.squared_norm(p, c.dtype) for p in jax.tree.leaves(params)), 0.0)
     gradients = sum((slots.squared_norm(g, c.dtype) for g in jax.tree.leaves(updates)), 0.0)
-    return jnp.isfinite(64.0 * (points + gradients + c * c * points))
+    return _is_small(points + gradients + c * c * points)
+
+
+def _is_small(squares: Array) -> Array:
+    return jnp.isfinite(64.0 * squares)
 
 
 def _shifted(g: Array, by: Array) -> Array:
