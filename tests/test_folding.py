@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import Denoiser, folding, streaming
+from coco_denoiser import Denoiser, _passes, folding
 from coco_denoiser.typing import Float64
 from tests.test_streaming import REFUSED, sgd
 
@@ -233,7 +233,7 @@ def test_a_window_of_two_keeps_two_vectors() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
 def test_single_precision_and_long_vectors(K: int, dtype: type) -> None:
     rng = np.random.default_rng(4)
-    x, g = (100 * rng.normal(size=(2, 7, 2 * streaming._BLOCK + 7))).astype(dtype)
+    x, g = (100 * rng.normal(size=(2, 7, 2 * _passes.BLOCK + 7))).astype(dtype)
     x //= 50
     narrow, wide = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
     found = stream(narrow, x, g, np.ones(7))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import Denoiser, streaming
+from coco_denoiser import Denoiser, _passes
 from coco_denoiser.solution import Answer, Status
 from coco_denoiser.tables import Tables
 from coco_denoiser.typing import Float64
@@ -285,7 +285,7 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_vectors_are_summed_block_by_block() -> None:
-    d = 3 * streaming._BLOCK + 7
+    d = 3 * _passes.BLOCK + 7
     rng = np.random.default_rng(0)
     points, gradients = rng.normal(size=(4, d)), 10.0 * rng.normal(size=(4, d))
     denoiser = Denoiser(L=1.0, window=4)
