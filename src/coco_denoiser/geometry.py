@@ -256,9 +256,18 @@ def _centre(h: Float64, n: Float64) -> float:
 def _from_tables(
     points: Float64, residuals: Float64, radius: float, variances: Float64
 ) -> tuple[Float64, Float64, Float64]:
-    precisions = variances.min() / variances
+    # Loops, since array expressions take seconds to compile.
+    K = variances.size
+    least, precisions, bounds = np.inf, np.empty(K), np.empty((K, K))
+    for i in range(K):
+        least = min(least, variances[i])
+    for i in range(K):
+        precisions[i] = least / variances[i]
     coordinates, scale = _embed(residuals, precisions)
-    return coordinates, (radius / scale) * points, precisions
+    for i in range(K):
+        for j in range(K):
+            bounds[i, j] = (radius / scale) * points[i, j]
+    return coordinates, bounds, precisions
 
 
 @subroutine
