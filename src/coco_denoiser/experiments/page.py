@@ -16,7 +16,7 @@ import numpy as np
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.drawing import heights
-from coco_denoiser.experiments.experiment import Curves, Experiment, Result
+from coco_denoiser.experiments.experiment import BEYOND, Curves, Experiment, Result
 from coco_denoiser.experiments.panels import Kind, Panel, styles
 
 _SYMBOLS = ("circle", "square-open", "triangle-up", "diamond-open", "triangle-down", "pentagon")
@@ -63,7 +63,8 @@ def _name(entry: Entry | tuple[Experiment, str]) -> str:
 def _summary(entries: Sequence[Entry]) -> str:
     claims = [claim for entry in entries for claim in entry.claims]
     counts = {v: sum(claim.verdict is v for claim in claims) for v in Verdict}
-    parts = [f'<span class="{_CLASSES[v]}">{n} {v.value}</span>' for v, n in counts.items() if n]
+    words = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not", Verdict.OPEN: "are not resolved"}
+    parts = [f'<span class="{_CLASSES[v]}">{n} {words[v]}</span>' for v, n in counts.items() if n]
     took = sum(entry.seconds for entry in entries)
     return f"Of {len(claims)} claims, {', '.join(parts)}. Computed in {took:.0f} s."
 
@@ -86,7 +87,7 @@ def _section(entry: Entry, figures: dict[str, Any]) -> str:
     return f"""
 <section id="{experiment.name}">
 <h2>{experiment.name}</h2>
-<p>{_text(experiment.summary)} <span class="label">Figure: {_text(experiment.figure)}.</span></p>
+<p>{_text(experiment.summary)} <span class="label">{_text(_origin(experiment))}</span></p>
 <div class="beside">
 <div class="plots">{"".join(plots)}</div>
 <div class="words">
@@ -102,9 +103,16 @@ def _missing(experiment: Experiment, reason: str) -> str:
     return f"""
 <section id="{experiment.name}">
 <h2>{experiment.name}</h2>
-<p>{_text(experiment.summary)} <span class="label">Figure: {_text(experiment.figure)}.</span></p>
+<p>{_text(experiment.summary)} <span class="label">{_text(_origin(experiment))}</span></p>
 <p class="fails missing">Missing: {_text(reason)}</p>
 </section>"""
+
+
+def _origin(experiment: Experiment) -> str:
+    """Say which figure of the paper it is, or that it is none."""
+    if experiment.figure == BEYOND:
+        return "Beyond the paper."
+    return f"Figure: {experiment.figure}."
 
 
 def _claim(claim: Claim) -> str:
@@ -144,7 +152,7 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
         return {"data": [_space(panel, curves)], "layout": layout}
     for letter, label in (("x", panel.x), ("y", panel.y)):
         layout[f"{letter}axis"] = {
-            "title": {"text": label},
+            "title": {"text": label, "standoff": 8},
             "type": "log" if letter in panel.log else "linear",
         }
         if letter in panel.log:
