@@ -68,6 +68,7 @@ def test_denoise_onto_the_gradients_of_one_function(tmp_path: Path) -> None:
         (["unknown"], "'unknown'"),
         (["reproduce", "figure-1"], "'figure-1'"),
         (["reproduce", "--jobs", "0"], "--jobs"),
+        (["explore", "--port", "65536"], "0 to 65535"),
         (["reproduce", "--jobs", "2.5"], "'2.5'"),
         (["reproduce", "--seed", "-1"], "--seed"),
         (["reproduce", "--seed", "many"], "'many'"),
