@@ -1,5 +1,7 @@
 """denoise() and solve(): a batch of observations at once."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -114,40 +116,29 @@ def solve(
     tol = check.positive("tol", tol)
     limit = check.count("max_iter", max_iter, optional=True)
     nearest = check.count("neighbors", neighbors, optional=True)
+    common: dict[str, Any] = {
+        "L": L,
+        "mu": mu,
+        "variances": variances,
+        "method": method,
+        "tol": tol,
+        "max_iter": limit,
+    }
     if constraints == "interpolation":
         check.absent("covariance", covariance, "constraints='pairwise'")
         check.absent("neighbors", nearest, "constraints='pairwise'")
         check.one_of("method", method, ("auto", *interpolation.METHODS))
-        solution = interpolation.solve(
-            x,
-            g,
-            L=L,
-            mu=mu,
-            variances=variances,
-            values=seen,
-            method=method,
-            tol=tol,
-            max_iter=limit,
-        )
+        solution = interpolation.solve(x, g, values=seen, **common)
     else:
         check.absent("values", seen, "constraints='interpolation'")
         if covariance is not None:
             check.absent("neighbors", nearest, "covariance=None")
             check.one_of("method", method, ("auto", *anisotropic.METHODS))
-            solution = anisotropic.solve(
-                x,
-                g,
-                L=L,
-                mu=mu,
-                variances=variances,
-                covariance=check.covariance(covariance, x.shape[1]),
-                method=method,
-                tol=tol,
-                max_iter=limit,
-            )
+            sigma = check.covariance(covariance, x.shape[1])
+            solution = anisotropic.solve(x, g, covariance=sigma, **common)
         else:
             check.one_of("method", method, ("auto", *METHODS))
-            solution = _pairwise(x, g, L, mu, variances, nearest, method, tol, limit)
+            solution = _pairwise(x, g, neighbors=nearest, **common)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution
@@ -156,6 +147,7 @@ def solve(
 def _pairwise(
     x: Float64,
     g: Float64,
+    *,
     L: float,
     mu: float,
     variances: Float64,
