@@ -142,8 +142,13 @@ def draw(results: list[dict[str, float]]) -> Figure:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes: Any = figure.add_subplot()
     d = [row["d"] for row in results]
-    for name in ("plain", "extra", "reading"):
-        axes.loglog(d, [row[name] for row in results], "o-", label=name)
+    # Told apart by marker and dash as well, for those who confuse colours, and in print.
+    for name, label, style in (
+        ("plain", "plain step", "C0^-."),
+        ("extra", "what COCO adds", "C1o-"),
+        ("reading", "reading 3 K d numbers", "k:"),
+    ):
+        axes.loglog(d, [row[name] for row in results], style, label=label)
     axes.loglog(d, [ALLOWED * row["reading"] for row in results], "k--", label="2 x reading")
     axes.set(xlabel="parameters d", ylabel="seconds", title=f"What denoising adds to a step, K={K}")
     axes.legend()

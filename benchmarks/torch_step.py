@@ -86,11 +86,11 @@ def measure(d: int, tensors: int) -> dict[str, float]:
 def draw(results: list[dict[str, float]]) -> Figure:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes: Any = figure.add_subplot()
-    for tensors in TENSORS:
+    for tensors, mark in zip(TENSORS, ("o-", "s-"), strict=True):
         rows = [row for row in results if row["tensors"] == tensors]
         d = [row["d"] for row in rows]
         name = "1 tensor" if tensors == 1 else f"{tensors} tensors"
-        (line,) = axes.loglog(d, [row["extra"] for row in rows], "o-", label=f"extra, {name}")
+        (line,) = axes.loglog(d, [row["extra"] for row in rows], mark, label=f"extra, {name}")
         allowed = [ALLOWED * row["reading"] + SMALL for row in rows]
         axes.loglog(d, allowed, "--", color=line.get_color(), label=f"allowed, {name}")
     reading = [row["reading"] for row in results if row["tensors"] == 1]
