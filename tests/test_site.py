@@ -130,19 +130,24 @@ def _sources() -> Iterator[str]:
 
 
 def _docstrings() -> Iterator[str]:
-    """The docstrings that the site shows: of what `:::` names, and of its public members."""
-    for name in _described():
+    """The docstrings that the site shows."""
+    for name, with_members in _described().items():
         thing = _named(name)
         yield inspect.getdoc(thing) or ""
-        if inspect.isclass(thing):
+        if inspect.isclass(thing) and with_members:
             for member, value in vars(thing).items():
                 if not member.startswith("_") and (callable(value) or isinstance(value, property)):
                     yield inspect.getdoc(value) or ""
 
 
-def _described() -> Iterator[str]:
+def _described() -> dict[str, bool]:
+    """What `:::` names on any page, and whether its members are shown with it."""
+    found = {}
     for path in (ROOT / "docs").rglob("*.md"):
-        yield from re.findall(r"^::: (\S+)$", path.read_text("utf-8"), re.MULTILINE)
+        text = path.read_text("utf-8")
+        for name, rest in re.findall(r"^::: (\S+)\n((?: {4}.*\n)*)", text, re.MULTILINE):
+            found[name] = "members: false" not in rest
+    return found
 
 
 def _named(name: str) -> object:
