@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser import folding
@@ -22,7 +21,7 @@ from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.tables import Tables
-from coco_denoiser.typing import Array
+from coco_denoiser.typing import Array, ArrayLike
 
 _VERSION = 1  # of state_dict
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
