@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     )
     from torch.testing._internal.common_optimizers import optim_db
 
-REFUSED = (torch.optim.LBFGS, torch.optim.SparseAdam)
+REFUSED: tuple[Any, ...] = (torch.optim.LBFGS, torch.optim.SparseAdam)
 TAKEN = [info for info in optim_db if info.optim_cls not in REFUSED]
 
 
@@ -35,7 +35,7 @@ def create(info: Any, kwargs: dict[str, Any], tensors: list[nn.Parameter]) -> Op
 
 
 def wrap(
-    info: Any, kwargs: dict[str, Any], tensors: list[nn.Parameter], **bounds: float
+    info: Any, kwargs: dict[str, Any], tensors: list[nn.Parameter], **bounds: Any
 ) -> CocoOptimizer:
     return CocoOptimizer(create(info, kwargs, tensors), window=4, **bounds)
 

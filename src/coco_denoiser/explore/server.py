@@ -23,11 +23,10 @@ def start(port: int) -> Server:
     return server
 
 
-def serve(*, port: int, browser: bool, say: Callable[[str], None]) -> None:
+def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C."""
     # A page that is closed while it plays is no reason for a line in the terminal.
     logging.getLogger("bokeh").setLevel(logging.ERROR)
-    server = start(port)
     say("Compiling what is not compiled yet: about 15 seconds the first time, then none.")
     simulate(Settings())
     address = f"http://localhost:{server.port}/"

@@ -15,15 +15,19 @@ from coco_denoiser.torch.denoiser import Bound, GradientDenoiser, NonFinite
 
 
 class CocoOptimizer(Optimizer):
-    """Step a wrapped optimizer with gradients denoised over the last K steps.
+    r"""Step a wrapped optimizer with gradients denoised over the last K steps.
 
-    All parameters together are one point x. At every step, over the last K points with their
-    noisy gradients g_i,
+    All parameters together are one point $x$. At every step, over the last K points with their
+    noisy gradients $g_i$,
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2, and the wrapped optimizer sees the newest theta:
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$, and the wrapped optimizer sees the newest
+    $\theta$:
 
         optimizer = CocoOptimizer(torch.optim.Adam(model.parameters(), lr=1e-2), L=4.0)
 
@@ -241,10 +245,11 @@ class CocoOptimizer(Optimizer):
             state_dict = state_dict if replaced is None else replaced
         plain, ours = _checkpoint.remove(state_dict)
         if ours["group"]:
-            _checkpoint.check(ours, self.denoiser)
+            saved = ours, state_dict["param_groups"], self.denoiser, self._parameters()
+            _checkpoint.check(*saved)
         self.wrapped.load_state_dict(plain)
         if ours["group"]:
-            _checkpoint.restore(ours, state_dict["param_groups"], self.denoiser, self._parameters())
+            _checkpoint.restore(*saved)
         else:
             self.reset()
             warnings.warn(
