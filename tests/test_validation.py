@@ -155,6 +155,6 @@ def test_constant_input_is_unchanged(value: float) -> None:
 
 
 @pytest.mark.parametrize("L", ["auto", None])
-def test_whoever_does_not_know_L_is_told_where_to_look(L: Any) -> None:
+def test_who_does_not_know_the_curvature_is_told_where_to_look(L: Any) -> None:
     with pytest.raises(TypeError, match=r"L must be a real number.*coco_denoiser\.curvature"):
         coco.denoise([[1.0]], [[1.0]], L=L)
