@@ -13,8 +13,6 @@ import os
 import shutil
 import threading
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,21 +22,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from coco_denoiser._storage import RefusedError, prepare_folder, read_arrays, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.experiment import Config, Experiment, Unit
-from coco_denoiser.experiments.output import prepare_folder, write_whole
 
 # Takes the name of an experiment, its configuration and the units wanted; yields each of them
 # as it is ready.
 Runner: TypeAlias = Callable[[str, Config, Sequence[int]], Iterator[tuple[int, Unit]]]
 
 
-# What NumPy and zipfile raise on an archive that was cut, overwritten or made by something else.
-_DAMAGED = (
-    OSError, ValueError, EOFError, AttributeError, KeyError, RuntimeError, zlib.error,
-    zipfile.BadZipFile,
-)  # fmt: skip
 # What only says or shows what came out: no number of a unit depends on it.
 _SHOWING = {"claims", "panels", "drawing", "catalogue"}
 
@@ -56,14 +49,9 @@ class Store:
     def load(self, index: int) -> Unit | None:
         """Return a unit, or None if it is not there or not readable."""
         try:
-            with self._path(index).open("rb") as file:
-                content = np.load(file, allow_pickle=False)
-                unit = {name: content[name] for name in content.files}
-        except _DAMAGED:
+            return read_arrays(self._path(index)) or None
+        except RefusedError:
             return None
-        # What is no array comes back as bytes.
-        whole = all(isinstance(array, np.ndarray) for array in unit.values())
-        return unit if unit and whole else None
 
     def save(self, index: int, unit: Unit) -> None:
         """Save a unit."""

@@ -8,25 +8,25 @@ import numpy as np
 from coco_denoiser.optimizers.schedules import Schedule, as_schedule
 from coco_denoiser.problems.base import Array, Problem
 
-# Denoiser(L=..., window=...) is one; so is any function of a point and a noisy gradient.
 GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
+"""Returns the denoised gradient for a point and a noisy gradient there, as `Denoiser` does."""
 
 
 class Optimizer:
-    """Minimise f from noisy gradients, one estimate a step.
+    r"""Minimise f from noisy gradients, one estimate per step.
 
     A step is three stages, and a method defines the first or the last of them:
 
-    1. `estimate`: ask for a noisy gradient g_k at x_k (one oracle call, unless a finite-sum
+    1. `estimate`: ask for a noisy gradient $g_k$ at $x_k$ (one oracle call, unless a finite-sum
        method corrects it with what it remembers);
-    2. the denoiser, if there is one: theta_k = denoiser(x_k, g_k);
-    3. `increment`: x_{k+1} = x_k - increment(theta_k, gamma_k).
+    2. the denoiser, if there is one: $\theta_k$ = `denoiser`$(x_k, g_k)$;
+    3. `increment`: $x_{k+1} = x_k -$ `increment`$(\theta_k, \gamma_k)$.
 
-    The denoiser takes its input for a noisy gradient of f at x_k, whatever the first stage did.
+    The denoiser treats its input as a noisy gradient of $f$ at $x_k$, whatever the first stage did.
 
     Args:
-        step_size: gamma, a number or a schedule k -> gamma_k with k = 1, 2, ...
-        denoiser: called as denoiser(x, g) once a step. If it has a `reset` method, that is
+        step_size: $\gamma$, a number or a schedule $k \mapsto \gamma_k$ with $k = 1, 2, \dots$
+        denoiser: called as denoiser(x, g) once per step. If it has a `reset` method, that is
             called when the optimizer is reset.
 
     Attributes:
@@ -85,4 +85,4 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent (Robbins and Monro, 1951): x_{k+1} = x_k - gamma_k g_k."""
+    r"""Stochastic gradient descent (Robbins and Monro, 1951): $x_{k+1} = x_k - \gamma_k g_k$."""

@@ -12,11 +12,11 @@ from coco_denoiser.problems.base import Array, Problem
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The path of an optimizer.
+    r"""The path of an optimizer.
 
     Attributes:
-        iterates: x_0, ..., x_steps, as the optimizer's `answer` gives them, or their averages if
-            asked for, (steps + 1, d).
+        iterates: $x_0, \dots, x_\text{steps}$, as the optimizer's `answer` gives them, or their
+            averages if asked for, (steps + 1, d).
         evaluations: the gradient evaluations spent before each of them, (steps + 1,).
     """
 

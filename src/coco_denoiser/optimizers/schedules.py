@@ -5,16 +5,17 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Schedule: TypeAlias = Callable[[int], float]
+r"""Returns $\gamma_k$ for the number $k = 1, 2, \dots$ of a step."""
 
 
 def fixed(size: float) -> Schedule:
-    """Return the schedule gamma_k = size."""
+    r"""Return the schedule $\gamma_k$ = size."""
     value = positive("size", size)
     return lambda _: value
 
 
 def decreasing(C: float) -> Schedule:
-    """Return the schedule gamma_k = C / k, under which SGD's noise averages out."""
+    r"""Return the schedule $\gamma_k = C / k$, under which SGD's noise averages out."""
     value = positive("C", C)
     return lambda k: value / k
 

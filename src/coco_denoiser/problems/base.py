@@ -44,7 +44,7 @@ class Problem(Protocol):
 
 
 class FiniteSum(Problem, Protocol):
-    """A problem f = (1/n) sum_i f_i whose terms can be asked one by one."""
+    r"""A problem $f = \frac1n \sum_i f_i$ whose terms can be asked for one by one."""
 
     @property
     def size(self) -> int:
