@@ -56,6 +56,8 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
     """
     meant = {
         name: [known for known in EXPERIMENTS if f"{known}-".startswith(f"{name}-")]
+        if name not in EXPERIMENTS
+        else [name]
         for name in names
     }
     for name, found in meant.items():
@@ -116,7 +118,7 @@ def reproduce(options: Options) -> Path:
         kept = sum(1 for e in selected for _ in (options.out / e.name).rglob("*.npz"))
         units_kept = f"{kept} units of work are" if kept != 1 else "1 unit of work is"
         console.print(
-            f"Stopped. {units_kept} kept in {options.out}; the same command goes on from there.",
+            f"\nStopped. {units_kept} kept in {options.out}; the same command goes on from there.",
             soft_wrap=True,
         )
         raise
