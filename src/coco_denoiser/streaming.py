@@ -9,27 +9,29 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser.denoise import with_gradients
 from coco_denoiser.models.cocoercive import Bound, CoCoercive
 from coco_denoiser.solution import Answer, Solution
-from coco_denoiser.typing import Array
+from coco_denoiser.typing import Array, ArrayLike
 from coco_denoiser.window import Engine, Step
 from coco_denoiser.window.vectors import Ring
 
 
 class Denoiser:
-    """Denoise a stream of gradients, each together with the K - 1 observed before it.
+    r"""Denoise a stream of gradients, each together with the K - 1 observed before it.
 
-    At every call, over the last K points x_i with their noisy gradients g_i,
+    At every call, over the last K points $x_i$ with their noisy gradients $g_i$,
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2 / v_i
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta is returned. Use it between
-    oracle and optimizer:
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned. Use it
+    between oracle and optimizer:
 
         denoiser = Denoiser(L=1.0, window=16)
         x = x - step * denoiser(x, g)
