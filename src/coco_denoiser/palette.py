@@ -23,7 +23,7 @@ _ALONE = {
     "Adam": Style("#a3195b", (5, 2, 1, 2), 2),
     "STRSAGA": Style("#7d5a00", (8, 2), 3),
     "SGD+DecreasingSS": Style("#1f8a70", (3, 1.5), 4),
-    "SGD+PRaveraging": Style("#7c4dbd", (4, 1.5, 1, 1.5), 5),
+    "SGD+PRaveraging": Style("#7c4dbd", (1, 1.2), 5),
     "Oracle (E)": Style(PLAIN, (5, 2), 1),
     "Oracle": Style(PLAIN, (5, 2), 1),
     "COCO": Style(COCO, (), 0),
@@ -38,6 +38,7 @@ _WINDOWS = {
     "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
 }
 _WINDOW = re.compile(r"\w+\+COCO_?(\d*)$")
+_SMALLER = {"2": (6, 2, 1, 1, 1, 2), "4": (10, 2, 1, 2), "8": (2, 2)}
 _SMALLER_STEP = re.compile(r"SGD\+SS\(COCO_(\d+)\)$")
 
 
@@ -51,5 +52,5 @@ def method(name: str) -> Style | None:
         return _WINDOWS.get(window[1])
     tuned = _SMALLER_STEP.match(name)
     if tuned:  # the colour of the COCO_K that it is compared with
-        return _WINDOWS[tuned[1]]._replace(dash=(6, 2, 1, 1, 1, 2))
+        return _WINDOWS[tuned[1]]._replace(dash=_SMALLER[tuned[1]])
     return _ALONE.get(name)

@@ -8,7 +8,7 @@ import pytest
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.experiment import Curves, Experiment, Result
-from coco_denoiser.experiments.panels import Kind, companions
+from coco_denoiser.experiments.panels import Kind, companions, styles
 from coco_denoiser.experiments.reproduce import configuration
 from tests.experiments.conftest import own_fourclass, small
 
@@ -90,10 +90,14 @@ def test_the_figure_shows_every_series_of_every_panel(
 
 
 def test_series_can_be_told_apart_without_colour(experiment: Experiment, result: Result) -> None:
-    for panel, axes in zip(experiment.panels(result), experiment.plot(result).axes, strict=True):
-        if panel.kind is Kind.LINES and len(result.curves.series(panel.name)) <= 7:
-            looks = [(line.get_linestyle(), line.get_color()) for line in axes.lines]
-            assert len(set(looks)) == len(looks)
+    for panel in experiment.panels(result):
+        series = panel.series or tuple(result.curves.series(panel.name))
+        own = [name for name in series if name not in panel.references]
+        if panel.kind is Kind.LINES and len(own) <= 7:
+            looks = styles(series, panel.references)
+            dashes = [looks[name].dash for name in own]
+            assert len(set(dashes)) == len(dashes), panel.name
+            assert not {looks[name].dash for name in panel.references} & set(dashes)
 
 
 def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Result) -> None:

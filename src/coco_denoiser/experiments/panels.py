@@ -27,10 +27,11 @@ def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style
     own = [name for name in series if name not in references]
     colours = _COLOURS if len(own) <= len(_COLOURS) else _RAMP
     known = {name: style for name in own if (style := palette.method(name)) is not None}
-    taken = {style.colour for style in known.values()}
+    taken = {part for style in known.values() for part in (style.colour, style.dash)}
     free = [colour for colour in colours if colour not in taken] or list(colours)
+    dashes = [dash for dash in _DASHES if dash not in taken] or list(_DASHES)
     found = known | {
-        name: Style(free[i % len(free)], _DASHES[i % len(_DASHES)], i)
+        name: Style(free[i % len(free)], dashes[i % len(dashes)], i)
         for i, name in enumerate(name for name in own if name not in known)
     }
 
