@@ -12,7 +12,8 @@ import coco_denoiser as coco
 from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.typing import Float64
-from tests.windows import box, path, windows
+from tests.families import box, path
+from tests.windows import windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 

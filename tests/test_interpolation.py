@@ -12,7 +12,8 @@ import coco_denoiser as coco
 from coco_denoiser.interpolation import METHODS
 from coco_denoiser.interpolation.certificate import balanced
 from coco_denoiser.typing import Float64
-from tests.windows import box, hard, path, windows
+from tests.families import box, hard, path
+from tests.windows import windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 Window = tuple[Float64, Float64, float, float]

@@ -13,7 +13,8 @@ import coco_denoiser as coco
 from coco_denoiser import geometry
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.windows import box, hard, windows
+from tests.families import box, hard
+from tests.windows import windows
 
 Window = tuple[Float64, Float64, float, float]
 GENERAL = [name for name in METHODS if name != "closed-form"]

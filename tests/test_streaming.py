@@ -149,6 +149,58 @@ def test_a_refused_first_pair_fixes_no_shape() -> None:
     assert denoiser(np.ones((2, 2)), np.ones((2, 2))).shape == (2, 2)
 
 
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+@pytest.mark.parametrize("window", [2, 4, None])
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_a_refused_first_pair_leaves_no_room_of_its_size(
+    window: int | None, size: int, forget: Any
+) -> None:
+    points, gradients = sgd(np.random.default_rng(0), 8, size)
+    denoiser, new = (Denoiser(L=1.0, window=window, forget=forget) for _ in range(2))
+    with pytest.raises(ValueError, match="finite"):
+        denoiser(np.full(3, np.nan), np.ones(3))
+    for x, g in zip(points, gradients, strict=True):
+        np.testing.assert_array_equal(denoiser(x, g), new(x, g))
+
+
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+@pytest.mark.parametrize("window", [2, 4])
+def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(window: int, forget: Any) -> None:
+    denoiser = Denoiser(L=200.0, window=window, forget=forget)
+    x, g = np.full(3, 1e37, np.float32), np.ones(3, np.float32)
+    denoiser(g, g)
+    with pytest.raises(
+        ValueError, match=r"3.4e\+38 in float32.*Scale the problem, or pass float64"
+    ):
+        denoiser(x, g)
+    assert len(denoiser) == 1
+    denoiser(x.astype(np.float64), g)
+    assert np.isfinite(denoiser.state_dict()["residuals"]).all()
+
+
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+@pytest.mark.parametrize("window", [2, 4])
+def test_points_on_opposite_ends_of_the_range_are_refused(window: int, forget: Any) -> None:
+    denoiser = Denoiser(L=1e-300, window=window, forget=forget)
+    denoiser(np.full(2, 1e300), np.ones(2))
+    with pytest.raises(ValueError, match="overflows"):
+        denoiser(np.full(2, -1.5e308), np.ones(2))
+    theta = denoiser(np.full(2, -1e300), np.zeros(2))
+    assert np.isfinite(theta).all()
+    assert np.isfinite(denoiser.state_dict()["point_distances"]).all()
+
+
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+@pytest.mark.parametrize("window", [2, 4])
+def test_a_refused_float64_leaves_a_float32_stream_as_it_was(window: int, forget: Any) -> None:
+    denoiser = Denoiser(L=1.0, window=window, forget=forget)
+    denoiser(np.ones(3, np.float32), np.ones(3, np.float32))
+    with pytest.raises(ValueError, match="finite"):
+        denoiser(np.ones(3), np.full(3, np.nan))
+    denoiser(np.ones(3, np.float32), np.ones(3, np.float32))
+    assert denoiser.state_dict()["points"].dtype == np.float32
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_any_shape_comes_back(shape: tuple[int, ...], window: int) -> None:
@@ -245,25 +297,72 @@ def test_reset_forgets_everything() -> None:
         np.testing.assert_array_equal(used(x, g), new(x, g))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"L": 3.0}, "saved with L=3.0"),
-        ({"window": 9}, "saved with window=9"),
-        ({"points": np.zeros((2, 3))}, "damaged"),
-    ],
-)
-def test_a_wrong_state_is_refused_and_changes_nothing(change: dict[str, Any], message: str) -> None:
+def damage(name: str, **change: Any) -> Any:
+    """Return a function that changes one entry of an array."""
+
+    def changed(state: dict[str, Any]) -> dict[str, Any]:
+        array = np.array(state[name])
+        array[change["at"]] = change["to"]
+        return {name: array}
+
+    return changed
+
+
+DAMAGED: list[tuple[Any, str]] = [
+    ({"L": 3.0}, "saved with L=3.0"),
+    ({"window": 9}, "saved with window=9"),
+    ({"version": 0}, "saved with version=0"),
+    ({"points": np.zeros((2, 3))}, r"points must have shape \(3, 3\)"),
+    ({"points": np.zeros((3, 3), np.int64)}, "points must .* float32 or float64, got .* int64"),
+    ({"residuals": np.zeros((3, 3), np.float32)}, "residuals must .* dtype float64"),
+    ({"residuals": np.zeros((3, 4))}, r"residuals must have shape \(3, 3\)"),
+    (damage("points", at=(0, 1), to=np.nan), "points must be finite"),
+    (damage("residuals", at=(2, 2), to=-np.inf), "residuals must be finite"),
+    ({"count": 4}, "count must be at most 3"),
+    ({"count": -1}, "count must be an integer of at least 0"),
+    ({"count": 2.5}, "count must be an integer"),
+    ({"count": 2}, "next must be an integer of at least 2|next must be at most"),
+    ({"next": 100_000}, "next must be at most 2, got 100000"),
+    ({"next": -1}, "next must be an integer of at least 0, got -1"),
+    ({"shape": np.array([2])}, r"points must have shape \(3, 2\)"),
+    ({"shape": np.array([-1, -3])}, "shape must be positive integers"),
+    ({"shape": np.array([3.0])}, "shape must be positive integers"),
+    ({"point_distances": np.zeros((2, 2))}, r"point_distances must have shape \(3, 3\)"),
+    ({"point_distances": np.zeros((3, 3), np.float32)}, "point_distances must .* float64"),
+    (damage("point_distances", at=(0, 1), to=7.0), "point_distances must be symmetric"),
+    (damage("residual_distances", at=(1, 1), to=1.0), "residual_distances .* the diagonal"),
+    (damage("residual_distances", at=slice(None), to=-1.0), "residual_distances .* not negative"),
+    (damage("residual_distances", at=slice(None), to=np.nan), "residual_distances must be finite"),
+    (damage("variances", at=1, to=0.0), "variances must be positive, got 0.0"),
+    (damage("variances", at=1, to=np.inf), "variances must be finite"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), DAMAGED)
+def test_a_wrong_state_is_refused_and_changes_nothing(change: Any, message: str) -> None:
     denoiser = Denoiser(L=1.0, window=3)
     for x in np.eye(3):
         denoiser(x, -x)
     before = denoiser.state_dict()
     with pytest.raises(ValueError, match=message):
-        denoiser.load_state_dict({**before, **change})
+        denoiser.load_state_dict({**before, **(change(before) if callable(change) else change)})
     with pytest.raises(ValueError, match="lacks points"):
         denoiser.load_state_dict({name: before[name] for name in before if name != "points"})
     for name, value in denoiser.state_dict().items():
         np.testing.assert_array_equal(before[name], value)
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0])
+@pytest.mark.parametrize("entry", [0, 1, 2, -1])
+def test_a_damaged_estimate_is_refused(entry: int, value: float) -> None:
+    denoiser = Denoiser(L="auto", window=3)
+    for x in np.eye(3):
+        denoiser(x, -x)
+    before = denoiser.state_dict()
+    with pytest.raises(ValueError, match="estimate must hold"):
+        denoiser.load_state_dict({**before, **damage("estimate", at=entry, to=value)(before)})
+    for name, kept in denoiser.state_dict().items():
+        np.testing.assert_array_equal(before[name], kept)
 
 
 def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:

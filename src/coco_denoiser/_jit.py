@@ -1,6 +1,8 @@
 """How every compiled function of the package is compiled: cached on disk, in one place."""
 
+import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numba
@@ -12,7 +14,6 @@ F = TypeVar("F", bound=Callable[..., object])
 # compiled in this process and what came from the cache: reordered sums would make the last bits
 # of a result depend on that. NaN and infinity keep their meaning, so that checks for them work.
 _OPTIONS: dict[str, Any] = {
-    "cache": True,
     "fastmath": {"contract", "nsz"},
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
@@ -23,12 +24,12 @@ _njit: Any = numba.njit  # not all options are in its type hints
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call and keep the machine code for later processes."""
-    return cast("F", _njit(**_OPTIONS)(function))
+    return _compiled(function, _OPTIONS)
 
 
 def subroutine(function: F) -> F:
     """Compile a function that only kernels call: without the way in from Python, in less time."""
-    return cast("F", _njit(no_cpython_wrapper=True, **_OPTIONS)(function))
+    return _compiled(function, {**_OPTIONS, "no_cpython_wrapper": True})
 
 
 def sweep(function: F) -> F:
@@ -36,10 +37,32 @@ def sweep(function: F) -> F:
 
     Its sums must be its own or a fragment's, never a subroutine's: there is one copy of it then.
     """
-    options = {**_OPTIONS, "fastmath": {"contract", "nsz", "reassoc"}}
-    return cast("F", _njit(**options)(function))
+    return _compiled(function, {**_OPTIONS, "fastmath": {"contract", "nsz", "reassoc"}})
 
 
 def fragment(function: F) -> F:
     """Make a function part of every kernel or sweep that calls it, by the caller's rules."""
     return cast("F", _njit(inline="always")(function))
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    try:
+        return cast("F", _njit(cache=True, **options)(function))
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+    # A shared temporary folder would be no way out: what is in a cache is executed, and others
+    # may write there too.
+    _say_uncached()
+    return cast("F", _njit(**options)(function))
+
+
+@cache
+def _say_uncached() -> None:
+    warnings.warn(
+        "compiled code cannot be kept, since neither the package's folder nor the user's cache "
+        "folder can be written to: every process will compile it anew. Set NUMBA_CACHE_DIR to a "
+        "folder of your own that can be written to",
+        RuntimeWarning,
+        stacklevel=2,
+    )

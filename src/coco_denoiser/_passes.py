@@ -11,6 +11,17 @@ BLOCK = 2048  # entries of a vector that are worked on while they are in the cac
 
 
 @sweep
+def is_storable(x: Array, g: Array, c: float, limit: float) -> bool:
+    """Say whether no entry of x, g and g - c x exceeds the limit, or is NaN."""
+    bad = 0
+    for j in range(x.size):
+        # NaN fails every comparison. Counted, since a way out would keep it from vectorising.
+        fine = (abs(x[j]) <= limit) & (abs(g[j]) <= limit) & (abs(g[j] - c * x[j]) <= limit)
+        bad += 0 if fine else 1
+    return bad == 0
+
+
+@sweep
 def observe(
     points: Array,
     residuals: Array,
@@ -21,20 +32,12 @@ def observe(
     heir: int,
     weight: float,
     rows: Float64,
-) -> bool:
+) -> None:
     """Write x and g - c x into a slot, and their distances to the other slots into rows.
 
-    Before that, the slot's residual is mixed into the heir's with the weight. Returns False,
-    with nothing written, if x or g is not finite.
+    Before that, the slot's residual is mixed into the heir's with the weight.
     """
     d, count = x.size, rows.shape[1]
-    bad = 0
-    for j in range(d):
-        # NaN fails every comparison. Counted, since a way out would keep it from vectorising.
-        fine = (abs(x[j]) < np.inf) & (abs(g[j] - c * x[j]) < np.inf)
-        bad += 0 if fine else 1
-    if bad > 0:
-        return False
     for i in range(count):
         rows[0, i], rows[1, i] = 0.0, 0.0
     # Slices, so that indices are known not to be negative and the loops vectorise.
@@ -57,7 +60,6 @@ def observe(
         if i != slot:
             rows[0, i] = root(rows[0, i], points[i], points[slot])
             rows[1, i] = root(rows[1, i], residuals[i], residuals[slot])
-    return True
 
 
 @kernel

@@ -1,7 +1,7 @@
 """The only place where input is checked. Every error names the argument and what is allowed."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -217,3 +217,56 @@ def forgetting(value: object, window: int | None) -> str:
             "successor in the window. Use window=2, which keeps no more vectors than that."
         )
     return forget
+
+
+def damaged(what: str) -> ValueError:
+    """Return the error of a saved state that no stream can have written."""
+    return ValueError(f"state is damaged: {what}. Nothing has changed; load another copy.")
+
+
+def saved_count(state: Mapping[str, Any], name: str, least: int, most: int | None) -> int:
+    """Return an integer of a saved state, between two bounds."""
+    value = np.asarray(state[name])
+    if value.ndim or value.dtype.kind not in "iu" or int(value) < least:
+        raise damaged(f"{name} must be an integer of at least {least}, got {value}")
+    if most is not None and int(value) > most:
+        raise damaged(f"{name} must be at most {most}, got {value}")
+    return int(value)
+
+
+def saved_shape(state: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the vectors of a saved state."""
+    shape = np.asarray(state["shape"])
+    if shape.ndim != 1 or (shape.size and shape.dtype.kind not in "iu") or (shape < 1).any():
+        raise damaged(f"shape must be positive integers, got {shape}")
+    return tuple(int(n) for n in shape)
+
+
+def saved(
+    state: Mapping[str, Any],
+    name: str,
+    shape: tuple[int, ...],
+    *,
+    kind: np.dtype[Any] | None,
+    finite: bool = True,
+) -> NDArray[Any]:
+    """Return an array of a saved state; of float32 or float64, unless one of them is named."""
+    array = np.asarray(state[name])
+    allowed = [np.dtype(k) for k in (np.float32, np.float64)] if kind is None else [kind]
+    fits = array.size == 0 if 0 in shape else array.shape == shape
+    if array.dtype not in allowed or not fits:
+        raise damaged(
+            f"{name} must have shape {shape} and dtype {' or '.join(map(str, allowed))}, got "
+            f"{array.shape} and {array.dtype}"
+        )
+    if finite and not np.isfinite(array).all():
+        raise damaged(f"{name} must be finite")
+    return array
+
+
+def saved_distances(state: Mapping[str, Any], name: str, count: int) -> Float64:
+    """Return a table of distances of a saved state."""
+    table = saved(state, name, (count, count), kind=np.dtype(np.float64))
+    if not ((table >= 0.0).all() and (table == table.T).all() and not table.diagonal().any()):
+        raise damaged(f"{name} must be symmetric, not negative, and zero on the diagonal")
+    return table

@@ -82,8 +82,8 @@ def mix_table(residuals: Float64, count: int, oldest: int, heir: int, weight: fl
 
 
 @sweep
-def measure(point: Array, residual: Array, x: Array, g: Array, c: float, out: Float64) -> bool:
-    """Write the distances of x and g - c x from the past into out, (2,); False if not finite."""
+def measure(point: Array, residual: Array, x: Array, g: Array, c: float, out: Float64) -> None:
+    """Write the distances of x and g - c x from the past into out, (2,)."""
     dx, dh = 0.0, 0.0
     for j in range(x.size):
         u = np.float64(x[j]) - np.float64(point[j])
@@ -92,13 +92,8 @@ def measure(point: Array, residual: Array, x: Array, g: Array, c: float, out: Fl
         dh += v * v
     if 1e-250 < dx < 1e250 and 1e-250 < dh < 1e250:
         out[0], out[1] = math.sqrt(dx), math.sqrt(dh)
-        return True
-    h = g - c * x
-    for j in range(x.size):
-        if not (abs(x[j]) < np.inf and abs(h[j]) < np.inf):
-            return False
-    out[0], out[1] = root(dx, x, point), root(dh, h, residual)
-    return True
+        return
+    out[0], out[1] = root(dx, x, point), root(dh, g - c * x, residual)
 
 
 @kernel

@@ -4,6 +4,7 @@ A step costs one pass over the window for the new rows of the tables, and one fo
 sum. The window is a ring of K points and K residuals; nothing else has the length d.
 """
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser import folding
-from coco_denoiser._passes import combine, observe
+from coco_denoiser._passes import combine, is_storable, observe
 from coco_denoiser.curvature import online
 from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.denoise import with_gradients
@@ -25,6 +26,8 @@ from coco_denoiser.typing import Array
 
 _VERSION = 1  # of state_dict
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+# The largest entry that is stored: in float64, no distance between two such vectors overflows.
+_LIMITS = {_FLOAT32: float(np.finfo(np.float32).max), _FLOAT64: 1e300}
 
 
 class Denoiser:
@@ -96,8 +99,8 @@ class Denoiser:
         """Forget every observation."""
         self._tables.reset()
         self._shape: tuple[int, ...] | None = None
-        self._points: Array = np.empty((0, 0))
-        self._residuals: Array = np.empty((0, 0))
+        self._points: Array = np.empty((0, 0), _FLOAT32)
+        self._residuals: Array = np.empty((0, 0), _FLOAT32)
         self._answer: Answer | None = None
         if self._estimate is not None:
             self._estimate.reset()
@@ -127,10 +130,14 @@ class Denoiser:
         if noise_variance != 1.0:
             noise_variance = check.positive("noise_variance", noise_variance)
         shape, dtype = g.shape, g.dtype if g.dtype.kind == "f" else _FLOAT64
+        stored = self._storage(x, g)
+        x = np.ascontiguousarray(x, stored).reshape(-1)
+        g = np.ascontiguousarray(g, stored).reshape(-1)
+        # Nothing changes, no memory is taken and no type widened, before this has been passed.
+        if not is_storable(x, g, self._centre, _LIMITS[stored]):
+            raise self._refusal(x, g)
         slot = self._tables.next
-        self._make_room(slot, x, g)
-        x = np.ascontiguousarray(x, self._points.dtype).reshape(-1)
-        g = np.ascontiguousarray(g, self._points.dtype).reshape(-1)
+        self._make_room(slot, x.size, stored)
         if self._recursive and len(self):
             theta = self._filtered(x, g, noise_variance)
         else:
@@ -206,32 +213,28 @@ class Denoiser:
                     f"state was saved with {name}={state[name]}, this denoiser has "
                     f"{name}={mine[name]}. Create it with the same settings."
                 )
-        points, residuals = np.asarray(state["points"]), np.asarray(state["residuals"])
-        count, shape = int(state["count"]), tuple(int(n) for n in state["shape"])
-        if (
-            points.shape != residuals.shape
-            or len(points) != count
-            or count > (self._tables.window or count)
-        ):
-            raise ValueError(
-                f"state holds {points.shape} points and {residuals.shape} residuals for "
-                f"{count} observations: it is damaged."
-            )
+        tables = Tables.checked(state, self._tables.window)
+        count, shape = int(tables["count"]), check.saved_shape(state)
+        points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
+        residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
+        estimate = None
+        if self._estimate is not None:
+            estimate = StreamEstimate.checked(state)
         self.reset()
-        self._tables.load_state_dict(dict(state))
         if count:
             self._shape = shape
-            self._allocate(self._tables.variances.size, points.shape[1], points.dtype)
+            self._allocate(self._tables.window or count, points.shape[1], points.dtype)
             self._points[:count], self._residuals[:count] = points, residuals
-        if self._estimate is not None:
-            self._estimate.load_state(np.asarray(state["estimate"]))
+        self._tables.load_state_dict(tables)
+        if self._estimate is not None and estimate is not None:
+            self._estimate.load_state(estimate)
             self._use_estimate(self._estimate)
 
     def _record(self, slot: int, x: Array, g: Array, variance: float) -> None:
         """Take an observation into its slot; fold what was there, if that is wanted."""
         fold = self._tables.leaving(self._radius) if self.forget == "fold" else None
         rows = np.empty((2, max(len(self), slot + 1)))
-        if not observe(
+        observe(
             self._points,
             self._residuals,
             x,
@@ -241,16 +244,14 @@ class Denoiser:
             self._tables.heir,
             0.0 if fold is None else fold.weight,
             rows,
-        ):
-            raise self._refusal(x, g)
+        )
         self._tables.insert(rows[0], rows[1], variance, fold)
 
     def _filtered(self, x: Array, g: Array, variance: float) -> Array:
         """Fold the past into an observation; the result is the answer, and the past from now."""
         distances = np.empty(2)
         point, residual = self._points[0], self._residuals[0]
-        if not folding.measure(point, residual, x, g, self._centre, distances):
-            raise self._refusal(x, g)
+        folding.measure(point, residual, x, g, self._centre, distances)
         rho = self._radius * distances.item(0)
         found = folding.fold(distances.item(1), rho, self._tables.variances.item(0), variance)
         theta = np.empty_like(g)
@@ -261,9 +262,11 @@ class Denoiser:
     def _refusal(self, x: Array, g: Array) -> ValueError:
         check.finite_array("point", x)
         check.finite_array("gradient", g)
+        limit = _LIMITS[x.dtype]
         return ValueError(
-            f"gradient - c * point overflows, with c = (L + mu) / 2 = {self._centre}: scale "
-            "the problem."
+            f"point, gradient and gradient - c * point must be at most {limit:.1e} in {x.dtype}, "
+            f"got {np.abs(x).max():.1e} and {np.abs(g).max():.1e} with c = (L + mu) / 2 = "
+            f"{self._centre}: it overflows. Scale the problem{_wider(x.dtype)}."
         )
 
     def _denoised(self, slot: int, g: Array) -> Array:
@@ -318,21 +321,25 @@ class Denoiser:
         self.L = estimate.L
         self._centre, self._radius = estimate.centre_and_radius(self.mu)
 
-    def _make_room(self, slot: int, x: Array, g: Array) -> None:
-        """Have a slot for vectors like these; float32 as long as nothing wider has come."""
+    def _storage(self, x: Array, g: Array) -> np.dtype[Any]:
+        """Return how vectors are kept: in float32 as long as nothing wider has come."""
         narrow = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in (x, g))
-        dtype = _FLOAT32 if narrow else _FLOAT64
-        slots, size = self._points.shape
-        if slot >= slots or not (narrow or self._points.dtype == dtype):
-            dtype = dtype if size == 0 else np.promote_types(dtype, self._points.dtype)
+        return _FLOAT32 if narrow and self._points.dtype != _FLOAT64 else _FLOAT64
+
+    def _make_room(self, slot: int, size: int, dtype: np.dtype[Any]) -> None:
+        """Have a slot for vectors of this size and type."""
+        slots = len(self._points)
+        if slot >= slots or self._points.dtype != dtype:
             slots = slots if slot < slots else self._tables.window or max(16, 2 * slots)
-            self._allocate(slots, x.size, dtype)
+            self._allocate(slots, size, dtype)
 
     def _allocate(self, slots: int, size: int, dtype: np.dtype[Any]) -> None:
-        used = slice(len(self))
-        for name in ("_points", "_residuals"):
-            ring = np.empty((slots, size), dtype)
-            old = getattr(self, name)[used]
-            if len(old):
-                ring[: len(old)] = old
-            setattr(self, name, ring)
+        points, residuals = np.empty((slots, size), dtype), np.empty((slots, size), dtype)
+        count = len(self)
+        if count:
+            points[:count], residuals[:count] = self._points[:count], self._residuals[:count]
+        self._points, self._residuals = points, residuals
+
+
+def _wider(dtype: np.dtype[Any]) -> str:
+    return ", or pass float64" if dtype == _FLOAT32 else ""

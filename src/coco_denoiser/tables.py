@@ -6,10 +6,12 @@ Whoever holds the vectors (NumPy arrays, torch tensors, shards on many ranks) ha
 only: the distances that fill one new row, and one weighted sum.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from coco_denoiser import _validation as check
 from coco_denoiser import folding, geometry
 from coco_denoiser._jit import kernel
 from coco_denoiser.solution import Answer
@@ -120,12 +122,31 @@ class Tables:
             "variances": self.variances[used].copy(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a saved state."""
+    @staticmethod
+    def checked(state: Mapping[str, Any], window: int | None) -> dict[str, Any]:
+        """Return what `load_state_dict` needs of a saved state, or refuse it.
+
+        Raises:
+            ValueError: if it is not what `state_dict` of such a window can have returned.
+        """
+        count = check.saved_count(state, "count", 0, window)
+        full = count == window
+        following = check.saved_count(state, "next", 0 if full else count, count - full)
+        distances = {
+            name: check.saved_distances(state, name, count)
+            for name in ("point_distances", "residual_distances")
+        }
+        variances = check.saved(state, "variances", (count,), kind=np.dtype(np.float64))
+        if not (variances > 0.0).all():
+            raise check.damaged(f"variances must be positive, got {variances.min()}")
+        return {"count": count, "next": following, **distances, "variances": variances}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a saved state that has been checked."""
         self.reset()
-        count = int(state["count"])
+        count = state["count"]
         self._grow(count)
-        self.count, self.next = count, int(state["next"])
+        self.count, self.next = count, state["next"]
         used = slice(count)
         self.points[used, used] = state["point_distances"]
         self.residuals[used, used] = state["residual_distances"]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.windows import hard, windows
+from tests.families import hard
+from tests.windows import windows
 
 GENERAL = [name for name in METHODS if name != "closed-form"]
 

@@ -7,7 +7,7 @@ import coco_denoiser as coco
 from coco_denoiser import geometry
 from coco_denoiser._linalg import solve_laplacian, solve_large_laplacian
 from coco_denoiser.solvers import _active_step, active_pairs, interior_point
-from tests.windows import box, path
+from tests.families import box, path
 
 
 @pytest.mark.parametrize("make", [box, path])

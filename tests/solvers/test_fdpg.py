@@ -7,7 +7,7 @@ from coco_denoiser import geometry
 from coco_denoiser.geometry import Window
 from coco_denoiser.solvers import fdpg, interior_point
 from coco_denoiser.typing import Float64
-from tests.windows import path
+from tests.families import path
 
 
 def window(seed: int, K: int = 5, d: int = 3) -> Window:

@@ -172,3 +172,33 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
     state = get_optimizer_state_dict(layer, optimizer, options=options)
     with pytest.warns(UserWarning, match="holds no window"):
         set_optimizer_state_dict(layer, optimizer, state, options=options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("coco_next", 1000, "next must be at most 3, got 1000"),
+        ("coco_next", -1, "next must be an integer of at least 0"),
+        ("coco_count", 5, "count must be at most 4"),
+        ("coco_point_distances", torch.zeros(3, 3), "point_distances must be a table of 4 slots"),
+        ("coco_point_distances", torch.full((4, 4), torch.nan).double(), "must be finite"),
+        ("coco_residual_distances", -torch.ones(4, 4).double(), "symmetric, not negative"),
+        ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
+        ("coco_variances", torch.ones(2).double(), "variances must have shape"),
+        ("coco_point_2", torch.zeros(3), r"coco_point_2 of parameter 0 must have shape \(3, 4\)"),
+        ("coco_residual_1", None, r"must have shape \(3, 4\), got None"),
+    ],
+)
+def test_a_damaged_window_is_refused_as_a_whole(name: str, value: Any, message: str) -> None:
+    tensors = parameters()
+    optimizer = coco(tensors)
+    noisy_gradients(tensors, 5, optimizer.step)
+    state = saved(optimizer)
+    (state["state"][0] if name in state["state"][0] else state["param_groups"][0])[name] = value
+    before = saved(optimizer)
+    with pytest.raises(ValueError, match=message):
+        optimizer.load_state_dict(state)
+    after = saved(optimizer)
+    assert before["param_groups"][0].keys() == after["param_groups"][0].keys()
+    for mine, theirs in zip(before["state"].values(), after["state"].values(), strict=True):
+        assert all(torch.equal(torch.as_tensor(mine[n]), torch.as_tensor(theirs[n])) for n in mine)

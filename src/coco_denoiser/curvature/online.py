@@ -16,9 +16,12 @@ only when the newest pairs refute it.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import squared_distance
 from coco_denoiser.geometry import centre_and_radius, root
@@ -82,6 +85,16 @@ class StreamEstimate:
     def state(self) -> Float64:
         """Return everything as one vector."""
         return np.concatenate(((self.L, self._count), self._pairs.reshape(-1)))
+
+    @staticmethod
+    def checked(saved: Mapping[str, Any]) -> Float64:
+        """Return the vector of a saved state, or refuse what `state` cannot have returned."""
+        size = 2 + 2 * _MEMORY
+        state = check.saved(saved, "estimate", (size,), kind=np.dtype(np.float64), finite=False)
+        bound, rest = state[0], state[1:]
+        if not (bound > 0.0 and np.isfinite(rest).all() and (rest >= 0.0).all()):
+            raise check.damaged("estimate must hold a bound above 0 and squares of at least 0")
+        return state
 
     def load_state(self, state: Float64) -> None:
         """Go back to a saved state."""

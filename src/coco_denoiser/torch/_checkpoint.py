@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from coco_denoiser._validation import damaged, saved_count
+from coco_denoiser.curvature.online import StreamEstimate
+from coco_denoiser.tables import Tables
 from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
+_VECTORS = ("point", "residual")
 _TABLES = ("point_distances", "residual_distances")
 _VERSION = 1
 
@@ -71,7 +75,12 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return plain, ours
 
 
-def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
+def check(
+    ours: Mapping[str, Any],
+    saved_groups: list[dict[str, Any]],
+    window: GradientDenoiser,
+    parameters: list[torch.Tensor],
+) -> None:
     """Refuse what `restore` could not put back, before anything has changed."""
     group = ours["group"]
     if group[f"{PREFIX}version"] != _VERSION:
@@ -90,6 +99,10 @@ def check(ours: Mapping[str, Any], window: GradientDenoiser) -> None:
             "state was saved with L given and this optimizer has L='auto', or the other way "
             "round. Create it with the same L."
         )
+    if window.estimate is not None:
+        StreamEstimate.checked(_arrays(group))
+    _tables(group, window)
+    _vectors(ours, saved_groups, window, parameters)
 
 
 def restore(
@@ -100,12 +113,7 @@ def restore(
 ) -> None:
     """Put a window back that `remove` has taken out of a state_dict with these groups."""
     group = ours["group"]
-    names = [name for saved in saved_groups for name in saved["params"]]
-    held = {
-        id(p): ours["state"][n]
-        for n, p in zip(names, parameters, strict=True)
-        if n in ours["state"]
-    }
+    tables, held = _tables(group, window), _vectors(ours, saved_groups, window, parameters)
     window.reset()
     window.prepare([p for p in parameters if id(p) in held])
     window.seen[:] = [bool(held[id(p)][f"{PREFIX}seen"]) for p in window.members]
@@ -114,13 +122,58 @@ def restore(
             for k in range(window.slots):
                 points[k].copy_(held[id(p)][f"{PREFIX}point_{k}"])
                 residuals[k].copy_(held[id(p)][f"{PREFIX}residual_{k}"])
-    count = int(group[f"{PREFIX}count"])
-    small = {name: group[PREFIX + name].cpu().numpy()[:count, :count] for name in _TABLES}
-    small["variances"] = group[f"{PREFIX}variances"].cpu().numpy()[:count]
-    window.tables.load_state_dict({"count": count, "next": group[f"{PREFIX}next"], **small})
+    window.tables.load_state_dict(tables)
     window.centre = float(group[f"{PREFIX}centre"])
     if window.estimate is not None:
-        window.estimate.load_state(group[f"{PREFIX}estimate"].cpu().numpy())
+        window.estimate.load_state(StreamEstimate.checked(_arrays(group)))
+
+
+def _arrays(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our entries of a group under their own names, tensors as arrays."""
+    return {
+        name.removeprefix(PREFIX): value.cpu().numpy() if torch.is_tensor(value) else value
+        for name, value in group.items()
+    }
+
+
+def _tables(group: Mapping[str, Any], window: GradientDenoiser) -> dict[str, Any]:
+    """Return the tables of the slots in use, or refuse what no window can have written."""
+    small = _arrays(group)
+    count = saved_count(small, "count", 0, window.slots)
+    for name in _TABLES:
+        if np.shape(small[name]) != (window.slots, window.slots):
+            raise damaged(f"{name} must be a table of {window.slots} slots")
+        small[name] = small[name][:count, :count]
+    small["variances"] = np.atleast_1d(small["variances"])[:count]
+    return Tables.checked(small, window.slots)
+
+
+def _vectors(
+    ours: Mapping[str, Any],
+    saved_groups: list[dict[str, Any]],
+    window: GradientDenoiser,
+    parameters: list[torch.Tensor],
+) -> dict[int, dict[str, Any]]:
+    """Return the history of each parameter that has one, by its id, or refuse it."""
+    names = [name for saved in saved_groups for name in saved["params"]]
+    if len(names) != len(parameters):
+        raise ValueError(
+            f"state was saved with {len(names)} parameters, this optimizer has {len(parameters)}."
+        )
+    held = {
+        id(p): (p, n, ours["state"][n])
+        for n, p in zip(names, parameters, strict=True)
+        if n in ours["state"]
+    }
+    for p, name, entries in held.values():
+        for key in [f"{PREFIX}{kind}_{k}" for kind in _VECTORS for k in range(window.slots)]:
+            found = entries.get(key)
+            if not torch.is_tensor(found) or found.shape != p.shape:
+                raise damaged(
+                    f"{key} of parameter {name} must have shape {tuple(p.shape)}, got "
+                    f"{None if found is None else tuple(found.shape)}"
+                )
+    return {key: entries for key, (_, _, entries) in held.items()}
 
 
 def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -80,13 +80,14 @@ class Ring:
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
-        dtype, strided = self.dtype, torch.strided
+        dtype, device, strided = self.dtype, self.device, torch.strided
         x: list[torch.Tensor] = []
         g: list[torch.Tensor | None] = []
         for p, gradient, size in zip(self.parameters, gradients, self._plain_sizes, strict=True):
             if (
                 p.numel() == size
                 and p.dtype is dtype
+                and p.device == device
                 and p.is_contiguous()
                 and (
                     gradient is None

@@ -204,10 +204,11 @@ class CocoOptimizer(Optimizer):
             state_dict = state_dict if replaced is None else replaced
         plain, ours = _checkpoint.remove(state_dict)
         if ours["group"]:
-            _checkpoint.check(ours, self.denoiser)
+            saved = ours, state_dict["param_groups"], self.denoiser, self._parameters()
+            _checkpoint.check(*saved)
         self.wrapped.load_state_dict(plain)
         if ours["group"]:
-            _checkpoint.restore(ours, state_dict["param_groups"], self.denoiser, self._parameters())
+            _checkpoint.restore(*saved)
         else:
             self.reset()
             warnings.warn(
