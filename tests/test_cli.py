@@ -1,6 +1,8 @@
 """The command line: what it prints, what it leaves behind, and how it refuses."""
 
 import errno
+import os
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -84,6 +86,7 @@ def test_denoise_onto_the_gradients_of_one_function(tmp_path: Path) -> None:
         (["denoise", "seen.csv", "--L", "1", "--mu", "2", "-o", "out.csv"], "mu must be less"),
         (["denoise", "nowhere.csv", "--L", "1", "-o", "out.csv"], "nowhere.csv"),
         (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
+        (["denoise", "seen.csv", "--L", "1", "-o", "./seen.csv"], "name another"),
         (["denoise", "seen.csv", "--L", "1", "-o", "no/such/out.csv"], "no/such/out.csv"),
     ],
 )
@@ -110,7 +113,7 @@ def test_a_malformed_file_is_refused_and_nothing_overwritten(
     bad.write_text("x1,g1\n1,nan\n")
     out.write_text("mine")
     assert cli.main(["denoise", str(bad), "--L", "1", "-o", str(out)]) == 2
-    assert "gradients must be finite" in _one_line(capsys)
+    assert "line 2, column g1: 'nan' is not a finite number" in _one_line(capsys)
     assert out.read_text() == "mine"
 
 
@@ -163,6 +166,37 @@ def test_an_interruption_is_no_traceback(
     monkeypatch.setattr("coco_denoiser.experiments.units.compute", interrupt)
     assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 130
     assert "interrupted" in _one_line(capsys)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [
+        (">&-", 0, ""),
+        (">/dev/full", 2, "cannot write to standard output: no space left on device"),
+        ("| unread", 141, ""),
+    ],
+)
+def test_whatever_becomes_of_standard_output_there_is_no_traceback(
+    unbuffered: str, output: str, code: int, said: str, observed: Path, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = f"{sys.executable} -m coco_denoiser.cli denoise {observed} --L 1 -o theta.csv"
+    redirected = output.replace("| unread", f">&{writer}")
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {redirected}"],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        cwd=tmp_path,
+        pass_fds=[writer],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == code
+    assert done.stderr == (f"coco-denoiser: error: {said}\n" if said else "")
+    assert (tmp_path / "theta.csv").read_text().startswith("theta1\n")
 
 
 def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,19 @@
 """Observations and answers survive their files; what is malformed is refused in one line."""
 
+import contextlib
+import io
+import warnings
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coco_denoiser import files, solve
-from coco_denoiser.experiments import ExperimentError
+from coco_denoiser._storage import RefusedError
 
 POINTS = np.array([[0.0, 1.0], [0.5, 1.0], [0.25, -1.0]])
 GRADIENTS = np.array([[1.0, 2.0], [-3.0, 0.1], [0.0, 7.0]])
@@ -51,6 +58,8 @@ def test_answers_are_written_to_the_last_digit(tmp_path: Path) -> None:
     [
         ("a.csv", b""),
         ("a.csv", b"x1,g1\n"),
+        ("a.csv", b'"x1,g1\n1,2\n'),
+        ("a.csv", b"x1;g1\n1;2\n"),
         ("a.csv", b"x1,x2,g1\n1,2,3\n"),
         ("a.csv", b"x1,x3,g1,g3\n1,2,3,4\n"),
         ("a.csv", b"x1,g1,weight\n1,2,3\n"),
@@ -69,7 +78,7 @@ def test_what_is_malformed_is_refused_in_one_line(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(ExperimentError) as caught:
+    with pytest.raises(RefusedError) as caught:
         files.read(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -77,18 +86,115 @@ def test_what_is_malformed_is_refused_in_one_line(
 
 def test_an_archive_must_hold_both_arrays_and_no_objects(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", points=POINTS)
-    with pytest.raises(ExperimentError, match="'gradients' is missing"):
+    with pytest.raises(RefusedError, match="'gradients' is missing"):
         files.read(tmp_path / "half.npz")
     objects = np.array([[{}]], dtype=object)
     np.savez(tmp_path / "objects.npz", points=objects, gradients=objects)
-    with pytest.raises(ExperimentError, match="holds no observations"):
+    with pytest.raises(RefusedError, match="Object arrays cannot be loaded"):
         files.read(tmp_path / "objects.npz")
     with (tmp_path / "single.npz").open("wb") as file:
         np.save(file, POINTS)
-    with pytest.raises(ExperimentError, match=r"not an \.npz archive"):
+    with pytest.raises(RefusedError, match=r"not an \.npz archive"):
         files.read(tmp_path / "single.npz")
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("5", "line 2 holds 1 cell, but the first line names 4 columns"),
+        ("1,2,3,4\n\n1,2,3", "line 4 holds 3 cells"),
+        ("1,2,3,4,5", "line 2 holds 5 cells"),
+        ("1,2,3,4\n1,2,nan,4", "line 3, column g1: 'nan' is not a finite number"),
+        ("1,-inf,3,4", "line 2, column x2: '-inf' is not a finite number"),
+        ("1,2,3,1e999", "line 2, column g2: '1e999' is not a finite number"),
+        ("1,2,,4", "line 2, column g1: '' is not a finite number"),
+        (f"1,2,3,{'4' * 200_000}", "line 2: a cell of more than 131072 characters"),
+        (f"1,2,3,{'4' * 1000}", f"line 2, column g2: '{'4' * 27}...' is not a finite number"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_found_by_line_and_column(
+    tmp_path: Path, rows: str, said: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"x1,x2,g1,g2\n{rows}\n")
+    with pytest.raises(RefusedError) as caught:
+        files.read(path)
+    assert str(caught.value).startswith(f"cannot read {path}: ")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("compress", [np.savez, np.savez_compressed])
+@given(data=st.data())
+def test_a_damaged_archive_is_read_or_refused(
+    compress: Callable[..., None], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = io.BytesIO()
+    compress(whole, points=POINTS, gradients=GRADIENTS)
+    content = bytearray(whole.getvalue())
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
+        content[place] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("damaged") / "a.npz"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    with warnings.catch_warnings(), contextlib.suppress(RefusedError):
+        warnings.simplefilter("ignore")
+        assert isinstance(files.read(path).points, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [(6, 1, "encrypted"), (8, 99, "not supported"), (8, 8, "CRC"), (8, 12, "stream")],
+)
+def test_an_archive_that_cannot_be_unpacked_says_why(
+    tmp_path: Path, place: int, value: int, said: str
+) -> None:
+    """Byte 6 of a member's header holds the flag of encryption, byte 8 the compression method."""
+    path = tmp_path / "a.npz"
+    np.savez(path, points=POINTS, gradients=GRADIENTS)
+    content = bytearray(path.read_bytes())
+    for signature, further in ((b"PK\3\4", 0), (b"PK\1\2", 2)):
+        start = content.find(signature)
+        while start >= 0:
+            content[start + place + further] = value
+            start = content.find(signature, start + 1)
+    path.write_bytes(content)
+    with pytest.raises(RefusedError, match=rf"a\.npz: .*{said}"):
+        files.read(path)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8',", b"(" * 80, b"{'shape': 1}", b"\xff\xfe"])
+def test_an_array_with_a_malformed_header_is_refused(tmp_path: Path, header: bytes) -> None:
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("points.npy", "gradients.npy"):
+            archive.writestr(name, array)
+    with pytest.raises(RefusedError, match=r"cannot read .*a\.npz: ") as caught:
+        files.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("points", b"1 2 3")
+        archive.writestr("gradients", b"1 2 3")
+    with pytest.raises(RefusedError, match="is not an array"):
+        files.read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
+def test_an_answer_does_not_overwrite_what_it_was_computed_from(tmp_path: Path, link: str) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("x1,g1\n1,2\n")
+    target = source if link == "same" else tmp_path / "b.csv"
+    if link == "symbolic":
+        target.symlink_to(source)
+    elif link == "hard":
+        target.hardlink_to(source)
+    with pytest.raises(RefusedError, match=r"-o .* is the file of the observations"):
+        files.check_target(target, source)
+    files.check_target(tmp_path / "c.csv", source)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match=r"nowhere\.npz: no such file"):
+    with pytest.raises(RefusedError, match=r"nowhere\.npz: no such file"):
         files.read(tmp_path / "nowhere.npz")

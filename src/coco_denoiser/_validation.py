@@ -10,6 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_denoiser.typing import Float64
 
+_UNKNOWN_L = (
+    " If nobody knows it: coco_denoiser.curvature computes it from the data of a linear model or "
+    "from Hessian-vector products, and a stream needs none, Denoiser(L='auto')."
+)
+
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of real numbers; booleans, text, objects and complex are not."""
@@ -74,7 +79,8 @@ def pair(
 def number(name: str, value: object) -> float:
     """Return a finite real number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number, np.ndarray)):
-        raise TypeError(f"{name} must be a real number, got {value!r}.")
+        hint = _UNKNOWN_L if name == "L" and (value is None or isinstance(value, str)) else ""
+        raise TypeError(f"{name} must be a real number, got {value!r}.{hint}")
     if isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind not in "iuf"):
         raise TypeError(f"{name} must be one real number, got an array of shape {value.shape}.")
     result = float(value)

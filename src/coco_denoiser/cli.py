@@ -5,33 +5,60 @@ one, write the two and name them in `COMMANDS`.
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from coco_denoiser._storage import RefusedError, reason
 from coco_denoiser._version import __version__
-from coco_denoiser.experiments import ExperimentError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 2 refused, 130 interrupted."""
+    """Run the command line and return its exit code.
+
+    0 done, 2 refused, 130 interrupted, 141 nobody reads what is printed.
+    """
     try:
-        arguments = parser().parse_args(argv)
-        COMMANDS[arguments.command].run(arguments)
-    except (UsageError, ExperimentError) as error:
+        with _standard_output():
+            arguments = parser().parse_args(argv)
+            COMMANDS[arguments.command].run(arguments)
+    except RefusedError as error:
         print(f"coco-denoiser: error: {error}", file=sys.stderr)
         return 2
     except MemoryError as error:
         print(f"coco-denoiser: error: not enough memory: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        return 141
     except KeyboardInterrupt:
         print("coco-denoiser: interrupted", file=sys.stderr)
         return 130
     return 0
 
 
-class UsageError(Exception):
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Write out what was printed while a failure can still be told."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:  # None if it was closed from the start
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:  # it is about another file
+            raise
+        # The interpreter writes it out once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise RefusedError(f"cannot write to standard output: {reason(error)}") from error
+
+
+class UsageError(RefusedError):
     """The command line cannot be understood."""
 
 
@@ -58,7 +85,7 @@ def parser() -> Parser:
         prog="coco-denoiser",
         description="Take noise out of stochastic gradients, by what co-coercivity allows.",
         epilog="`coco-denoiser COMMAND --help` describes a command. Exit codes: 0 done, 2 refused "
-        "(one line says why), 130 interrupted.",
+        "(one line says why), 130 interrupted, 141 nobody reads what is printed.",
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -187,7 +214,7 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
 def _denoise(arguments: argparse.Namespace) -> None:
     from coco_denoiser import ConvergenceError, files, solve
 
-    files.suffix(arguments.out)
+    files.check_target(arguments.out, arguments.file)
     seen = files.read(arguments.file)
     try:
         found = solve(
@@ -225,19 +252,20 @@ def _explore_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _explore(arguments: argparse.Namespace) -> None:
     try:
-        from coco_denoiser.explore.server import serve
+        from coco_denoiser.explore.server import Server, serve
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{error.name} is missing: pip install 'coco-denoiser[explore]'"
         ) from error
 
     try:
-        serve(port=arguments.port, browser=not arguments.no_browser, say=_say)
+        server = Server(arguments.port)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
             "any that is free with --port 0"
         ) from error
+    serve(server, browser=not arguments.no_browser, say=_say)
 
 
 def _say(line: str) -> None:

@@ -3,14 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser import covariance as anisotropic
 from coco_denoiser import geometry, interpolation
 from coco_denoiser.solution import Answer, ConvergenceError, Solution
 from coco_denoiser.solvers import METHODS, answer
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import ArrayLike, Float64
 
 
 def denoise(
@@ -26,28 +25,34 @@ def denoise(
     value_variance: ArrayLike | None = None,
     neighbors: int | None = None,
 ) -> Float64:
-    """Project K noisy gradients onto the gradients that a smooth convex function can have.
+    r"""Project K noisy gradients onto the gradients that a smooth convex function can have.
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2 / v_i
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2. For mu = 0 this is co-coercivity,
-    `||theta_m - theta_l||^2 <= L <theta_m - theta_l, x_m - x_l>`.
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$. For $\mu = 0$ this is co-coercivity,
+    $\|\theta_m - \theta_l\|^2 \le L\,\langle\theta_m - \theta_l, x_m - x_l\rangle$.
 
     Args:
         points: (K, d), where the gradients were observed.
         gradients: (K, d), the noisy gradients.
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
-        noise_variance: (K,), the noise variance v_i of each observation; None for equal ones.
-        covariance: (d,) or (d, d), the covariance S of the noise of every gradient, v_i aside:
-            the objective becomes sum_i <theta_i - g_i, S^-1 (theta_i - g_i)> / v_i.
-        constraints: "pairwise", those above; "interpolation", the tighter ones that all
-            gradients together belong to one function: there are values f with, for mu = 0,
-            f_i >= f_j + <theta_j, x_i - x_j> + ||theta_i - theta_j||^2 / (2 L) for all i, j.
-        values: (K,), noisy function values y, if they were observed: sum_i (f_i - y_i)^2 / u_i is
-            added to the objective. For constraints="interpolation".
-        value_variance: one number or (K,), u_i, in the units of v_i.
+        noise_variance: (K,), the noise variance $v_i$ of each observation; None if they are equal.
+        covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
+            $v_i$: the objective becomes
+            $\sum_i \langle\theta_i - g_i, S^{-1} (\theta_i - g_i)\rangle / v_i$.
+        constraints: "pairwise", those above; "interpolation", the tighter condition
+            that a single function has all these gradients: there are values $f$ with, for
+            $\mu = 0$ and all $i, j$, $f_i \ge f_j + \langle\theta_j, x_i - x_j\rangle +
+            \|\theta_i - \theta_j\|^2 / (2 L)$.
+        values: (K,), noisy function values $y$, if they were observed:
+            $\sum_i (f_i - y_i)^2 / u_i$ is added to the objective. For
+            constraints="interpolation".
+        value_variance: one number or (K,), $u_i$, in the units of $v_i$.
         neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:

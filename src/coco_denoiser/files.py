@@ -6,15 +6,15 @@ columns x1, …, xd and g1, …, gd, and perhaps `noise_variance`.
 """
 
 import csv
+import math
 import re
-import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from coco_denoiser.experiments import ExperimentError
-from coco_denoiser.experiments.output import write_bytes, write_whole
+from coco_denoiser._storage import RefusedError, read_arrays, reason, write_bytes, write_whole
 from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Float64
 
@@ -33,17 +33,9 @@ def read(path: Path) -> Observations:
     """Read observations.
 
     Raises:
-        ExperimentError: in one line, if the file is not there or not of this form.
+        RefusedError: in one line, if the file is not there or not of this form.
     """
-    try:
-        return _read_csv(path) if suffix(path) == ".csv" else _read_npz(path)
-    except OSError as error:
-        raise ExperimentError(
-            f"cannot read {path}: {(error.strerror or 'failed').lower()}"
-        ) from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it is damaged"
-        raise ExperimentError(f"{path} holds no observations: {reason}") from error
+    return _read_csv(path) if suffix(path) == ".csv" else _read_npz(path)
 
 
 def write(path: Path, solution: Solution) -> None:
@@ -69,26 +61,36 @@ def write(path: Path, solution: Solution) -> None:
 def suffix(path: Path) -> str:
     """Return which of the two kinds a file is, by its name."""
     if path.suffix.lower() not in SUFFIXES:
-        raise ExperimentError(f"{path} must end in {' or '.join(SUFFIXES)}")
+        raise RefusedError(f"{path} must end in {' or '.join(SUFFIXES)}")
     return path.suffix.lower()
 
 
+def check_target(path: Path, source: Path) -> None:
+    """Refuse, before anything is computed, to write an answer where it must not go."""
+    suffix(path)
+    if path.exists() and source.exists() and path.samefile(source):
+        raise RefusedError(f"-o {path} is the file of the observations: name another")
+
+
 def _read_npz(path: Path) -> Observations:
-    with path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is not an .npz archive")
-        file.seek(0)
-        content = np.load(file, allow_pickle=False)
-        missing = {"points", "gradients"} - set(content.files)
-        if missing:
-            raise ValueError(f"the array {min(missing)!r} is missing")
-        variances = content["noise_variance"] if "noise_variance" in content.files else None
-        return Observations(content["points"], content["gradients"], variances)
+    arrays = read_arrays(path, only=Observations._fields)
+    missing = {"points", "gradients"} - arrays.keys()
+    if missing:
+        raise RefusedError(f"cannot read {path}: the array {min(missing)!r} is missing")
+    return Observations(arrays["points"], arrays["gradients"], arrays.get("noise_variance"))
 
 
 def _read_csv(path: Path) -> Observations:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return _table(file)
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"cannot read {path}: {reason(error)}") from error
+
+
+def _table(file: TextIO) -> Observations:
+    rows = _rows(file)
+    _, header = next(rows, (0, []))
     names = [name.strip() for name in header]
     columns = {name: number for number, name in enumerate(names)}
     d = sum(re.fullmatch(r"x[0-9]+", name) is not None for name in names)
@@ -98,14 +100,45 @@ def _read_csv(path: Path) -> Observations:
         raise ValueError(
             "the first line must name the columns x1, …, xd, g1, …, gd and perhaps noise_variance"
         )
-    table = np.empty((len(rows), len(names)))
-    for number, row in enumerate(rows):
-        try:
-            table[number] = [float(cell) for cell in row]
-        except ValueError:
-            raise ValueError(f"observation {number + 1} is not {len(names)} numbers") from None
-    if not rows:
+    table = np.array([_numbers(row, names, line) for line, row in rows])
+    if not len(table):
         raise ValueError("there is no observation below the first line")
     places = [columns[name] for name in wanted]
     variances = table[:, columns["noise_variance"]] if "noise_variance" in columns else None
     return Observations(table[:, places[:d]], table[:, places[d:]], variances)
+
+
+def _rows(file: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that hold anything, each with the number of its (last) line."""
+    reader = csv.reader(file)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        limit = csv.field_size_limit()
+        why = f"a cell of more than {limit} characters" if "limit" in str(error) else error
+        raise ValueError(f"line {reader.line_num}: {why}; commas separate the cells") from error
+
+
+def _numbers(row: list[str], names: list[str], line: int) -> list[float]:
+    if len(row) != len(names):
+        cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+        raise ValueError(
+            f"line {line} holds {cells}, but the first line names {len(names)} columns"
+        )
+    return [_number(cell, name, line) for cell, name in zip(row, names, strict=True)]
+
+
+def _number(cell: str, name: str, line: int) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"line {line}, column {name}: {_shown(cell)} is not a finite number")
+    return number
+
+
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")

@@ -63,11 +63,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Solution(Answer):
-    """An answer together with the denoised gradients, (K, d).
+    r"""An answer together with the denoised gradients, (K, d).
 
     With constraints="interpolation" there are also `values`, (K,), of a function that has these
     gradients; they are None otherwise. The multipliers are then those of the ordered pairs, of
-    f_i >= f_j + ..., and the weights are what the residuals have of each other, to which a
+    $f_i \ge f_j + \dots$, and the weights are what the residuals have of each other, to which a
     share of the points is added. With a covariance there is a matrix of weights for each of its
     eigenvalues, from the least to the largest, (d, K, K).
     """

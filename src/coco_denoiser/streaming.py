@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser import folding
@@ -22,7 +21,7 @@ from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.tables import Tables
-from coco_denoiser.typing import Array
+from coco_denoiser.typing import Array, ArrayLike
 
 _VERSION = 1  # of state_dict
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -31,15 +30,18 @@ _LIMITS = {_FLOAT32: float(np.finfo(np.float32).max), _FLOAT64: 1e300}
 
 
 class Denoiser:
-    """Denoise a stream of gradients, each together with the K - 1 observed before it.
+    r"""Denoise a stream of gradients, each together with the K - 1 observed before it.
 
-    At every call, over the last K points x_i with their noisy gradients g_i,
+    At every call, over the last K points $x_i$ with their noisy gradients $g_i$,
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2 / v_i
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta is returned. Use it between
-    oracle and optimizer:
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned. Use it
+    between oracle and optimizer:
 
         denoiser = Denoiser(L=1.0, window=16)
         x = x - step * denoiser(x, g)

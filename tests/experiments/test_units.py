@@ -85,7 +85,7 @@ def test_another_version_finds_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", b"no archive at all"])
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", b"PK\5\6" + 18 * b"\0", b"no archive"])
 def test_a_damaged_unit_is_computed_again(tmp_path: Path, damage: bytes) -> None:
     good = _bytes(_complete(tmp_path))
     (path, *_) = sorted(tmp_path.rglob("*.npz"))

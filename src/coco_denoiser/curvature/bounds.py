@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Curvature(NamedTuple):
-    """Bounds on the eigenvalues of the Hessian: mu <= eigenvalue <= L."""
+    r"""Bounds on the eigenvalues $\lambda$ of the Hessian: $\mu \le \lambda \le L$."""
 
     L: float
     mu: float

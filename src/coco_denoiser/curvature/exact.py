@@ -1,7 +1,5 @@
 """The curvature of a linear model, from its data alone.
 
-    minimise over x  (1/n) sum_i w_i loss(a_i' x, b_i) + (regularization / 2) ||x||^2
-
 The labels b_i do not enter: as the second derivative of the loss lies between two numbers,
 whatever the label, the Hessian lies between these numbers times (1/n) sum_i w_i a_i a_i'.
 """
@@ -9,11 +7,10 @@ whatever the label, the Hessian lies between these numbers times (1/n) sum_i w_i
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature.bounds import Curvature
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import ArrayLike, Float64
 
 # Infimum and supremum of the second derivative of each loss; of the largest eigenvalue of
 # diag(p) - p p' for softmax, whose scores are one a class.
@@ -36,7 +33,10 @@ def linear_model(
     weights: ArrayLike | None = None,
     intercept: bool = False,
 ) -> Curvature:
-    """Return L and mu of a generalised linear model.
+    r"""Return L and mu of a generalised linear model.
+
+    $$\operatorname{argmin}_x\ \frac1n \sum_i w_i\, \text{loss}(a_i^\top x, b_i)
+    + \frac{\text{regularization}}{2} \|x\|^2$$
 
     Over all x, the smallest L and the largest mu that hold for "squared" and "logistic"; for
     the others L may be larger than need be, since no x might reach the largest second
@@ -45,9 +45,9 @@ def linear_model(
     Args:
         loss: "squared", "logistic", "softmax", "huber" (slope 1 at most), "squared hinge" or
             "log-cosh". The curvature of "poisson" has no bound.
-        features: the rows a_i, (n, d).
+        features: the rows $a_i$, (n, d).
         regularization: weight of the Tikhonov term; it spares the intercept.
-        weights: w_i, (n,), not negative; None for 1.
+        weights: $w_i$, (n,), not negative; None for 1.
         intercept: whether the model has one, as if a column of ones stood in `features`.
     """
     lower, upper = LOSSES[check.one_of("loss", loss, LOSSES)]

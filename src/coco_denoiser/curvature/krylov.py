@@ -17,19 +17,19 @@ from coco_denoiser.curvature.bounds import Curvature
 def spectrum(
     product: Callable[[Any], Any], start: Any, *, steps: int = 32, failure: float = 1e-3
 ) -> Curvature:
-    """Return bounds on the eigenvalues of a symmetric H from products H v.
+    r"""Return bounds on the eigenvalues of a symmetric $H$ from products $H v$.
 
-    What k steps see of the largest eigenvalue is a lower estimate. By how much it may be too
-    low is known for a random start: it exceeds the share e of the whole spread of eigenvalues
-    with probability at most 1.648 sqrt(d) exp(-sqrt(e) (2k - 1)) (Kuczynski and Wozniakowski,
-    1992; the method does not feel a shift, hence also for an indefinite H). The bounds returned
-    lie outside by that share, so that both hold with probability 1 - failure. At 32 steps,
-    a million variables and a failure of 1e-3, that is 6% of the spread.
+    What $k$ steps see of the largest eigenvalue is a lower estimate. For a random start it is
+    known how much too low that may be: more than the share $e$ of the whole spread of eigenvalues
+    with probability at most $1.648 \sqrt{d} \exp(-\sqrt{e}\, (2k - 1))$ (Kuczynski and
+    Wozniakowski, 1992; a shift changes nothing, so this holds for an indefinite $H$ too). The
+    bounds returned are wider by that share, so that both hold with probability 1 - failure.
+    At 32 steps, a million variables and a failure of 1e-3, that is 6% of the spread.
 
-    They are the bounds of this one matrix. Elsewhere the Hessian of a loss is another.
+    They are bounds for this one matrix. At another point a loss has another Hessian.
 
     Args:
-        product: v -> H v.
+        product: returns $H v$ for a vector $v$.
         start: a vector (d,) of independent standard normal numbers.
         steps: products taken, at most. With d of them, or as many as there are
             different eigenvalues, the answer is exact, up to rounding.

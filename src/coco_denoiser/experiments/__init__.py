@@ -1,5 +1,7 @@
 """Experiments: every figure of the paper, recomputed, with every claim checked."""
 
+from coco_denoiser._storage import RefusedError
 
-class ExperimentError(Exception):
+
+class ExperimentError(RefusedError):
     """An experiment cannot be done as asked; the message is one line, for the user."""

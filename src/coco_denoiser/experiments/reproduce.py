@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coco_denoiser._storage import prepare_folder, write_bytes
 from coco_denoiser.experiments import ExperimentError, compilation, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.experiment import Config, Experiment, Result
-from coco_denoiser.experiments.output import prepare_folder, write_bytes
 from coco_denoiser.experiments.page import Entry, page
 from coco_denoiser.experiments.results import load, save_curves, save_the_rest
 from coco_denoiser.problems import DatasetError

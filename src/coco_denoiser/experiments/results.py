@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from coco_denoiser._storage import write_bytes, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim
 from coco_denoiser.experiments.experiment import Config, Curves, Experiment, Result
-from coco_denoiser.experiments.output import write_bytes, write_whole
 from coco_denoiser.experiments.page import Entry
 
 

@@ -8,7 +8,6 @@ NumPy and Numba), so that what was computed otherwise is not found, rather than 
 import hashlib
 import json
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,10 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from coco_denoiser._storage import RefusedError, prepare_folder, read_arrays, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.experiment import Config, Experiment, Unit
-from coco_denoiser.experiments.output import prepare_folder, write_whole
 
 # Takes the name of an experiment, its configuration and the units wanted; yields each of them
 # as it is ready.
@@ -41,10 +40,8 @@ class Store:
     def load(self, index: int) -> Unit | None:
         """Return a unit, or None if it is not there or not readable."""
         try:
-            with self._path(index).open("rb") as file:
-                content = np.load(file, allow_pickle=False)
-                return {name: content[name] for name in content.files}
-        except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+            return read_arrays(self._path(index)) or None
+        except RefusedError:
             return None
 
     def save(self, index: int, unit: Unit) -> None:

@@ -18,12 +18,15 @@ def denoise(
     tol: float | Array | None = None,
     max_iter: int | Array = 50,
 ) -> Array:
-    """Project K noisy gradients onto the gradients that a smooth convex function can have.
+    r"""Project K noisy gradients onto the gradients that a smooth convex function can have.
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2: `coco_denoiser.denoise` in pure JAX. It can be
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$: `coco_denoiser.denoise` in pure JAX. It can be
     compiled and batched, and differentiated once, forward and in reverse, in points, gradients,
     L and mu: implicitly, through the optimality conditions.
 

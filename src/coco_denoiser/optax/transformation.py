@@ -60,16 +60,19 @@ def coco_denoise(
     forget: Literal["drop", "fold"] = "drop",
     state_dtype: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Denoise each gradient together with the K - 1 observed before it.
+    r"""Denoise each gradient together with the K - 1 observed before it.
 
-    At every update, over the last K points x_i (the parameters) and noisy gradients g_i,
+    At every update, over the last K points $x_i$ (the parameters) and noisy gradients $g_i$,
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta replaces the updates. All leaves
-    together are one point: norms run over the whole tree. Put it first in a chain, where updates
-    are gradients still:
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ replaces the updates. All
+    leaves together are one point: norms run over the whole tree. Put it first in a chain, where
+    the updates are still gradients:
 
         tx = optax.chain(coco_denoise(L=4.0, window=8), optax.adam(1e-2))
 

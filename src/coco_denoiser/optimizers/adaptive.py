@@ -15,9 +15,9 @@ from coco_denoiser.problems.base import Array
 
 
 class AdaGrad(Optimizer):
-    """Divide by the root of the sum of squares (Duchi et al., 2011).
+    r"""Divide by the root of the sum of squares (Duchi et al., 2011).
 
-    s += g^2;  x -= gamma g / (sqrt(s) + eps)
+    $$s \leftarrow s + g^2, \qquad x \leftarrow x - \gamma\, g / (\sqrt{s} + \varepsilon)$$
     """
 
     def __init__(
@@ -43,9 +43,10 @@ class AdaGrad(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """Divide by the root of a fading mean of squares (Hinton, 2012).
+    r"""Divide by the root of a fading mean of squares (Hinton, 2012).
 
-    v = alpha v + (1 - alpha) g^2;  x -= gamma g / (sqrt(v) + eps)
+    $$v \leftarrow \alpha v + (1 - \alpha)\, g^2, \qquad
+    x \leftarrow x - \gamma\, g / (\sqrt{v} + \varepsilon)$$
     """
 
     def __init__(
@@ -73,10 +74,14 @@ class RMSprop(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Scale by the ratio of past steps to past gradients, so that units agree (Zeiler, 2012).
+    r"""Scale by the ratio of past steps to past gradients, so that units agree (Zeiler, 2012).
 
-    v = rho v + (1 - rho) g^2;  delta = sqrt(u + eps) / sqrt(v + eps) g;
-    u = rho u + (1 - rho) delta^2;  x -= gamma delta
+    $$\begin{align*}
+    v &\leftarrow \rho v + (1 - \rho)\, g^2, &
+    \delta &= \sqrt{u + \varepsilon}\, g / \sqrt{v + \varepsilon}, \\
+    u &\leftarrow \rho u + (1 - \rho)\, \delta^2, &
+    x &\leftarrow x - \gamma \delta
+    \end{align*}$$
     """
 
     def __init__(
@@ -137,10 +142,15 @@ class _Moments(Optimizer):
 
 
 class Adam(_Moments):
-    """Divide a fading mean of gradients by the root of a fading mean of squares.
+    r"""Divide a fading mean of gradients by the root of a fading mean of squares.
 
-    m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-    x -= gamma m / (1 - beta1^k) / (sqrt(v / (1 - beta2^k)) + eps)     (Kingma and Ba, 2015)
+    $$\begin{align*}
+    m &\leftarrow \beta_1 m + (1 - \beta_1)\, g, &
+    v &\leftarrow \beta_2 v + (1 - \beta_2)\, g^2, \\
+    x &\leftarrow x - \gamma\, \frac{m / (1 - \beta_1^k)}{\sqrt{v / (1 - \beta_2^k)} + \varepsilon}
+    \end{align*}$$
+
+    Kingma and Ba (2015).
     """
 
     def increment(self, g: Array, step_size: float) -> Array:
@@ -153,9 +163,12 @@ class Adam(_Moments):
 
 
 class AdaMax(_Moments):
-    """Adam with the largest faded gradient in place of the root mean square.
+    r"""Adam with the largest faded gradient in place of the root mean square.
 
-    u = max(beta2 u, |g| + eps);  x -= gamma m / (1 - beta1^k) / u     (Kingma and Ba, 2015)
+    $$u \leftarrow \max(\beta_2 u, |g| + \varepsilon), \qquad
+    x \leftarrow x - \gamma\, \frac{m}{(1 - \beta_1^k)\, u}$$
+
+    Kingma and Ba (2015).
     """
 
     def increment(self, g: Array, step_size: float) -> Array:
@@ -166,11 +179,13 @@ class AdaMax(_Moments):
 
 
 class Nadam(_Moments):
-    """Adam with Nesterov's momentum, whose factor warms up from beta1 / 2 (Dozat, 2016).
+    r"""Adam with Nesterov's momentum, whose factor warms up from beta1 / 2 (Dozat, 2016).
 
-    mu_k = beta1 (1 - 0.96^(decay k) / 2);  P_k = mu_1 ... mu_k;
-    x -= gamma ((1 - mu_k) / (1 - P_k) g + mu_{k+1} / (1 - P_{k+1}) m)
-         / (sqrt(v / (1 - beta2^k)) + eps)
+    $$\begin{align*}
+    \mu_k &= \beta_1 (1 - 0.96^{\text{decay}\, k} / 2), & P_k &= \mu_1 \cdots \mu_k, \\
+    x &\leftarrow x - \gamma\, \frac{(1 - \mu_k)\, g / (1 - P_k) + \mu_{k+1}\, m / (1 - P_{k+1})}
+    {\sqrt{v / (1 - \beta_2^k)} + \varepsilon}
+    \end{align*}$$
     """
 
     def __init__(

@@ -18,11 +18,12 @@ class Average(Protocol):
 
 
 class TailAverage:
-    """Average the iterates from number `start` on (Jain et al., 2018).
+    r"""Average the iterates from number `start` on (Jain et al., 2018).
 
-        xbar_k = 1 / (k - start + 1) sum_{j=start}^k x_j,     and x_k itself before that
+    $$\bar x_k = \frac{1}{k - \text{start} + 1} \sum_{j=\text{start}}^k x_j,
+    \quad\text{and } x_k \text{ itself before that}$$
 
-    The first iterates carry the memory of x_0 and nothing else worth keeping; leaving them out
+    The first iterates carry the memory of $x_0$ and nothing else worth keeping; leaving them out
     keeps the noise reduction of an average without its slow start.
     """
 
@@ -49,7 +50,7 @@ class TailAverage:
 
 
 class PolyakRuppert(TailAverage):
-    """Average all iterates, x_0 included: xbar_k = 1 / (k + 1) sum_{j=0}^k x_j."""
+    r"""Average all iterates, $x_0$ included: $\bar x_k = \frac{1}{k + 1} \sum_{j=0}^k x_j$."""
 
     def __init__(self) -> None:
         super().__init__(start=0)

@@ -1,32 +1,33 @@
 """The frame of every optimizer: oracle, denoiser, update, as in the paper's Figure 1(b)."""
 
+import inspect
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 
 from coco_denoiser.optimizers.schedules import Schedule, as_schedule
-from coco_denoiser.problems.base import Array, Problem
+from coco_denoiser.problems.base import Array, Oracle
 
-# Denoiser(L=..., window=...) is one; so is any function of a point and a noisy gradient.
 GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
+"""Returns the denoised gradient for a point and a noisy gradient there, as `Denoiser` does."""
 
 
 class Optimizer:
-    """Minimise f from noisy gradients, one estimate a step.
+    r"""Minimise f from noisy gradients, one estimate per step.
 
     A step is three stages, and a method defines the first or the last of them:
 
-    1. `estimate`: ask for a noisy gradient g_k at x_k (one oracle call, unless a finite-sum
+    1. `estimate`: ask for a noisy gradient $g_k$ at $x_k$ (one oracle call, unless a finite-sum
        method corrects it with what it remembers);
-    2. the denoiser, if there is one: theta_k = denoiser(x_k, g_k);
-    3. `increment`: x_{k+1} = x_k - increment(theta_k, gamma_k).
+    2. the denoiser, if there is one: $\theta_k$ = `denoiser`$(x_k, g_k)$;
+    3. `increment`: $x_{k+1} = x_k -$ `increment`$(\theta_k, \gamma_k)$.
 
-    The denoiser takes its input for a noisy gradient of f at x_k, whatever the first stage did.
+    The denoiser treats its input as a noisy gradient of $f$ at $x_k$, whatever the first stage did.
 
     Args:
-        step_size: gamma, a number or a schedule k -> gamma_k with k = 1, 2, ...
-        denoiser: called as denoiser(x, g) once a step. If it has a `reset` method, that is
+        step_size: $\gamma$, a number or a schedule $k \mapsto \gamma_k$ with $k = 1, 2, \dots$
+        denoiser: called as denoiser(x, g) once per step. If it has a `reset` method, that is
             called when the optimizer is reset.
 
     Attributes:
@@ -39,11 +40,19 @@ class Optimizer:
     ) -> None:
         if denoiser is not None and not callable(denoiser):
             raise TypeError(f"denoiser must be callable as denoiser(x, g), got {denoiser!r}.")
+        self._step_size = step_size
         self._schedule = as_schedule(step_size)
         self._denoiser = denoiser
         self.steps = 0
         self.evaluations = 0
         self.forget()
+
+    def __repr__(self) -> str:
+        """Show the settings; each is kept under its name as an argument."""
+        names = [name for name in inspect.signature(type(self)).parameters if name != "step_size"]
+        settings = {name: getattr(self, f"_{name}") for name in names}
+        shown = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
+        return f"{type(self).__name__}({', '.join([repr(self._step_size), *shown])})"
 
     def forget(self) -> None:
         """Set the method's own state to that of a new optimizer. Methods with state override it."""
@@ -57,11 +66,11 @@ class Optimizer:
         if callable(clear):
             clear()
 
-    def advance(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def advance(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Take one step on a problem and return the next point."""
         return self.step(x, self.estimate(problem, x, rng))
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return a noisy gradient of f at x: by default one answer of the oracle."""
         self.evaluations += 1
         return problem.oracle(x, rng)
@@ -85,4 +94,4 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent (Robbins and Monro, 1951): x_{k+1} = x_k - gamma_k g_k."""
+    r"""Stochastic gradient descent (Robbins and Monro, 1951): $x_{k+1} = x_k - \gamma_k g_k$."""

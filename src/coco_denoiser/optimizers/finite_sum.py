@@ -14,7 +14,7 @@ correction would put it back with the opposite sign.
 import numpy as np
 
 from coco_denoiser.optimizers.base import Optimizer
-from coco_denoiser.problems.base import Array, FiniteSum, Problem, draw_index, is_finite_sum
+from coco_denoiser.problems.base import Array, FiniteSum, Oracle, draw_index, is_finite_sum
 
 
 class FiniteSumOptimizer(Optimizer):
@@ -27,7 +27,7 @@ class FiniteSumOptimizer(Optimizer):
         """Let go of the problem and of everything remembered about it."""
         self._terms: FiniteSum | None = None
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return the method's estimate of the gradient of f at x."""
         terms = self._terms
         if terms is not problem:
@@ -43,7 +43,7 @@ class FiniteSumOptimizer(Optimizer):
         """Return the estimate and update the memory."""
         raise NotImplementedError
 
-    def _bind(self, problem: Problem, x: Array) -> FiniteSum:
+    def _bind(self, problem: Oracle, x: Array) -> FiniteSum:
         name = type(self).__name__
         if self._terms is not None:
             raise ValueError(f"{name} remembers gradients of another problem; call reset() first.")
@@ -97,9 +97,9 @@ class _Table(FiniteSumOptimizer):
 
 
 class SAG(_Table):
-    """Follow the mean of the stored gradients (Schmidt, Le Roux and Bach, 2017).
+    r"""Follow the mean of the stored gradients (Schmidt, Le Roux and Bach, 2017).
 
-    alpha_i = grad f_i(x);  x -= gamma mean(alpha)
+    $$\alpha_i \leftarrow \nabla f_i(x), \qquad x \leftarrow x - \gamma\, \bar\alpha$$
 
     The mean is over the terms seen so far, as its authors recommend, so that the first steps
     are not held back by terms that have no gradient yet. The direction is biased.
@@ -128,9 +128,10 @@ class SAG(_Table):
 
 
 class SAGA(_Table):
-    """Correct one term's gradient by its stored one (Defazio, Bach and Lacoste-Julien, 2014).
+    r"""Correct one term's gradient by its stored one (Defazio, Bach and Lacoste-Julien, 2014).
 
-    g = grad f_i(x);  x -= gamma (g - alpha_i + mean(alpha));  alpha_i = g
+    $$g = \nabla f_i(x), \qquad x \leftarrow x - \gamma\, (g - \alpha_i + \bar\alpha), \qquad
+    \alpha_i \leftarrow g$$
 
     The direction is unbiased whatever is stored, so the table starts at 0 and costs nothing.
     """
@@ -141,7 +142,7 @@ class SAGA(_Table):
         self._count = terms.size
 
     def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        """Return g - alpha_i + mean(alpha) for a term drawn uniformly."""
+        r"""Return $g - \alpha_i + \bar\alpha$ for a term drawn uniformly."""
         return self._correct(terms, x, draw_index(terms.size, rng))
 
     def _correct(self, terms: FiniteSum, x: Array, index: int) -> Array:
@@ -152,15 +153,18 @@ class SAGA(_Table):
 
 
 class STRSAGA(SAGA):
-    """SAGA on a sample set that grows as data stream in (Jothimurugesan et al., 2018).
+    r"""SAGA on a sample set that grows as data stream in (Jothimurugesan et al., 2018).
 
-    on odd steps, while the stream lasts: T = T + {p}, p the next arrival, alpha_p = 0
-    on even steps:                        p drawn uniformly from T
-    g = grad f_p(x);  x -= gamma (g - alpha_p + mean of alpha over T);  alpha_p = g
+    On odd steps, while the stream lasts, the next term $p$ arrives: it joins the sample set $T$
+    with $\alpha_p = 0$. On even steps, $p$ is drawn uniformly from $T$. Then SAGA's step is taken
+    on $T$:
 
-    Terms arrive in an order drawn once, each of them once. Their method takes two steps an
-    arrival, one on the arrival and one on a sample already held (rho = 2 lambda in their
-    notation); so does this one, at one gradient evaluation a step, as for SGD. When all n terms
+    $$g = \nabla f_p(x), \qquad x \leftarrow x - \gamma\, (g - \alpha_p + \bar\alpha_T), \qquad
+    \alpha_p \leftarrow g$$
+
+    Terms arrive in an order drawn once, each of them once. Their method takes two steps per
+    arrival, one on the arrival and one on a sample already held ($\rho = 2 \lambda$ in their
+    notation); so does this one, at one gradient evaluation per step, as for SGD. When all n terms
     have arrived, every step is a step of SAGA.
     """
 

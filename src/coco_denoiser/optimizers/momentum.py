@@ -44,11 +44,11 @@ class _Fading(WithMomentum):
 
 
 class HeavyBall(_Fading):
-    """Add up the gradients with fading weights (Polyak, 1964).
+    r"""Add up the gradients with fading weights (Polyak, 1964).
 
-    m = beta m + g;  x -= gamma m
+    $$m \leftarrow \beta m + g, \qquad x \leftarrow x - \gamma m$$
 
-    The weights sum to 1 / (1 - beta), so that steps are longer than SGD's by that factor.
+    The weights sum to $1 / (1 - \beta)$, so that steps are longer than SGD's by that factor.
     """
 
     def increment(self, g: Array, step_size: float) -> Array:
@@ -57,9 +57,10 @@ class HeavyBall(_Fading):
 
 
 class GradientEMA(_Fading):
-    """Follow the exponential moving average of the gradients, with weights that sum to 1.
+    r"""Follow the exponential moving average of the gradients, with weights that sum to 1.
 
-    m = beta m + (1 - beta) g;  x -= gamma m / (1 - beta^k)
+    $$m \leftarrow \beta m + (1 - \beta)\, g, \qquad
+    x \leftarrow x - \gamma\, m / (1 - \beta^k)$$
     """
 
     def increment(self, g: Array, step_size: float) -> Array:

@@ -12,7 +12,7 @@ from coco_denoiser.optimizers.adaptive import Adam
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.momentum import WithMomentum
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array, Problem
+from coco_denoiser.problems.base import Array, Oracle
 
 
 class _TwoPoints(Optimizer):
@@ -23,7 +23,7 @@ class _TwoPoints(Optimizer):
         super().forget()
         self._last: Array | None = None
 
-    def _pair(self, problem: Problem, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _pair(self, problem: Oracle, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return a sample's gradients at x and at the last x; the first step has one x only."""
         last, self._last = self._last, x.copy()
         before = rng.bit_generator.state
@@ -35,12 +35,13 @@ class _TwoPoints(Optimizer):
 
 
 class STORM(_TwoPoints, WithMomentum):
-    """Carry the estimate over to the new point (Cutkosky and Orabona, 2019).
+    r"""Carry the estimate over to the new point (Cutkosky and Orabona, 2019).
 
-    d_k = g(x_k; xi_k) + beta (d_{k-1} - g(x_{k-1}; xi_k));  x -= gamma d_k
+    $$d_k = g(x_k; \xi_k) + \beta\, (d_{k-1} - g(x_{k-1}; \xi_k)), \qquad
+    x_{k+1} = x_k - \gamma d_k$$
 
-    beta is their 1 - a, a constant here; their schedules for a and gamma are not part of it.
-    beta=0 is SGD. With a denoiser, it is the carried estimate that is denoised.
+    $\beta$ is their $1 - a$, a constant here; their schedules for $a$ and $\gamma$ are not part of
+    it. beta=0 is SGD. With a denoiser, it is the carried estimate that is denoised.
     """
 
     def forget(self) -> None:
@@ -48,17 +49,18 @@ class STORM(_TwoPoints, WithMomentum):
         super().forget()
         self._d: Array | None = None
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
-        """Return d_k."""
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
+        """Return $d_k$."""
         g, old = self._pair(problem, x, rng)
         self._d = g if self._d is None else g + self._beta * (self._d - old)
         return self._d.copy()
 
 
 class MARS(_TwoPoints, Adam):
-    """Adam on a gradient with a scaled correction, clipped to length 1 (Yuan et al., 2024).
+    r"""Adam on a gradient with a scaled correction, clipped to length 1 (Yuan et al., 2024).
 
-    c_k = g(x_k; xi_k) + scale beta1 / (1 - beta1) (g(x_k; xi_k) - g(x_{k-1}; xi_k))
+    $$c_k = g(x_k; \xi_k) + \text{scale}\, \frac{\beta_1}{1 - \beta_1}
+    (g(x_k; \xi_k) - g(x_{k-1}; \xi_k))$$
 
     This is their MARS-AdamW without weight decay, and the exact one: their cheaper variant
     takes the last step's gradient for the last term. A batch of runs is clipped run by run.
@@ -79,8 +81,8 @@ class MARS(_TwoPoints, Adam):
         self._scale = float(scale)
         super().__init__(step_size, beta1=beta1, beta2=beta2, eps=eps, denoiser=denoiser)
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
-        """Return c_k, before it is clipped."""
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
+        """Return $c_k$, before it is clipped."""
         g, old = self._pair(problem, x, rng)
         return g + self._scale * self._beta1 / (1 - self._beta1) * (g - old)
 

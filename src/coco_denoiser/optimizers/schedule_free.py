@@ -7,14 +7,16 @@ from coco_denoiser.problems.base import Array
 
 
 class ScheduleFree(WithMomentum):
-    """Ask between the fast iterate z and its average x (Defazio et al., 2024).
+    r"""Ask between the fast iterate z and its average x (Defazio et al., 2024).
 
-    y_k = (1 - beta) z_k + beta x_k                    where the gradient is asked
-    z_{k+1} = z_k - gamma g(y_k)
-    x_{k+1} = (1 - 1/k) x_k + 1/k z_{k+1}
+    $$\begin{align*}
+    y_k &= (1 - \beta)\, z_k + \beta x_k && \text{where the gradient is asked for} \\
+    z_{k+1} &= z_k - \gamma\, g(y_k) \\
+    x_{k+1} &= (1 - 1/k)\, x_k + z_{k+1} / k
+    \end{align*}$$
 
-    The points that `step` takes and returns, and that a denoiser sees, are the y_k; `answer`
-    gives the x_k. beta=0 is SGD with the average of all iterates but the first, and beta near
+    The points that `step` takes and returns, and that a denoiser sees, are the $y_k$; `answer`
+    gives the $x_k$. beta=0 is SGD with the average of all iterates but the first, and beta near
     1 asks at the average itself.
     """
 
@@ -23,11 +25,11 @@ class ScheduleFree(WithMomentum):
         self._apart: Array | None = None  # z - x
 
     def answer(self, x: Array) -> Array:
-        """Return x_k for the point y_k where the next gradient is due."""
+        """Return $x_k$ for the point $y_k$ where the next gradient is due."""
         return x.copy() if self._apart is None else x - (1 - self._beta) * self._apart
 
     def increment(self, g: Array, step_size: float) -> Array:
-        """Return y_k - y_{k+1}."""
+        """Return $y_k - y_{k+1}$."""
         if self._apart is None:
             self._apart = np.zeros_like(g)
         moved = self._apart - step_size * g

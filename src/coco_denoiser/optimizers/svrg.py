@@ -84,9 +84,9 @@ class SVRG(_Snapshot):
 
 
 class SSVRG(_Snapshot):
-    """Streaming SVRG: correct by a growing batch's gradient (Frostig et al., 2015).
+    r"""Streaming SVRG: correct by a growing batch's gradient (Frostig et al., 2015).
 
-    Stage s = 0, 1, ... averages batch * growth^s gradients at its snapshot, and then takes a
+    Stage $s = 0, 1, \dots$ averages batch · growth$^s$ gradients at its snapshot, and then takes a
     number of steps drawn uniformly from 1, ..., inner. Samples are drawn afresh every time. A
     batch that reaches n is the full gradient, since nothing beyond it can be learnt.
 

@@ -15,20 +15,23 @@ from coco_denoiser.problems.base import Array
 
 
 class IGT(Optimizer):
-    """Average all gradients, transported to the current point.
+    r"""Average all gradients, transported to the current point.
 
-    w_k = x_k + q_k / (1 - q_k) (x_k - x_{k-1})        where the gradient is asked
-    v_k = q_k v_{k-1} + (1 - q_k) g(w_k)
-    x_{k+1} = x_k - gamma v_k
+    $$\begin{align*}
+    w_k &= x_k + \frac{q_k}{1 - q_k} (x_k - x_{k-1}) && \text{where the gradient is asked for} \\
+    v_k &= q_k v_{k-1} + (1 - q_k)\, g(w_k) \\
+    x_{k+1} &= x_k - \gamma v_k
+    \end{align*}$$
 
-    The points that `step` takes and returns are the w_k; `answer` gives the x_k. With tail=1,
-    q_k = (k - 1) / k and v_k is the plain mean of k gradients. With tail=c < 1 it is an average
-    of about the last c k of them ("anytime tail averaging"): q_k is such that from k = 1 / c on
-    its noise has 1 / (c k) of the variance of one gradient, exactly so if 1 / c is an integer.
+    The points that `step` takes and returns are the $w_k$; `answer` gives the $x_k$. With tail=1,
+    $q_k = (k - 1) / k$ and $v_k$ is the plain mean of $k$ gradients. With tail = $c < 1$ it is an
+    average of about the last $c k$ of them ("anytime tail averaging"): $q_k$ is such that from
+    $k = 1 / c$ on its noise has $1 / (c k)$ of the variance of one gradient, exactly so if $1 / c$
+    is an integer.
 
     Args:
-        step_size: gamma, a number or a schedule.
-        tail: c, the share of the gradients that the average keeps, above 0 and at most 1.
+        step_size: $\gamma$, a number or a schedule.
+        tail: $c$, the share of the gradients that the average keeps, above 0 and at most 1.
         denoiser: called as denoiser(w, g).
     """
 
@@ -50,11 +53,11 @@ class IGT(Optimizer):
         self._lead: Array | None = None
 
     def answer(self, x: Array) -> Array:
-        """Return x_k for the point w_k where the next gradient is due."""
+        """Return $x_k$ for the point $w_k$ where the next gradient is due."""
         return x.copy() if self._lead is None else x - self._lead
 
     def increment(self, g: Array, step_size: float) -> Array:
-        """Return w_k - w_{k+1}."""
+        """Return $w_k - w_{k+1}$."""
         if self._v is None or self._lead is None:
             self._v, self._lead = np.zeros_like(g), np.zeros_like(g)
         keep = self._keep(self.steps)

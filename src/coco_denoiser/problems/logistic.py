@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from coco_denoiser.curvature.exact import LOSSES, linear_model
 from coco_denoiser.problems.base import Array, Indices, as_points, draw_index
+from coco_denoiser.typing import ArrayLike
 
 # Margins of a batch are formed block by block, so that a whole trajectory can be evaluated
 # at once: 2**21 doubles are 16 MB.
@@ -18,22 +18,23 @@ _BLOCK = 2**21
 
 
 class LogisticRegression:
-    """Fit a linear classifier without intercept by maximum likelihood.
+    r"""Fit a linear classifier without intercept by maximum likelihood.
 
-        argmin_x  (1/n) sum_i log(1 + exp(-b_i a_i^T x)) + (regularization / 2) ||x||^2
+    $$\operatorname{argmin}_x\ \frac1n \sum_i \log(1 + \exp(-b_i\, a_i^\top x))
+    + \frac{\text{regularization}}{2} \|x\|^2$$
 
     The Tikhonov term belongs to every example, so that the mean of the examples' gradients is
     the gradient of the objective. The oracle picks one example uniformly.
 
     Args:
-        features: the rows a_i, (n, d).
-        labels: b_i, (n,), each -1 or +1.
+        features: the rows $a_i$, (n, d).
+        labels: $b_i$, (n,), each -1 or +1.
         regularization: the weight of the Tikhonov term, 0 for none.
 
     Attributes:
-        L: ||A||_2^2 / (4 n) + regularization, the largest curvature of the objective.
+        L: $\|A\|_2^2 / (4 n)$ + regularization, the largest curvature of the objective.
         mu: regularization, since the curvature of the loss vanishes far out.
-        L_max: the largest curvature of a single example, max ||a_i||^2 / 4 + regularization.
+        L_max: the largest curvature of a single example, $\max_i \|a_i\|^2 / 4$ + regularization.
     """
 
     def __init__(

@@ -3,21 +3,22 @@
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser.problems.base import Array, as_points
+from coco_denoiser.typing import ArrayLike
 
 
 class Quadratic:
-    """Minimise a convex quadratic from gradients with Gaussian noise.
+    r"""Minimise a convex quadratic from gradients with Gaussian noise.
 
-        argmin_x  1/2 (x - x*)^T H (x - x*),     oracle(x) = H (x - x*) + N(0, noise_std^2 I)
+    $$\operatorname{argmin}_x\ \tfrac12 (x - x^*)^\top H (x - x^*), \qquad
+    \text{oracle}(x) = H (x - x^*) + N(0, \sigma^2 I)$$
 
     Args:
-        hessian: the eigenvalues (d,) of a diagonal H, or H itself (d, d), symmetric and
+        hessian: the eigenvalues (d,) of a diagonal $H$, or $H$ itself (d, d), symmetric and
             positive semidefinite.
-        minimizer: x* (d,); the origin when left out.
-        noise_std: the standard deviation of the oracle's noise in every coordinate.
+        minimizer: $x^*$ (d,); the origin when left out.
+        noise_std: $\sigma$, the standard deviation of the oracle's noise in every coordinate.
     """
 
     def __init__(

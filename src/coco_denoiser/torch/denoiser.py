@@ -29,15 +29,18 @@ NonFinite = Literal["skip", "raise"]
 
 
 class GradientDenoiser:
-    """Denoise the gradients of parameters, each together with the K - 1 observed before it.
+    r"""Denoise the gradients of parameters, each together with the K - 1 observed before it.
 
-    All parameters together are one point x, all their gradients one vector g. At every call,
+    All parameters together are one point $x$, all their gradients one vector $g$. At every call,
     over the last K observations,
 
-        argmin over theta of  sum_i ||theta_i - g_i||^2
-        subject to  ||theta_m - theta_l - c (x_m - x_l)|| <= r ||x_m - x_l||  for all pairs,
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
 
-    with c = (L + mu) / 2 and r = (L - mu) / 2; the newest theta takes the place of the
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ takes the place of the
     gradients. For loops that are written by hand:
 
         denoiser = GradientDenoiser(model.parameters(), L=4.0, window=8)
@@ -143,6 +146,7 @@ class GradientDenoiser:
         self.__dict__.update(state)
         self._group = _sharding.group_of(self.members, None)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def denoise(self) -> bool:
         """Put the denoised gradients in place of the gradients.

@@ -7,8 +7,7 @@ from typing import BinaryIO
 
 import pytest
 
-from coco_denoiser.experiments import ExperimentError
-from coco_denoiser.experiments.output import prepare_folder, write_whole
+from coco_denoiser._storage import RefusedError, prepare_folder, write_whole
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -37,7 +36,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
         file.write(b"half")
         raise failure
 
-    expected = ExperimentError if isinstance(failure, OSError) else KeyboardInterrupt
+    expected = RefusedError if isinstance(failure, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
         write_whole(path, half)
     assert list(tmp_path.iterdir()) == [path]
@@ -46,7 +45,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
 
 def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "result").mkdir()
-    with pytest.raises(ExperimentError, match=r"cannot write .*result"):
+    with pytest.raises(RefusedError, match=r"cannot write .*result"):
         write_whole(tmp_path / "result", _filler(b"x"))
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
