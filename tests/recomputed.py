@@ -1,4 +1,4 @@
-"""Gap, violation and stationarity of a solution, from its public fields alone, in extended precision.
+"""Gap, violation and stationarity of a solution, from its public fields, in extended precision.
 
 Nothing here is shared with the library: the problem is taken as `coco_denoiser.denoise` states it,
 and every number is a `numpy.longdouble`.
@@ -36,7 +36,7 @@ def long(values: ArrayLike) -> Long:
 
 
 def eliminate(matrix: Long, right: Long) -> Long:
-    """Solve a positive definite system; NumPy's own solver knows no extended precision."""
+    """Solve a positive definite system; NumPy itself has no extended precision."""
     A, b = matrix.copy(), right.copy()
     for k in range(len(A)):
         factor = A[k + 1 :, k] / A[k, k]
@@ -83,7 +83,7 @@ def pairwise(
         out = force.copy()
         np.subtract.at(out, first, y)
         np.add.at(out, second, y)
-        return out
+        return np.asarray(out)
 
     # The forces lam (phi_m - phi_l), but for phi as the multipliers have it, not as it was rounded.
     pull = np.zeros((K, K), np.longdouble)

@@ -19,7 +19,7 @@ from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.certificate import relative
 from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.solution import Solution, Status
-from coco_denoiser.solvers import conic, fdpg
+from coco_denoiser.solvers import conic, fdpg, split
 from coco_denoiser.typing import Float64
 
 
@@ -95,7 +95,7 @@ def solve(
         if count < K:
             shares = window.precisions / distinct.precisions[labels]
             found = [W[np.ix_(labels, labels)] * shares for W in found]
-            lam = geometry.split(lam, window, labels)
+            lam = split(lam, window, labels)
             lam[(labels[:, None] == labels) & ~np.eye(K, dtype=bool)] = np.inf
         move = scale * (phi[labels] - h)
         if axes is not None:

@@ -105,7 +105,7 @@ def from_tables(
         return Window(*_from_tables(point_distances, residual_distances, radius, variances))
     precisions = variances.min() / variances
     coordinates = np.array(residuals, dtype=np.float64)
-    scale = _standardise(coordinates, precisions)
+    scale = standardise(coordinates, precisions)
     return Window(coordinates, (radius / scale) * point_distances, precisions)
 
 
@@ -200,34 +200,6 @@ def weights(multipliers: Float64, window: Window) -> Float64:
     return W
 
 
-def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:
-    """Return multipliers of all K points from those of the groups, none of them inside one.
-
-    What pulls two groups together acts on the pair of members whose bound is the least.
-    """
-    K = labels.size
-    full = np.zeros((K, K))
-    members = [np.flatnonzero(labels == a) for a in range(len(multipliers))]
-    for a, b in np.argwhere(np.tril(multipliers)):
-        mine, theirs = members[a], members[b]
-        block = window.bounds[np.ix_(mine, theirs)]
-        i, j = divmod(int(block.argmin()), theirs.size)
-        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
-    return full
-
-
-def group(window: Window, members: Int64, pull: Float64) -> Window:
-    """Return the window of some points alone, on which the others pull with given forces, (m, q).
-
-    Its scale is its own, so that bounds too small beside the whole window's are not beside it;
-    its multipliers are relative to the largest precision of the members.
-    """
-    n = window.precisions[members]
-    residuals = window.residuals[members] - window.residuals[members[0]] + pull / n[:, None]
-    scale = _standardise(residuals, n)
-    return Window(residuals, window.bounds[np.ix_(members, members)] / scale, n / n.max())
-
-
 @kernel
 def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
     """Say whether nothing is so large or small that squares would leave the range of floats."""
@@ -255,7 +227,7 @@ def _observe(
         for j in range(i):
             squared = squared_distance(points[i], points[j])
             bounds[i, j] = r * root(squared, points[i], points[j])
-    scale = _standardise(h, n)
+    scale = standardise(h, n)
     for i in range(K):
         for j in range(i):
             bounds[i, j] /= scale
@@ -335,11 +307,11 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
     for i in range(K):
         for c in range(rank):
             coordinates[i, c] = factor[i, c]
-    return coordinates, scale * _standardise(coordinates, n)
+    return coordinates, scale * standardise(coordinates, n)
 
 
 @kernel
-def _standardise(h: Float64, n: Float64) -> float:
+def standardise(h: Float64, n: Float64) -> float:
     """Shift h to a weighted mean of zero, scale its largest entry to 1; return the scale."""
     scale = _centre(h, n)
     if scale == 0.0:

@@ -15,7 +15,7 @@ from coco_denoiser.certificate import certify
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
 from coco_denoiser.solution import Answer, Status
 from coco_denoiser.solvers import active_pairs, closed_form, conic, fdpg, interior_point
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Float64, Int64
 
 
 class Method(NamedTuple):
@@ -70,9 +70,7 @@ def answer(
         if 2 < count < LARGE:
             attempts.append(("conic", COINCIDENT))
 
-    def certified(
-        name: str, multipliers: Float64, iterations: int, *, exhausted: bool
-    ) -> Answer:
+    def certified(name: str, multipliers: Float64, iterations: int, *, exhausted: bool) -> Answer:
         W = geometry.weights(multipliers, window)
         gap, violation = certify(window, W, multipliers)
         unchanged = not multipliers.any()
@@ -119,7 +117,7 @@ def _solved(
     exhausted = iterations >= limit
     if count == labels.size:
         return multipliers, iterations, exhausted
-    full = geometry.split(multipliers, window, labels)
+    full = split(multipliers, window, labels)
     phi = geometry.stationary(multipliers, distinct)[labels]
     pull = full @ phi - full.sum(axis=1)[:, None] * phi
     for members in (np.flatnonzero(labels == a) for a in range(count)):
@@ -129,9 +127,37 @@ def _solved(
         if count == 1 or window.bounds[inside].max() <= ROUNDING:
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
-        own = geometry.group(window, members, pull[members])
+        own = _group(window, members, pull[members])
         if not geometry.is_feasible(own):
             found, more, stopped = _solved(own, _suited(name, members.size), near, tol, max_iter)
             full[inside] = found * window.precisions[members].max()
             iterations, exhausted = iterations + more, exhausted or stopped
     return full, iterations, exhausted
+
+
+def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:
+    """Return multipliers of all K points from those of the groups, none of them inside one.
+
+    What pulls two groups together acts on the pair of members whose bound is the least.
+    """
+    K = labels.size
+    full = np.zeros((K, K))
+    members = [np.flatnonzero(labels == a) for a in range(len(multipliers))]
+    for a, b in np.argwhere(np.tril(multipliers)):
+        mine, theirs = members[a], members[b]
+        block = window.bounds[np.ix_(mine, theirs)]
+        i, j = divmod(int(block.argmin()), theirs.size)
+        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
+    return full
+
+
+def _group(window: Window, members: Int64, pull: Float64) -> Window:
+    """Return the window of some points alone, on which the others pull with given forces, (m, q).
+
+    Its scale is its own, so that bounds too small beside the whole window's are not beside it;
+    its multipliers are relative to the largest precision of the members.
+    """
+    n = window.precisions[members]
+    residuals = window.residuals[members] - window.residuals[members[0]] + pull / n[:, None]
+    scale = geometry.standardise(residuals, n)
+    return Window(residuals, window.bounds[np.ix_(members, members)] / scale, n / n.max())
