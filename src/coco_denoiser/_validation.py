@@ -270,9 +270,25 @@ def saved(
     return array
 
 
+def saved_table(state: Mapping[str, Any], name: str, count: int) -> Float64:
+    """Return a table of a saved state, symmetric with zeros on its diagonal."""
+    table = saved(state, name, (count, count), kind=np.dtype(np.float64))
+    if not ((table == table.T).all() and not table.diagonal().any()):
+        raise damaged(f"{name} must be symmetric, and zero on the diagonal")
+    return table
+
+
+def saved_number(state: Mapping[str, Any], name: str) -> float:
+    """Return a finite number of a saved state."""
+    value = np.asarray(state[name])
+    if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):
+        raise damaged(f"{name} must be a finite number, got {value}")
+    return float(value)
+
+
 def saved_distances(state: Mapping[str, Any], name: str, count: int) -> Float64:
     """Return a table of distances of a saved state."""
-    table = saved(state, name, (count, count), kind=np.dtype(np.float64))
-    if not ((table >= 0.0).all() and (table == table.T).all() and not table.diagonal().any()):
-        raise damaged(f"{name} must be symmetric, not negative, and zero on the diagonal")
+    table = saved_table(state, name, count)
+    if not (table >= 0.0).all():
+        raise damaged(f"{name} must not be negative, got {table.min()}")
     return table
