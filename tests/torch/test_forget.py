@@ -50,11 +50,11 @@ def test_same_trajectory_as_in_numpy(
         optimizer.step()
         np.testing.assert_allclose(join(tensors), x, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(
-        optimizer.denoiser.tables.state_dict()["variances"],
+        optimizer.denoiser.engine.state_dict()["variances"],
         denoiser.state_dict()["variances"],
         rtol=1e-6,
     )
-    assert optimizer.denoiser.tables.variances.min() < 0.5
+    assert optimizer.denoiser.engine.tables.variances.min() < 0.5
 
 
 @settings(max_examples=20)
@@ -139,7 +139,7 @@ def test_a_state_of_the_other_kind_is_refused_as_a_whole(window: int) -> None:
     fold, drop = (folding(copies(tensors), window=window, forget=f) for f in ("fold", "drop"))
     for saved, loading in ((fold, drop), (drop, fold)):
         message = (
-            f"saved with forget={saved.denoiser.forget}, this optimizer has "
+            f"saved with forget={saved.denoiser.forget}, this one has "
             f"forget={loading.denoiser.forget}"
         )
         with pytest.raises(ValueError, match=message):
@@ -208,7 +208,7 @@ def test_diagnostics_tell_how_far_the_gradient_moved(window: int) -> None:
     ("options", "message"),
     [
         ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
-        ({"L": "auto", "window": 4}, "forget must be one of 'drop', got 'fold'"),
+        ({"L": "auto", "window": 4}, "forget='fold' needs L, a number or a function"),
         ({"window": 1}, "window of at least 2, got window=1.*Use window=2"),
     ],
 )
