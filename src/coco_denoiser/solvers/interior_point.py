@@ -20,7 +20,7 @@ import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
 from coco_denoiser._linalg import cholesky, solve_laplacian
-from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
+from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.solvers._interior_step import (
     Problem,
     State,
@@ -293,16 +293,16 @@ def relative_gap(problem: Problem, state: State, worst: float) -> float:
     """
     h, n, hat = problem.h, problem.n, state.hat
     shrink = 1.0 / max(worst, 1.0)
-    spread, value, trivial = 0.0, 0.0, 0.0
+    spread, value = 0.0, 0.0
     for i in range(h.shape[0]):
         for c in range(h.shape[1]):
             spread += n[i] * hat[i, c] ** 2
             value += n[i] * (shrink * hat[i, c] - h[i, c]) ** 2
-            trivial += n[i] * h[i, c] ** 2
     gap = 0.5 * (1.0 - shrink) ** 2 * spread
     for e in range(state.lam.size):
-        gap += state.lam[e] * state.w[e] * abs(problem.rho[e] - shrink * state.w[e])
-    return gap / (0.5 * max(value, OBJECTIVE_FLOOR * trivial))
+        slack = max(abs(problem.rho[e] - shrink * state.w[e]) - 0.5 * ROUNDING, 0.0)
+        gap += state.lam[e] * state.w[e] * slack
+    return gap / (0.5 * value) if gap > 0.0 else 0.0
 
 
 @subroutine
