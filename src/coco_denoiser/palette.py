@@ -23,7 +23,7 @@ _ALONE = {
     "Adam": Style("#a3195b", (5, 2, 1, 2), 2),
     "STRSAGA": Style("#7d5a00", (8, 2), 3),
     "SGD+DecreasingSS": Style("#1f8a70", (3, 1.5), 4),
-    "SGD+PRaveraging": Style("#7c4dbd", (1, 1.2), 5),
+    "SGD+PRaveraging": Style("#7c4dbd", (2, 1, 2, 3), 5),
     "Oracle (E)": Style(PLAIN, (5, 2), 1),
     "Oracle": Style(PLAIN, (5, 2), 1),
     "COCO": Style(COCO, (), 0),
