@@ -56,7 +56,9 @@ def origin(leaves: list[Array]) -> Array:
     """
     wide = any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves)
     zero = jnp.zeros((), jnp.float64 if wide else jnp.float32)
-    return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in leaves), start=zero)
+    # Only what is traced can vary; and what is not may have a sharding, which no zero can have.
+    traced = (leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer))
+    return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
 def recentred(tables: Tables, centre: Array) -> Tables:
