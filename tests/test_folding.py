@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import Denoiser, _passes, folding
+from coco_denoiser import Denoiser
 from coco_denoiser.typing import Float64
-from tests.test_streaming import REFUSED, sgd
+from coco_denoiser.window import history, passes
+from tests.test_streaming import REFUSED, nbytes, sgd
 
 SEEDS = st.integers(0, 2**32)
 POSITIVE = st.floats(1e-6, 1e6)
@@ -67,12 +68,12 @@ def test_a_stream_folds_as_one_would_by_hand(
 def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
     apart: float, share: float, older: float, newer: float
 ) -> None:
-    found = folding.fold(apart, share * apart, older, newer)
+    found = history.merge(apart, share * apart, older, newer)
     mean = 1.0 / (1.0 / older + 1.0 / newer)
     assert 0.0 <= found.weight <= newer / (older + newer)
     assert mean * (1 - 1e-12) <= found.variance <= newer * (1 + 1e-12)
     if share >= 1.0:
-        assert found == folding.Fold(0.0, newer)
+        assert found == history.Merger(0.0, newer)
     if share == 0.0:
         assert found.variance == pytest.approx(mean, rel=1e-12)
 
@@ -138,10 +139,11 @@ def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: f
     points, gradients = sgd(np.random.default_rng(seed), 40, d, step)
     stream(denoiser, points, gradients, np.ones(40))
     state = denoiser.state_dict()
-    for table, vectors in (("point_distances", "points"), ("residual_distances", "residuals")):
-        h = state[vectors]
-        known = np.linalg.norm(h[:, None] - h, axis=2)
-        np.testing.assert_allclose(state[table], known, atol=1e-7 * known.max())
+    dx, dh = (v[:, None] - v for v in (state["points"], state["residuals"]))
+    X, H = (np.linalg.norm(v, axis=2) for v in (dx, dh))
+    np.testing.assert_allclose(state["point_distances"], X, rtol=1e-12)
+    np.testing.assert_allclose(state["residual_distances"], H, rtol=1e-10, atol=1e-12 * H.max())
+    np.testing.assert_allclose(X * H * state["cosines"], (dx * dh).sum(axis=2), atol=1e-9)
 
 
 @pytest.mark.parametrize("K", [2, 4])
@@ -225,15 +227,14 @@ def test_a_window_of_two_keeps_two_vectors() -> None:
     rng = np.random.default_rng(9)
     denoiser = Denoiser(L=1.0, window=2, forget="fold")
     stream(denoiser, rng.normal(size=(4, d)), rng.normal(size=(4, d)), np.ones(4))
-    arrays = [value for value in vars(denoiser).values() if isinstance(value, np.ndarray)]
-    assert sum(array.nbytes for array in arrays) == 8 * 2 * d
+    assert nbytes(denoiser) <= 8 * 2 * d + 8 * 4
 
 
 @pytest.mark.parametrize("K", [2, 4])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
 def test_single_precision_and_long_vectors(K: int, dtype: type) -> None:
     rng = np.random.default_rng(4)
-    x, g = (100 * rng.normal(size=(2, 7, 2 * _passes.BLOCK + 7))).astype(dtype)
+    x, g = (100 * rng.normal(size=(2, 7, 2 * passes.BLOCK + 7))).astype(dtype)
     x //= 50
     narrow, wide = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
     found = stream(narrow, x, g, np.ones(7))

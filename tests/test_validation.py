@@ -152,3 +152,9 @@ def test_constant_input_is_unchanged(value: float) -> None:
     constant = np.full((3, 2), value)
     np.testing.assert_array_equal(coco.denoise(constant, constant, L=1.0), constant)
     np.testing.assert_array_equal(coco.denoise(0.0 * constant, constant, L=1.0), constant)
+
+
+@pytest.mark.parametrize("L", ["auto", None])
+def test_who_does_not_know_the_curvature_is_told_where_to_look(L: Any) -> None:
+    with pytest.raises(TypeError, match=r"L must be a real number.*coco_denoiser\.curvature"):
+        coco.denoise([[1.0]], [[1.0]], L=L)

@@ -10,6 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_denoiser.typing import Float64
 
+_UNKNOWN_L = (
+    " If nobody knows it: coco_denoiser.curvature computes it from the data of a linear model or "
+    "from Hessian-vector products, and a stream needs none, Denoiser(L='auto')."
+)
+
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of real numbers; booleans, text, objects and complex are not."""
@@ -74,7 +79,8 @@ def pair(
 def number(name: str, value: object) -> float:
     """Return a finite real number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number, np.ndarray)):
-        raise TypeError(f"{name} must be a real number, got {value!r}.")
+        hint = _UNKNOWN_L if name == "L" and (value is None or isinstance(value, str)) else ""
+        raise TypeError(f"{name} must be a real number, got {value!r}.{hint}")
     if isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind not in "iuf"):
         raise TypeError(f"{name} must be one real number, got an array of shape {value.shape}.")
     result = float(value)
@@ -264,9 +270,25 @@ def saved(
     return array
 
 
+def saved_table(state: Mapping[str, Any], name: str, count: int) -> Float64:
+    """Return a table of a saved state, symmetric with zeros on its diagonal."""
+    table = saved(state, name, (count, count), kind=np.dtype(np.float64))
+    if not ((table == table.T).all() and not table.diagonal().any()):
+        raise damaged(f"{name} must be symmetric, and zero on the diagonal")
+    return table
+
+
+def saved_number(state: Mapping[str, Any], name: str) -> float:
+    """Return a finite number of a saved state."""
+    value = np.asarray(state[name])
+    if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):
+        raise damaged(f"{name} must be a finite number, got {value}")
+    return float(value)
+
+
 def saved_distances(state: Mapping[str, Any], name: str, count: int) -> Float64:
     """Return a table of distances of a saved state."""
-    table = saved(state, name, (count, count), kind=np.dtype(np.float64))
-    if not ((table >= 0.0).all() and (table == table.T).all() and not table.diagonal().any()):
-        raise damaged(f"{name} must be symmetric, not negative, and zero on the diagonal")
+    table = saved_table(state, name, count)
+    if not (table >= 0.0).all():
+        raise damaged(f"{name} must not be negative, got {table.min()}")
     return table

@@ -252,14 +252,14 @@ def _explore_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _explore(arguments: argparse.Namespace) -> None:
     try:
-        from coco_denoiser.explore.server import serve, start
+        from coco_denoiser.explore.server import Server, serve
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{error.name} is missing: pip install 'coco-denoiser[explore]'"
         ) from error
 
     try:
-        server = start(arguments.port)
+        server = Server(arguments.port)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "

@@ -16,9 +16,10 @@ import numpy as np
 
 from coco_denoiser import geometry
 from coco_denoiser._linalg import solve_laplacian
-from coco_denoiser.geometry import OBJECTIVE_FLOOR, ROUNDING, Window
+from coco_denoiser.certificate import relative
+from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.solution import Solution, Status
-from coco_denoiser.solvers import conic, fdpg
+from coco_denoiser.solvers import conic, fdpg, split
 from coco_denoiser.typing import Float64
 
 
@@ -71,19 +72,20 @@ def solve(
         x, g = points @ axes, gradients @ axes
     reduced, h, scale, exponent = geometry.observe(x, g, L, mu, variances)
     window = Window(h, reduced.bounds, reduced.precisions)
-    distinct, labels = geometry.merge(window)
+    labels = geometry.coincident(window.bounds)
+    distinct = geometry.merge(window, labels)
     K, count = labels.size, distinct.precisions.size
     share = spread.min() / spread
     n = distinct.precisions[:, None] * share
     first, second = np.triu_indices(count, 1)
 
     def certified(
-        phi: Float64, forces: Float64, status: Status, iterations: int, name: str
+        phi: Float64, forces: Float64, iterations: int, limit: int, name: str
     ) -> Solution:
         phi = _drawn_in(distinct, phi)
         gap, violation = certify(distinct, n, phi, forces)
-        if max(gap, violation) <= tol and status is not Status.UNCHANGED:
-            status = Status.SOLVED
+        unchanged, exhausted = count == K and not forces.any(), 0 < limit <= iterations
+        status = Status.of(gap, violation, tol, unchanged=unchanged, exhausted=exhausted)
         lam = np.zeros((count, count))
         if forces.any():
             lam[first, second] = np.linalg.norm(forces, axis=1) / distinct.bounds[first, second]
@@ -91,8 +93,10 @@ def solve(
         kinds, which = np.unique(share, return_inverse=True)
         found = [_weights(lam, distinct.precisions * kind) for kind in kinds]
         if count < K:
-            found = [geometry.split(lam, W, window, labels)[1] for W in found]
-            lam = geometry.split(lam, np.eye(count), window, labels)[0]
+            shares = window.precisions / distinct.precisions[labels]
+            found = [W[np.ix_(labels, labels)] * shares for W in found]
+            lam = split(lam, window, labels)
+            lam[(labels[:, None] == labels) & ~np.eye(K, dtype=bool)] = np.inf
         move = scale * (phi[labels] - h)
         if axes is not None:
             move = move @ axes.T
@@ -104,16 +108,13 @@ def solve(
 
     names = list(METHODS) if method == "auto" else [method]
     if geometry.is_feasible(distinct):
-        status = Status.UNCHANGED if count == K else Status.SOLVED
-        return certified(
-            distinct.residuals, np.zeros((first.size, h.shape[1])), status, 0, names[0]
-        )
+        nothing = np.zeros((first.size, h.shape[1]))
+        return certified(distinct.residuals, nothing, 0, 0, names[0])
     answers = []
     for name in names:
         limit = METHODS[name].max_iter if max_iter is None else max_iter
         phi, forces, iterations = METHODS[name].solve(distinct, n, tol=tol, max_iter=limit)
-        status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
-        answers.append(certified(phi, forces, status, iterations, name))
+        answers.append(certified(phi, forces, iterations, limit, name))
         if answers[-1].status.success:
             break
     return min(answers, key=lambda answer: (not answer.status.success, answer.gap))
@@ -132,15 +133,14 @@ def certify(window: Window, n: Float64, phi: Float64, forces: Float64) -> tuple[
     away = window.residuals - phi
     f = n * away - _sums(forces, len(n))
     strength, work = np.linalg.norm(forces, axis=1), np.einsum("ec,ec->e", forces, v)
-    gap = 0.5 * float(np.sum(f * f / n)) + float(np.sum(np.abs(rho * strength - work)))
-    value, trivial = (0.5 * float(np.sum(n * part**2)) for part in (away, window.residuals))
+    unbalanced = np.maximum(np.abs(rho * strength - work) - ROUNDING * strength, 0.0)
+    f = np.where(np.abs(f) > ROUNDING * n, f, 0.0)
+    gap = 0.5 * float(np.sum(f * f / n)) + float(unbalanced[strength > 0.0].sum())
+    value = 0.5 * float(np.sum(n * away**2))
     excess = np.linalg.norm(v, axis=1) - rho
     over = np.where(excess > 2.0 * ROUNDING, excess / (rho + ROUNDING), 0.0)
     violation = float(over.max(initial=0.0))
-    if gap == 0.0:
-        return 0.0, violation
-    floor = max(value, OBJECTIVE_FLOOR * trivial)
-    return (gap / floor if gap > 0.0 and floor > 0.0 else np.inf), violation
+    return relative(gap, value), violation
 
 
 def _sums(forces: Float64, K: int) -> Float64:

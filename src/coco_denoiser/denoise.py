@@ -3,14 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser import covariance as anisotropic
 from coco_denoiser import geometry, interpolation
 from coco_denoiser.solution import Answer, ConvergenceError, Solution
 from coco_denoiser.solvers import METHODS, answer
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import ArrayLike, Float64
 
 
 def denoise(

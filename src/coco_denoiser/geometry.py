@@ -22,13 +22,11 @@ from coco_denoiser._jit import kernel, subroutine, sweep
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
-# Both relative to the largest residual coordinate. Points whose bound is below the first move
-# as one; a distance is known up to the second, which is a few roundings.
+# Both relative to the largest residual coordinate. Points whose bound is below the first are one
+# to the others, and then apart in a window of their own; a distance is known up to the second,
+# which is a few roundings.
 COINCIDENT = 1e-11
 ROUNDING = 2e-15
-# A gap is relative to the objective, or to this share of the value that the trivial answer
-# (all residuals at their centroid) has, if that is more: below it, rounding decides.
-OBJECTIVE_FLOOR = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def from_tables(
         return Window(*_from_tables(point_distances, residual_distances, radius, variances))
     precisions = variances.min() / variances
     coordinates = np.array(residuals, dtype=np.float64)
-    scale = _standardise(coordinates, precisions)
+    scale = standardise(coordinates, precisions)
     return Window(coordinates, (radius / scale) * point_distances, precisions)
 
 
@@ -132,55 +130,74 @@ def is_feasible(window: Window) -> bool:
     return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
 
 
-def merge(window: Window) -> tuple[Window, Int64]:
-    """Join points that coincide into one, with their mean and their added precision.
-
-    Returns the window of the K' <= K distinct points, and for each point which one it became.
-    """
-    labels, count = _coincident(window.bounds)
+def merge(window: Window, labels: Int64) -> Window:
+    """Join points with the same label into one, with their mean and their added precision."""
+    count = int(labels.max()) + 1
     if count == labels.size:
-        return window, labels
+        return window
     precisions = np.bincount(labels, window.precisions).astype(np.float64)
     sums = np.zeros((count, window.residuals.shape[1]))
     np.add.at(sums, labels, window.precisions[:, None] * window.residuals)
     bounds = np.full((count, count), np.inf)
     np.minimum.at(bounds, (labels[:, None], labels[None, :]), window.bounds)
     np.fill_diagonal(bounds, 0.0)
-    return Window(sums / precisions[:, None], bounds, precisions), labels
+    return Window(sums / precisions[:, None], bounds, precisions)
+
+
+@kernel
+def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
+    """Number the groups of points no further apart than this, in the order of first members."""
+    K = bounds.shape[0]
+    labels = np.empty(K, np.int64)
+    for i in range(K):
+        labels[i] = -1
+    stack = np.empty(K, np.int64)
+    count = 0
+    for i in range(K):
+        if labels[i] >= 0:
+            continue
+        labels[i] = count
+        stack[0], size = i, 1
+        while size > 0:
+            size -= 1
+            member = stack[size]
+            for j in range(i + 1, K):
+                if labels[j] < 0 and bounds[member, j] <= limit:
+                    labels[j] = count
+                    stack[size] = j
+                    size += 1
+        count += 1
+    return labels
+
+
+def stationary(multipliers: Float64, window: Window) -> Float64:
+    """Return phi (K, q), where these multipliers, all finite, balance the observations."""
+    phi = window.precisions[:, None] * window.residuals
+    solve_large_laplacian(multipliers.copy(), window.precisions.copy(), phi, phi.shape[1])
+    return phi
 
 
 def weights(multipliers: Float64, window: Window) -> Float64:
     """Return W (K, K), so that phi = W h is feasible and, for the best multipliers, optimal.
 
-    W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits.
+    W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits. Points that
+    infinite multipliers hold together share their weight in the ratio of their precisions.
     """
+    if not multipliers.any():
+        # Nothing to average: exactly, so that what is unchanged is so to the last bit.
+        return np.eye(len(multipliers))
+    if np.isinf(multipliers).any():
+        labels = coincident(1.0 / np.maximum(multipliers, 1.0), 0.0)
+        merged = merge(window, labels)
+        between = np.zeros_like(merged.bounds)
+        apart = labels[:, None] != labels
+        np.add.at(between, tuple(labels[np.argwhere(apart)].T), multipliers[apart])
+        share = window.precisions / merged.precisions[labels]
+        return weights(between, merged)[np.ix_(labels, labels)] * share
     W = np.eye(len(multipliers))
     solve_large_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
     _complete(W, window.residuals, window.bounds, window.precisions)
     return W
-
-
-def split(
-    multipliers: Float64, W: Float64, window: Window, labels: Int64
-) -> tuple[Float64, Float64]:
-    """Return multipliers and weights of all K points from those of the distinct ones.
-
-    Points that coincide share their weight in the ratio of their precisions, and are held
-    together by infinite multipliers; what pulls two groups together acts on the pair of
-    members whose bound is the least.
-    """
-    K = labels.size
-    share = window.precisions / np.bincount(labels, window.precisions)[labels]
-    full = np.zeros((K, K))
-    full[labels[:, None] == labels] = np.inf
-    np.fill_diagonal(full, 0.0)
-    members = [np.flatnonzero(labels == a) for a in range(W.shape[0])]
-    for a, b in np.argwhere(np.tril(multipliers)):
-        mine, theirs = members[a], members[b]
-        block = window.bounds[np.ix_(mine, theirs)]
-        i, j = divmod(int(block.argmin()), theirs.size)
-        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
-    return full, W[np.ix_(labels, labels)] * share
 
 
 @kernel
@@ -210,7 +227,7 @@ def _observe(
         for j in range(i):
             squared = squared_distance(points[i], points[j])
             bounds[i, j] = r * root(squared, points[i], points[j])
-    scale = _standardise(h, n)
+    scale = standardise(h, n)
     for i in range(K):
         for j in range(i):
             bounds[i, j] /= scale
@@ -290,11 +307,11 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
     for i in range(K):
         for c in range(rank):
             coordinates[i, c] = factor[i, c]
-    return coordinates, scale * _standardise(coordinates, n)
+    return coordinates, scale * standardise(coordinates, n)
 
 
 @kernel
-def _standardise(h: Float64, n: Float64) -> float:
+def standardise(h: Float64, n: Float64) -> float:
     """Shift h to a weighted mean of zero, scale its largest entry to 1; return the scale."""
     scale = _centre(h, n)
     if scale == 0.0:
@@ -340,32 +357,6 @@ def _worst_excess(h: Float64, bounds: Float64) -> float:
                 total += (x[c] - y[c]) ** 2
             worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + 1e-12) - ROUNDING)
     return worst
-
-
-@kernel
-def _coincident(bounds: Float64) -> tuple[Int64, int]:
-    """Number the groups of points that coincide, in the order of their first members."""
-    K = bounds.shape[0]
-    labels = np.empty(K, np.int64)
-    for i in range(K):
-        labels[i] = -1
-    stack = np.empty(K, np.int64)
-    count = 0
-    for i in range(K):
-        if labels[i] >= 0:
-            continue
-        labels[i] = count
-        stack[0], size = i, 1
-        while size > 0:
-            size -= 1
-            member = stack[size]
-            for j in range(i + 1, K):
-                if labels[j] < 0 and bounds[member, j] <= COINCIDENT:
-                    labels[j] = count
-                    stack[size] = j
-                    size += 1
-        count += 1
-    return labels, count
 
 
 @kernel

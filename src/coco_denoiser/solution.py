@@ -14,6 +14,23 @@ class Status(Enum):
     ITERATION_LIMIT = "stopped at the iteration limit, before the tolerance was reached"
     STALLED = "stopped where rounding allows no further progress, before the tolerance was reached"
 
+    @classmethod
+    def of(
+        cls, gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
+    ) -> "Status":
+        """Return the status that a certificate earns: there is no other way to one.
+
+        Args:
+            gap: relative duality gap.
+            violation: worst relative violation.
+            tol: what both must reach.
+            unchanged: whether the answer is the observations, to the last bit.
+            exhausted: whether the iterations were used up.
+        """
+        if gap <= tol and violation <= tol:
+            return cls.UNCHANGED if unchanged else cls.SOLVED
+        return cls.ITERATION_LIMIT if exhausted else cls.STALLED
+
     @property
     def success(self) -> bool:
         """Whether the tolerance was reached."""

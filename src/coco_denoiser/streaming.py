@@ -1,33 +1,22 @@
-"""Denoiser: the sliding window, between an oracle and an optimizer.
+"""Denoiser: the sliding window between an oracle and an optimizer, for NumPy.
 
 A step costs one pass over the window for the new rows of the tables, and one for the weighted
-sum. The window is a ring of K points and K residuals; nothing else has the length d.
+sum. What it does is in `window/engine.py`; the vectors are in `window/vectors.py`.
 """
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
-from coco_denoiser import folding
-from coco_denoiser._passes import combine, is_storable, observe
-from coco_denoiser.curvature import online
-from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.denoise import with_gradients
-from coco_denoiser.geometry import centre_and_radius
-from coco_denoiser.solution import Answer, ConvergenceWarning, Solution
-from coco_denoiser.solvers import closed_form
-from coco_denoiser.tables import Tables
-from coco_denoiser.typing import Array
-
-_VERSION = 1  # of state_dict
-_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-# The largest entry that is stored: in float64, no distance between two such vectors overflows.
-_LIMITS = {_FLOAT32: float(np.finfo(np.float32).max), _FLOAT64: 1e300}
+from coco_denoiser.models.cocoercive import Bound, CoCoercive
+from coco_denoiser.solution import Answer, Solution
+from coco_denoiser.typing import Array, ArrayLike
+from coco_denoiser.window import Engine, Step
+from coco_denoiser.window.vectors import Ring
 
 
 class Denoiser:
@@ -48,10 +37,11 @@ class Denoiser:
         x = x - step * denoiser(x, g)
 
     Args:
-        L: upper bound on the curvature of the objective, or "auto" to estimate it from the
-            stream: gradients are returned as they are until enough is known.
+        L: upper bound on the curvature of the objective, a function that returns it, or "auto"
+            to estimate it from the stream: gradients are returned as they are until enough is
+            known.
         window: how many observations are kept, K; None keeps all of them.
-        mu: lower bound on the curvature: 0 convex, > 0 strongly convex, -L merely smooth.
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
@@ -62,56 +52,64 @@ class Denoiser:
             with; None for all of them.
         noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
             is known; otherwise the stream must tell that too.
-
-    Attributes:
-        L: the bound in use; for "auto" the last estimate, infinite while there is none.
     """
 
     def __init__(
         self,
-        L: float | Literal["auto"],
+        L: Bound | Literal["auto"],
         window: int | None = 16,
         *,
-        mu: float = 0.0,
+        mu: Bound = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
         neighbors: int | None = None,
         noise_std: float | None = None,
     ) -> None:
-        self._estimate: StreamEstimate | None = None
-        if isinstance(L, str):
-            check.one_of("L", L, ("auto",))
-            self.mu, self._estimate = check.number("mu", mu), StreamEstimate()
-        else:
-            self.L, self.mu = check.curvature(L, mu)
-            self._centre, self._radius = centre_and_radius(self.L, self.mu)
-        self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
-        self.window = check.count("window", window, optional=True)
-        self.tol = check.positive("tol", tol)
-        self.neighbors = check.count("neighbors", neighbors, optional=True)
-        self.forget = check.forgetting(forget, self.window)
-        if self._estimate is not None:
-            # What was folded is no gradient that was observed, and would tell a lower L.
-            check.one_of("forget", forget, ("drop",))
-        # With two, the fold is the answer itself: done at once, it leaves one slot in use.
-        self._recursive = self.forget == "fold" and self.window == 2
-        self._tables = Tables(1 if self._recursive else self.window, self.neighbors)
-        self.reset()
+        self._model = CoCoercive(L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
+        size = check.count("window", window, optional=True)
+        self._engine = Engine(self._model, window=size, forget=forget)
+        self._vectors = Ring(self._engine.slots)
+        self._shape: tuple[int, ...] | None = None
+
+    @property
+    def L(self) -> float:  # noqa: N802
+        """The upper bound in use; infinite while "auto" has not found one."""
+        return math.nan if self._model.bounds is None else self._model.bounds[0]
+
+    @property
+    def mu(self) -> float:
+        """The lower bound in use."""
+        return math.nan if self._model.bounds is None else self._model.bounds[1]
+
+    @property
+    def window(self) -> int | None:
+        """How many observations are kept, K; None for all of them."""
+        return self._engine.window
+
+    def __repr__(self) -> str:
+        """Show the settings, and how many observations are held."""
+        model, engine = self._model, self._engine
+        given = {
+            "L": model.L,
+            "window": engine.window,
+            "mu": model.mu,
+            "tol": model.tol,
+            "forget": engine.forget,
+            "neighbors": model.neighbors,
+            "noise_std": model.noise_std,
+        }
+        settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"<Denoiser({settings}) with {len(self)} observations>"
 
     def reset(self) -> None:
         """Forget every observation."""
-        self._tables.reset()
-        self._shape: tuple[int, ...] | None = None
-        self._points: Array = np.empty((0, 0), _FLOAT32)
-        self._residuals: Array = np.empty((0, 0), _FLOAT32)
-        self._answer: Answer | None = None
-        if self._estimate is not None:
-            self._estimate.reset()
-            self._use_estimate(self._estimate)
+        self._engine.reset()
+        self._vectors.reset()
+        self._shape = None
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
-        return self._tables.count
+        return len(self._engine)
 
     def __call__(
         self, point: ArrayLike, gradient: ArrayLike, *, noise_variance: float = 1.0
@@ -132,24 +130,17 @@ class Denoiser:
         x, g = check.pair(point, gradient, self._shape)
         if noise_variance != 1.0:
             noise_variance = check.positive("noise_variance", noise_variance)
-        shape, dtype = g.shape, g.dtype if g.dtype.kind == "f" else _FLOAT64
-        stored = self._storage(x, g)
-        x = np.ascontiguousarray(x, stored).reshape(-1)
-        g = np.ascontiguousarray(g, stored).reshape(-1)
-        # Nothing changes, no memory is taken and no type widened, before this has been passed.
-        if not is_storable(x, g, self._centre, _LIMITS[stored]):
-            raise self._refusal(x, g)
-        slot = self._tables.next
-        self._make_room(slot, x.size, stored)
-        if self._recursive and len(self):
-            theta = self._filtered(x, g, noise_variance)
-        else:
-            self._record(slot, x, g, noise_variance)
-            if self._estimate is not None:
-                self._learn_curvature(self._estimate, slot)
-            theta = self._denoised(slot, g)
-        self._shape = shape
-        return theta.reshape(shape).astype(dtype, copy=False)
+        vectors = self._vectors
+        vectors.hold(x, g)
+        try:
+            if self._engine.observe(vectors, variance=noise_variance) is Step.REFUSED:
+                raise self._refusal(x, g)
+            theta = vectors.theta
+        finally:
+            vectors.release()
+        self._shape = g.shape
+        dtype = g.dtype if g.dtype.kind == "f" else np.float64
+        return theta.reshape(g.shape).astype(dtype, copy=False)
 
     @property
     def solution(self) -> Solution:
@@ -161,11 +152,20 @@ class Denoiser:
         """
         if self._shape is None:
             raise ValueError("solution: there is none before the first observation.")
-        found = self._answer or self._tables.answer(self._radius, self.tol, self._residuals)
-        order = self._tables.order()
+        engine, model, count = self._engine, self._model, len(self)
+        if model.bounds is None:
+            model.begin(1.0)
+        points, residuals = (
+            ring[:count] for ring in (self._vectors.points, self._vectors.residuals)
+        )
+        d = points.shape[1]
+        window = engine.snapshot(d, (points, residuals) if d <= 2 * count else None)
+        found = model.solve(window)
+        order = window.order
         W = found.weights[np.ix_(order, order)]
-        points = self._points[order].astype(np.float64)
-        gradients = self._centre * points + W @ self._residuals[order]
+        x, h = (np.asarray(v[order], np.float64) for v in (points, residuals))
+        raw = h + engine.centre * x
+        h = h - (model.centre - engine.centre) * x
         ordered = Answer(
             weights=W,
             multipliers=found.multipliers[np.ix_(order, order)],
@@ -175,174 +175,51 @@ class Denoiser:
             method=found.method,
             status=found.status,
         )
-        return with_gradients(
-            ordered, gradients.reshape(-1, *self._shape), self._tables.variances[order]
-        )
+        gradients = raw + (W @ h - h)
+        return with_gradients(ordered, gradients.reshape(-1, *self._shape), window.variances[order])
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain arrays and numbers; 0 stands for None."""
         used = slice(len(self))
-        estimate = {} if self._estimate is None else {"estimate": self._estimate.state()}
         return {
-            **estimate,
-            "version": _VERSION,
-            "L": self.L,
-            "mu": self.mu,
-            "tol": self.tol,
-            "window": self.window or 0,
-            "forget": self.forget,
-            "neighbors": self.neighbors or 0,
+            **self._settings(),
+            **self._engine.state_dict(),
             "shape": np.array(self._shape or (), dtype=np.int64),
-            "points": self._points[used].copy(),
-            "residuals": self._residuals[used].copy(),
-            **self._tables.state_dict(),
+            "points": self._vectors.points[used].copy(),
+            "residuals": self._vectors.residuals[used].copy(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a saved state, of a denoiser with the same settings; then go on as it would.
 
         Raises:
-            ValueError: if the state is incomplete or of other settings; nothing has changed.
+            ValueError: if the state is damaged or of other settings; nothing has changed.
         """
-        mine = self.state_dict()
-        missing = sorted(mine.keys() - state.keys())
-        if missing:
-            raise ValueError(f"state lacks {', '.join(missing)}: not a state_dict of a Denoiser.")
-        if "estimate" in state and self._estimate is None:
-            raise ValueError(f"state was saved with L='auto', this denoiser has L={self.L}.")
-        for name in ("version", "L", "mu", "tol", "window", "forget", "neighbors"):
-            if state[name] != mine[name] and (name != "L" or self._estimate is None):
-                raise ValueError(
-                    f"state was saved with {name}={state[name]}, this denoiser has "
-                    f"{name}={mine[name]}. Create it with the same settings."
-                )
-        tables = Tables.checked(state, self._tables.window)
-        count, shape = int(tables["count"]), check.saved_shape(state)
+        for name in ("shape", "points", "residuals"):
+            if name not in state:
+                raise ValueError(f"state lacks {name}: it is no state of a Denoiser.")
+        found = self._engine.checked(state, self._settings())
+        count, shape = found["count"], check.saved_shape(state)
         points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
         residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
-        estimate = None
-        if self._estimate is not None:
-            estimate = StreamEstimate.checked(state)
-        self.reset()
-        if count:
-            self._shape = shape
-            self._allocate(self._tables.window or count, points.shape[1], points.dtype)
-            self._points[:count], self._residuals[:count] = points, residuals
-        self._tables.load_state_dict(tables)
-        if self._estimate is not None and estimate is not None:
-            self._estimate.load_state(estimate)
-            self._use_estimate(self._estimate)
+        self._engine.load_state_dict(found)
+        self._vectors.load(points, residuals)
+        self._shape = shape if count else None
 
-    def _record(self, slot: int, x: Array, g: Array, variance: float) -> None:
-        """Take an observation into its slot; fold what was there, if that is wanted."""
-        fold = self._tables.leaving(self._radius) if self.forget == "fold" else None
-        rows = np.empty((2, max(len(self), slot + 1)))
-        observe(
-            self._points,
-            self._residuals,
-            x,
-            g,
-            self._centre,
-            slot,
-            self._tables.heir,
-            0.0 if fold is None else fold.weight,
-            rows,
-        )
-        self._tables.insert(rows[0], rows[1], variance, fold)
-
-    def _filtered(self, x: Array, g: Array, variance: float) -> Array:
-        """Fold the past into an observation; the result is the answer, and the past from now."""
-        distances = np.empty(2)
-        point, residual = self._points[0], self._residuals[0]
-        folding.measure(point, residual, x, g, self._centre, distances)
-        rho = self._radius * distances.item(0)
-        found = folding.fold(distances.item(1), rho, self._tables.variances.item(0), variance)
-        theta = np.empty_like(g)
-        folding.advance(point, residual, x, g, self._centre, found.weight, theta)
-        self._tables.variances[0] = found.variance
-        return theta
+    def _settings(self) -> dict[str, Any]:
+        """Return what a state must have been saved with; bounds that change may be others."""
+        model = self._model
+        bounds = {"L": model.L, "mu": model.mu}
+        fixed = {name: value for name, value in bounds.items() if isinstance(value, float | int)}
+        return {**fixed, "tol": model.tol, "neighbors": model.neighbors or 0}
 
     def _refusal(self, x: Array, g: Array) -> ValueError:
         check.finite_array("point", x)
         check.finite_array("gradient", g)
-        limit = _LIMITS[x.dtype]
+        limit, narrow = self._vectors.limit, self._vectors.limit < 1e300
         return ValueError(
-            f"point, gradient and gradient - c * point must be at most {limit:.1e} in {x.dtype}, "
-            f"got {np.abs(x).max():.1e} and {np.abs(g).max():.1e} with c = (L + mu) / 2 = "
-            f"{self._centre}: it overflows. Scale the problem{_wider(x.dtype)}."
+            f"point, gradient and gradient - c * point must be at most {limit:.1e} in "
+            f"{'float32' if narrow else 'float64'}, got {np.abs(x).max():.1e} and "
+            f"{np.abs(g).max():.1e} with c = (L + mu) / 2 = {self._model.centre}: it overflows. "
+            f"Scale the problem{', or pass float64' if narrow else ''}."
         )
-
-    def _denoised(self, slot: int, g: Array) -> Array:
-        tables = self._tables
-        self._answer = None
-        if tables.count == 1:
-            return g.copy()
-        if tables.count == 2:
-            # The closed form, with no more than its two numbers: this is the fast path.
-            other = 1 - slot
-            pull = closed_form.pull(
-                tables.residuals.item(0, 1), self._radius * tables.points.item(0, 1)
-            )
-            v, u = tables.variances.item(slot), tables.variances.item(other)
-            share = pull * (v / (v + u))
-            row = np.empty(2)
-            row[slot], row[other] = 1.0 - share, share
-        else:
-            self._answer = found = tables.answer(self._radius, self.tol, self._residuals)
-            if not found.status.success:
-                warnings.warn(
-                    f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
-                    f"tol={self.tol:.1e}.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
-            row = found.weights[slot]
-        if row[slot] == 1.0:
-            return g.copy()
-        out = np.empty_like(g)
-        combine(self._residuals, g, row, slot, out)
-        return out
-
-    def _learn_curvature(self, estimate: StreamEstimate, slot: int) -> None:
-        """Let the newest pairs speak; if that changes L, bring what is stored to its centre."""
-        if self.noise_std is not None:
-            estimate.noise = self._points.shape[1] * self.noise_std**2
-        tables, used = self._tables, slice(len(self))
-        slots = tables.order()[[-1 - age for age in ages(len(self))]]
-        apart = online.gradient_distances(self._points, self._residuals, self._centre, slot, slots)
-        variances = tables.variances[slot] + tables.variances[slots]
-        estimate.observe(tables.points[slot, slots] ** 2, apart**2, variances)
-        if estimate.L != self.L:
-            before = self._centre
-            self._use_estimate(estimate)
-            shift = before - self._centre
-            online.recentre(
-                self._points[used], self._residuals[used], shift, tables.residuals[used, used]
-            )
-
-    def _use_estimate(self, estimate: StreamEstimate) -> None:
-        self.L = estimate.L
-        self._centre, self._radius = estimate.centre_and_radius(self.mu)
-
-    def _storage(self, x: Array, g: Array) -> np.dtype[Any]:
-        """Return how vectors are kept: in float32 as long as nothing wider has come."""
-        narrow = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in (x, g))
-        return _FLOAT32 if narrow and self._points.dtype != _FLOAT64 else _FLOAT64
-
-    def _make_room(self, slot: int, size: int, dtype: np.dtype[Any]) -> None:
-        """Have a slot for vectors of this size and type."""
-        slots = len(self._points)
-        if slot >= slots or self._points.dtype != dtype:
-            slots = slots if slot < slots else self._tables.window or max(16, 2 * slots)
-            self._allocate(slots, size, dtype)
-
-    def _allocate(self, slots: int, size: int, dtype: np.dtype[Any]) -> None:
-        points, residuals = np.empty((slots, size), dtype), np.empty((slots, size), dtype)
-        count = len(self)
-        if count:
-            points[:count], residuals[:count] = self._points[:count], self._residuals[:count]
-        self._points, self._residuals = points, residuals
-
-
-def _wider(dtype: np.dtype[Any]) -> str:
-    return ", or pass float64" if dtype == _FLOAT32 else ""

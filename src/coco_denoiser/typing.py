@@ -1,9 +1,18 @@
 """Names for the array types that signatures speak of."""
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    ArrayLike: TypeAlias = npt.ArrayLike
+else:
+    # help() would spell NumPy's own alias out, in two thousand characters.
+    class ArrayLike:
+        """Anything that numpy.asarray takes: an array, a number, lists of them."""
+
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 Float64: TypeAlias = NDArray[np.float64]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coco_denoiser import optimizers
 from coco_denoiser.optimizers import (
     IGT,
     MARS,
@@ -26,6 +27,7 @@ from coco_denoiser.optimizers import (
     Optimizer,
     RMSprop,
     ScheduleFree,
+    decreasing,
     run,
 )
 from coco_denoiser.problems import LogisticRegression
@@ -263,3 +265,18 @@ def test_a_denoiser_that_cannot_be_called_is_named(make: Make) -> None:
 def test_a_gradient_of_another_shape_is_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="shape of x"):
         make().step(np.ones(3), np.ones(1))
+
+
+@pytest.mark.parametrize("step_size", [0.25, decreasing(0.5)])
+def test_the_repr_is_how_to_make_it_again(make: Make, name: str, step_size: Any) -> None:
+    text = repr(make(step_size))
+    assert text.startswith(f"{name}({step_size!r}")
+    again = eval(text, vars(optimizers))
+    assert repr(again) == text
+    x, g = np.array([1.0, -2.0]), np.array([0.5, 3.0])
+    assert np.array_equal(again.step(x, g), make(step_size).step(x, g))
+
+
+def test_the_repr_shows_settings_that_were_chosen() -> None:
+    assert repr(Adam(0.1, beta1=0.5)) == "Adam(0.1, beta1=0.5, beta2=0.999, eps=1e-08)"
+    assert "denoiser=<function" in repr(SGD(0.1, denoiser=lambda _, g: g))

@@ -1,5 +1,6 @@
 """The page to play with, in a real browser, served by the command itself."""
 
+import http.client
 import re
 import socket
 import subprocess
@@ -85,6 +86,62 @@ def test_it_listens_on_the_loopback_interface_only(served: str) -> None:
     # Linux answers for all of 127/8, so another address of it tells who else is listened to.
     with socket.socket() as other, pytest.raises(ConnectionRefusedError):
         other.connect(("127.0.0.2", port))
+
+
+def test_it_works_under_the_other_name_of_this_machine(
+    opened: webdriver.Chrome, served: str
+) -> None:
+    for address in (served.replace("localhost", "127.0.0.1"), served):
+        opened.get(address)
+        _until(lambda: "Relative gap" in _text(opened, "certificate"))
+        before = _coco_path(opened)
+        _set(opened, {"seed": 2})
+        _until(partial(lambda before: _coco_path(opened) != before, before))
+        assert complaints(opened) == []
+
+
+CHANNEL = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/", {"Host": "localhost:PORT"}, 200),
+        ("/", {"Host": "LOCALHOST:PORT"}, 200),
+        ("/", {"Host": "127.0.0.1:PORT", "Origin": "http://127.0.0.1:PORT"}, 200),
+        ("/", {"Host": "evil.example:PORT"}, 403),
+        ("/", {"Host": "localhost.evil.example:PORT"}, 403),
+        ("/", {"Host": "localhost"}, 403),
+        ("/", {"Host": "127.0.0.2:PORT"}, 403),
+        ("/", {"Host": ""}, 403),
+        ("/static/js/bokeh.min.js", {"Host": "evil.example:PORT"}, 403),
+        ("/", {"Host": "localhost:PORT", "Origin": "http://evil.example"}, 403),
+        ("/", {"Host": "localhost:PORT", "Origin": "null"}, 403),
+        ("/ws", {"Host": "localhost:PORT", **CHANNEL}, 403),
+        ("/ws", {"Host": "localhost:PORT", "Origin": "http://evil.example:PORT", **CHANNEL}, 403),
+        ("/ws", {"Host": "localhost:PORT", "Origin": "http://localhost:1", **CHANNEL}, 403),
+        (
+            "/ws",
+            {"Host": "evil.example:PORT", "Origin": "http://evil.example:PORT", **CHANNEL},
+            403,
+        ),
+    ],
+)
+def test_only_pages_of_this_machine_are_answered(
+    served: str, path: str, headers: Mapping[str, str], status: int
+) -> None:
+    """A name of another's may be made to point here, so the address alone proves nothing."""
+    port = served.rstrip("/").rsplit(":", maxsplit=1)[1]
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+    told = {name: value.replace("PORT", port) for name, value in headers.items()}
+    connection.request("GET", path, headers=told)
+    answer = connection.getresponse()
+    assert answer.status == status
+    assert (answer.read() == b"This page is for the machine it runs on, at localhost.\n") == (
+        status == 403
+    )
+    connection.close()
 
 
 @pytest.mark.parametrize("name", ["window", "L", "mu", "noise", "step", "steps", "seed"])

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_denoiser.optimizers import SGD, Adam, run
+from coco_denoiser.optimizers import SAGA, SGD, Adam, run
 from coco_denoiser.problems import LogisticRegression, Quadratic
 
 
@@ -75,3 +75,58 @@ def test_sgd_on_one_example_a_step_stays_near_the_minimizer() -> None:
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.1)])
+def test_a_function_that_draws_is_as_good_as_a_problem(optimizer: Any) -> None:
+    problem = Quadratic.spaced(3, noise_std=1.0)
+    expected = run(optimizer, problem, np.ones(3), steps=10, rng=rng()).iterates
+    found = run(optimizer, problem.oracle, np.ones(3), steps=10, rng=rng()).iterates
+    assert np.array_equal(found, expected)
+
+
+def test_a_function_of_the_point_needs_no_generator() -> None:
+    path = run(SGD(0.5), lambda x: [2 * x[0]], [1], steps=1).iterates
+    assert path.tolist() == [[1.0], [0.0]]
+
+
+def test_a_function_gets_a_generator_where_it_can_take_one() -> None:
+    noise = rng()
+
+    def optional(x: Any, rng: Any = None) -> Any:
+        return x if rng is None else x + rng.normal(size=x.shape)
+
+    def unrelated(x: Any, scale: float = 2.0) -> Any:
+        return scale * x
+
+    path = run(SGD(1.0), optional, [0.0], steps=1, rng=noise).iterates
+    assert path[1, 0] == -rng().normal()
+    assert run(SGD(0.5), unrelated, [5.0], steps=1).iterates[1, 0] == 0.0
+
+
+def test_a_function_cannot_change_the_iterate() -> None:
+    def spoil(x: Any) -> Any:
+        g = x.copy()
+        x[:] = np.nan
+        return g
+
+    assert run(SGD(0.5), spoil, [4.0], steps=2).iterates.tolist() == [[4.0], [2.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "error", "word"),
+    [
+        (lambda _: [1.0, 2.0, 3.0], ValueError, r"shape of x, \(2,\), got shape \(3,\)"),
+        (lambda _: None, ValueError, "real numbers"),
+        (lambda x, _: x, TypeError, "rng must be"),
+        (3, TypeError, "problem must have an oracle"),
+    ],
+)
+def test_a_bad_function_is_named(gradient: Any, error: type[Exception], word: str) -> None:
+    with pytest.raises(error, match=word):
+        run(SGD(0.1), gradient, [1.0, 2.0], steps=1)
+
+
+def test_a_finite_sum_method_says_what_a_function_lacks() -> None:
+    with pytest.raises(TypeError, match="SAGA needs a finite sum"):
+        run(SAGA(0.1), lambda x: x, [1.0], steps=1)

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from coco_denoiser.torch import CocoOptimizer
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 
 STEPS = 12
 
@@ -142,3 +142,32 @@ def test_a_compiled_model_is_compiled_once() -> None:
             torch.autograd.backward(nn.functional.mse_loss(compiled(x), y))
             optimizer.step()
     torch.testing.assert_close(module.weight.detach(), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_whole_train_step_is_compiled_around_the_denoising() -> None:
+    """Tracing into Numba fails where its functions have not been compiled before."""
+    torch.compiler.reset()
+    expected, _ = by_hand()
+    module = layer()
+    optimizer = coco(module)
+    denoiser = GradientDenoiser(module.parameters(), L=lambda: float(traced()), window=1)
+    tracing = []
+
+    def traced(*_: object) -> Any:
+        tracing.append(torch.compiler.is_compiling())
+        return True
+
+    optimizer.wrapped.register_step_post_hook(traced)
+
+    @torch.compile(backend="aot_eager")
+    def train(x: torch.Tensor, y: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.mse_loss(module(x), y))
+        denoiser.denoise()  # a window of one changes nothing
+        optimizer.step()
+
+    for x, y in data():
+        train(x, y)
+    torch.testing.assert_close(module.weight.detach(), expected)
+    assert tracing == [False] * 2 * STEPS

@@ -7,11 +7,10 @@ whatever the label, the Hessian lies between these numbers times (1/n) sum_i w_i
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature.bounds import Curvature
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import ArrayLike, Float64
 
 # Infimum and supremum of the second derivative of each loss; of the largest eigenvalue of
 # diag(p) - p p' for softmax, whose scores are one a class.

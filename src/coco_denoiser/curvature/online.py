@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser._jit import kernel, sweep
-from coco_denoiser._linalg import squared_distance
-from coco_denoiser.geometry import centre_and_radius, root
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser._jit import kernel
+from coco_denoiser.geometry import centre_and_radius
+from coco_denoiser.typing import Float64
 
 _MEMORY = 128  # pairs kept, the newest ones: a loss may change its curvature on the way
 _FIRST = 6  # pairs without which the noise cannot be told from the curvature
@@ -108,34 +107,6 @@ def ages(count: int) -> list[int]:
     Few pairs, near and far. All pairs of a window would hardly tell more: they share their noise.
     """
     return [2**i for i in range(max(0, count - 1).bit_length())]
-
-
-@sweep
-def recentre(points: Array, residuals: Array, shift: float, table: Float64) -> None:
-    """Add shift times the points to the residuals, and write their distances into the table."""
-    for i in range(len(points)):
-        x, h = points[i], residuals[i]
-        for j in range(x.size):
-            h[j] += shift * x[j]
-        for k in range(i):
-            table[i, k] = root(squared_distance(h, residuals[k]), h, residuals[k])
-            table[k, i] = table[i, k]
-
-
-@sweep
-def gradient_distances(
-    points: Array, residuals: Array, c: float, slot: int, others: Int64
-) -> Float64:
-    """Return the distances between the gradient g = h + c x of a slot and those of others."""
-    out = np.empty(others.size)
-    x, h = points[slot], residuals[slot]
-    for k in range(others.size):
-        y, i = points[others[k]], residuals[others[k]]
-        total = 0.0
-        for j in range(x.size):
-            total += ((h[j] - i[j]) + c * (x[j] - y[j])) ** 2
-        out[k] = math.sqrt(total)
-    return out
 
 
 @kernel

@@ -62,15 +62,14 @@ def solve(
     """
     every, frame, window = problems.observe(points, gradients, L, mu, variances, values)
     # Points that coincide have one gradient and one value.
-    merged, labels = geometry.merge(window)
+    labels = geometry.coincident(window.bounds)
+    merged = geometry.merge(window, labels)
     K, count = labels.size, merged.precisions.size
     distinct = every if count == K else problems.merge(every, labels)
     first = np.unique(labels, return_index=True)[1]
     unit = 4.0 * geometry.centre_and_radius(L, mu)[1] / variances.min()
 
-    def certified(
-        unknowns: Sequence[Float64], status: Status, iterations: int, name: str
-    ) -> Solution:
+    def certified(unknowns: Sequence[Float64], iterations: int, limit: int, name: str) -> Solution:
         phi, E, a = unknowns
         phi, E = problems.drawn_in(distinct, phi, E)
         gap = certify(distinct, phi, E, a)
@@ -85,33 +84,34 @@ def solve(
             full[np.ix_(first, first)] = a
             a = full
         worst = violation(every, phi, E)
-        if max(gap, worst) <= tol and status is not Status.UNCHANGED:
-            status = Status.SOLVED
-        theta = gradients if status is Status.UNCHANGED else gradients + frame.move(phi)
+        unchanged, exhausted = np.array_equal(phi, every.residuals), 0 < limit <= iterations
+        status = Status.of(gap, worst, tol, unchanged=unchanged, exhausted=exhausted)
+        theta = gradients if unchanged else gradients + frame.move(phi)
         f = frame.value(E, observed=every.observed)
         return Solution(W, unit * a, gap, worst, iterations, name, status, theta.copy(), f)
 
     names = list(METHODS) if method == "auto" else [method]
     E = problems.consistent_values(distinct, distinct.residuals)
     if E is not None:
-        status = Status.UNCHANGED if count == K else Status.SOLVED
-        nothing = np.zeros((count, count))
-        return certified((distinct.residuals, E, nothing), status, 0, names[0])
+        unmoved = certified((distinct.residuals, E, np.zeros((count, count))), 0, 0, names[0])
+        if unmoved.status.success:
+            return unmoved
     # The pairs' bounds are necessary: if their answer belongs to a function, it is the answer.
     pairs = answer(merged, tol=tol)
     phi = pairs.weights @ distinct.residuals
     E = problems.consistent_values(distinct, phi)
     if E is not None and not every.observed and pairs.status.success and method == "auto":
         unknowns = (phi, E, 0.25 * pairs.multipliers)
-        return certified(unknowns, Status.STALLED, pairs.iterations, pairs.method)
+        loose = certified(unknowns, pairs.iterations, 0, pairs.method)
+        if loose.status.success:
+            return loose
     found = []
     for name in names:
         limit = METHODS[name].max_iter if max_iter is None else max_iter
         *found_here, iterations = METHODS[name].solve(
             distinct, phi, pairs.multipliers, tol=tol, max_iter=limit
         )
-        status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
-        found.append(certified(found_here, status, iterations, name))
+        found.append(certified(found_here, iterations, limit, name))
         if found[-1].status.success:
             break
     return min(found, key=lambda solution: (not solution.status.success, solution.gap))

@@ -15,7 +15,8 @@ a point must equal those that flow out of it. No method uses this file.
 import numpy as np
 
 from coco_denoiser._linalg import solve_laplacian
-from coco_denoiser.geometry import OBJECTIVE_FLOOR
+from coco_denoiser.certificate import relative
+from coco_denoiser.geometry import ROUNDING
 from coco_denoiser.interpolation.problem import Problem, excess, rounding
 from coco_denoiser.typing import Float64
 
@@ -32,12 +33,11 @@ def certify(problem: Problem, phi: Float64, E: Float64, multipliers: Float64) ->
     n, m, X = problem.precisions, problem.value_precisions, problem.points
     away = phi - problem.residuals
     value = 0.5 * float(n @ (away * away).sum(axis=1) + m @ (E - problem.values) ** 2)
-    trivial = 0.5 * float(
-        n @ (problem.residuals * problem.residuals).sum(axis=1) + m @ problem.values**2
-    )
     a = multipliers if problem.observed else balanced(multipliers)
     squared, s, bound = excess(problem, phi, E)
-    gap = float(np.sum(a * np.abs(bound - squared - s)))
+    # As for the pairs' bounds: a distance is known up to ROUNDING.
+    slack = np.maximum(np.abs(bound - squared - s) - 2.0 * ROUNDING * np.sqrt(bound), 0.0)
+    gap = float(np.sum(a * slack))
     pull, flow = 2.0 * (a + a.T), a - a.T
     e = n[:, None] * away + pull.sum(axis=1)[:, None] * phi - pull @ phi
     e += 2.0 * (flow.sum(axis=1)[:, None] * X - flow @ X)
@@ -47,11 +47,7 @@ def certify(problem: Problem, phi: Float64, E: Float64, multipliers: Float64) ->
     if problem.observed:
         u = m * (E - problem.values) - flow.sum(axis=1)
         gap += 0.5 * float(np.sum(u * u / m))
-    if gap == 0.0:
-        return 0.0
-    scale = max(value, OBJECTIVE_FLOOR * trivial)
-    # An answer that is not a number certifies nothing.
-    return gap / scale if gap > 0.0 and scale > 0.0 else np.inf
+    return relative(gap, value)
 
 
 def violation(problem: Problem, phi: Float64, E: Float64) -> float:

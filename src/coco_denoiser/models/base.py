@@ -54,20 +54,11 @@ class Snapshot:
     def distances(self, centre: float) -> Float64:
         """Return the distances ||dg - centre dx||, (K, K); at centre 0, those of gradients."""
         shift = centre - self.centre
-        if shift == 0.0:
-            return self.residuals
-        if self.vectors is not None:
+        if shift != 0.0 and self.vectors is not None:
             h = self.coordinates(centre)
             found: Float64 = np.linalg.norm(h[:, None] - h, axis=2)
             return found
-        # As a sum of two squares that are not negative, and in units that cannot overflow.
-        X = shift * self.points
-        scale = float(max(np.abs(X).max(initial=0.0), self.residuals.max(initial=0.0)))
-        if scale == 0.0:
-            return self.residuals
-        X, H = X / scale, self.residuals / scale
-        squares = (H - X) ** 2 + 2.0 * H * X * (1.0 - self.cosines)
-        return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
+        return recentred(self.points, self.residuals, self.cosines, shift)
 
     def coordinates(self, centre: float) -> Float64:
         """Return the residuals g - centre x, (K, d), up to a shift that all have in common."""
@@ -75,6 +66,23 @@ class Snapshot:
             raise ValueError("there are too many coordinates: use distances().")
         x, h = (np.asarray(v, np.float64) for v in self.vectors)
         return h if centre == self.centre else h - (centre - self.centre) * (x - x[self.newest])
+
+
+def recentred(points: Float64, residuals: Float64, cosines: Float64, shift: float) -> Float64:
+    """Return ||dh - shift dx|| from ||dx||, ||dh|| and the cosine between the two.
+
+    What cancels is harmless while the shift is not much larger than the radius of the bounds.
+    """
+    if shift == 0.0:
+        return residuals
+    X = shift * points
+    scale = float(max(np.abs(X).max(initial=0.0), residuals.max(initial=0.0)))
+    if scale == 0.0:
+        return residuals
+    # As a sum of squares that are not negative, in units that cannot overflow.
+    X, H = X / scale, residuals / scale
+    squares = (H - X) ** 2 + 2.0 * H * X * (1.0 - cosines)
+    return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +115,19 @@ class Averaging:
 class Model(ABC):
     """What turns a window into weights. A model that remembers nothing needs `average` only."""
 
-    @abstractmethod
-    def average(self, window: Snapshot, *, sign: float = 1.0) -> Averaging:
-        """Return the weights of the newest observation.
+    centre = 0.0  # c of the next answer, as far as it is known before the observation
+
+    def begin(self, sign: float) -> None:
+        """Ask for what may change from step to step; called once for every observation.
 
         Args:
-            window: two or more observations.
             sign: -1 if the objective is maximised, and its negative has the curvature assumed.
         """
+        del sign
+
+    @abstractmethod
+    def average(self, window: Snapshot) -> Averaging:
+        """Return the weights of the newest observation of a window of two or more."""
 
     def reset(self) -> None:
         """Forget what earlier windows have told."""

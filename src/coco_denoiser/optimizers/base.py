@@ -1,12 +1,13 @@
 """The frame of every optimizer: oracle, denoiser, update, as in the paper's Figure 1(b)."""
 
+import inspect
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 
 from coco_denoiser.optimizers.schedules import Schedule, as_schedule
-from coco_denoiser.problems.base import Array, Problem
+from coco_denoiser.problems.base import Array, Oracle
 
 GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
 """Returns the denoised gradient for a point and a noisy gradient there, as `Denoiser` does."""
@@ -39,11 +40,19 @@ class Optimizer:
     ) -> None:
         if denoiser is not None and not callable(denoiser):
             raise TypeError(f"denoiser must be callable as denoiser(x, g), got {denoiser!r}.")
+        self._step_size = step_size
         self._schedule = as_schedule(step_size)
         self._denoiser = denoiser
         self.steps = 0
         self.evaluations = 0
         self.forget()
+
+    def __repr__(self) -> str:
+        """Show the settings; each is kept under its name as an argument."""
+        names = [name for name in inspect.signature(type(self)).parameters if name != "step_size"]
+        settings = {name: getattr(self, f"_{name}") for name in names}
+        shown = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
+        return f"{type(self).__name__}({', '.join([repr(self._step_size), *shown])})"
 
     def forget(self) -> None:
         """Set the method's own state to that of a new optimizer. Methods with state override it."""
@@ -57,11 +66,11 @@ class Optimizer:
         if callable(clear):
             clear()
 
-    def advance(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def advance(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Take one step on a problem and return the next point."""
         return self.step(x, self.estimate(problem, x, rng))
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return a noisy gradient of f at x: by default one answer of the oracle."""
         self.evaluations += 1
         return problem.oracle(x, rng)

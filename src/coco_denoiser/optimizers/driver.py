@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from coco_denoiser.optimizers.averaging import Average
 from coco_denoiser.optimizers.base import Optimizer
-from coco_denoiser.problems.base import Array, Problem
+from coco_denoiser.oracle import FunctionOracle, GradientFunction
+from coco_denoiser.problems.base import Array, Oracle
+from coco_denoiser.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,11 @@ class Trajectory:
 
 def run(
     optimizer: Optimizer,
-    problem: Problem,
+    problem: Oracle | GradientFunction,
     x0: ArrayLike,
     *,
     steps: int,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     average: Average | None = None,
 ) -> Trajectory:
     """Minimise `problem` from x0 by `steps` steps of `optimizer`.
@@ -40,13 +42,18 @@ def run(
 
     Args:
         optimizer: any of this package.
-        problem: an objective with its oracle.
+        problem: an objective with its oracle, or a plain function: gradient(x), or
+            gradient(x, rng), returns a noisy gradient at x.
         x0: the starting point (d,). An optimizer that works coordinate by coordinate, without a
             denoiser, also takes a batch (runs, d) of independent runs.
         steps: how many steps to take.
-        rng: the only source of randomness.
+        rng: the only source of randomness. A function gradient(x) needs none.
         average: what to record instead of the iterates; it does not change the path.
     """
+    x: Array = np.array(x0, dtype=np.float64)
+    oracle = _oracle(problem, x)
+    if rng is None and isinstance(oracle, FunctionOracle) and not oracle.draws:
+        rng = np.random.default_rng()  # it is never asked
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"rng must be a numpy.random.Generator, got {rng!r}; "
@@ -54,10 +61,9 @@ def run(
         )
     if steps < 0 or not float(steps).is_integer():
         raise ValueError(f"steps must be an integer of at least 0, got {steps!r}.")
-    x: Array = np.array(x0, dtype=np.float64)
-    if x.shape[-1:] != (problem.dimension,) or not np.isfinite(x).all():
+    if x.shape[-1:] != (oracle.dimension,) or not np.isfinite(x).all():
         raise ValueError(
-            f"x0 must be a finite point of {problem.dimension} coordinates, got {x0!r}."
+            f"x0 must be a finite point of {oracle.dimension} coordinates, got {x0!r}."
         )
     optimizer.reset()
     if average is not None:
@@ -66,8 +72,19 @@ def run(
     evaluations = np.zeros(steps + 1, dtype=np.int64)
     iterates[0] = x if average is None else average(x)
     for k in range(1, steps + 1):
-        x = optimizer.advance(problem, x, rng)
+        x = optimizer.advance(oracle, x, rng)
         found = optimizer.answer(x)
         iterates[k] = found if average is None else average(found)
         evaluations[k] = optimizer.evaluations
     return Trajectory(iterates, evaluations)
+
+
+def _oracle(problem: Oracle | GradientFunction, x: Array) -> Oracle:
+    if not callable(problem):
+        if hasattr(problem, "oracle"):
+            return problem
+        raise TypeError(
+            "problem must have an oracle, or be a function that returns a noisy gradient, "
+            f"got {problem!r}."
+        )
+    return FunctionOracle(problem, x.shape[-1] if x.ndim else 1)

@@ -14,7 +14,7 @@ correction would put it back with the opposite sign.
 import numpy as np
 
 from coco_denoiser.optimizers.base import Optimizer
-from coco_denoiser.problems.base import Array, FiniteSum, Problem, draw_index, is_finite_sum
+from coco_denoiser.problems.base import Array, FiniteSum, Oracle, draw_index, is_finite_sum
 
 
 class FiniteSumOptimizer(Optimizer):
@@ -27,7 +27,7 @@ class FiniteSumOptimizer(Optimizer):
         """Let go of the problem and of everything remembered about it."""
         self._terms: FiniteSum | None = None
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return the method's estimate of the gradient of f at x."""
         terms = self._terms
         if terms is not problem:
@@ -43,7 +43,7 @@ class FiniteSumOptimizer(Optimizer):
         """Return the estimate and update the memory."""
         raise NotImplementedError
 
-    def _bind(self, problem: Problem, x: Array) -> FiniteSum:
+    def _bind(self, problem: Oracle, x: Array) -> FiniteSum:
         name = type(self).__name__
         if self._terms is not None:
             raise ValueError(f"{name} remembers gradients of another problem; call reset() first.")

@@ -12,7 +12,7 @@ from coco_denoiser.optimizers.adaptive import Adam
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.momentum import WithMomentum
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array, Problem
+from coco_denoiser.problems.base import Array, Oracle
 
 
 class _TwoPoints(Optimizer):
@@ -23,7 +23,7 @@ class _TwoPoints(Optimizer):
         super().forget()
         self._last: Array | None = None
 
-    def _pair(self, problem: Problem, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _pair(self, problem: Oracle, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return a sample's gradients at x and at the last x; the first step has one x only."""
         last, self._last = self._last, x.copy()
         before = rng.bit_generator.state
@@ -49,7 +49,7 @@ class STORM(_TwoPoints, WithMomentum):
         super().forget()
         self._d: Array | None = None
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return $d_k$."""
         g, old = self._pair(problem, x, rng)
         self._d = g if self._d is None else g + self._beta * (self._d - old)
@@ -81,7 +81,7 @@ class MARS(_TwoPoints, Adam):
         self._scale = float(scale)
         super().__init__(step_size, beta1=beta1, beta2=beta2, eps=eps, denoiser=denoiser)
 
-    def estimate(self, problem: Problem, x: Array, rng: np.random.Generator) -> Array:
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         """Return $c_k$, before it is clipped."""
         g, old = self._pair(problem, x, rng)
         return g + self._scale * self._beta1 / (1 - self._beta1) * (g - old)

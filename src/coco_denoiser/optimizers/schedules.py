@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 Schedule: TypeAlias = Callable[[int], float]
@@ -10,14 +11,27 @@ r"""Returns $\gamma_k$ for the number $k = 1, 2, \dots$ of a step."""
 
 def fixed(size: float) -> Schedule:
     r"""Return the schedule $\gamma_k$ = size."""
-    value = positive("size", size)
-    return lambda _: value
+    return _Named("fixed", positive("size", size), falls=False)
 
 
 def decreasing(C: float) -> Schedule:
     r"""Return the schedule $\gamma_k = C / k$, under which SGD's noise averages out."""
-    value = positive("C", C)
-    return lambda k: value / k
+    return _Named("decreasing", positive("C", C), falls=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The schedule size or size / k, which shows how it was made."""
+
+    name: str
+    size: float
+    falls: bool
+
+    def __call__(self, k: int) -> float:
+        return self.size / k if self.falls else self.size
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.size!r})"
 
 
 def as_schedule(step_size: float | Schedule) -> Schedule:

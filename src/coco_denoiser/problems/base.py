@@ -14,12 +14,19 @@ Array: TypeAlias = NDArray[np.floating[Any]]
 Indices: TypeAlias = NDArray[np.integer[Any]]
 
 
-class Problem(Protocol):
-    """A smooth objective f with a stochastic first-order oracle."""
+class Oracle(Protocol):
+    """What answers every point with a random vector whose mean is the gradient there."""
 
     @property
     def dimension(self) -> int:
         """The number d of variables."""
+
+    def oracle(self, x: Array, rng: np.random.Generator) -> Array:
+        """Return one unbiased noisy gradient per point, each drawn independently."""
+
+
+class Problem(Oracle, Protocol):
+    """A smooth objective f with a stochastic first-order oracle."""
 
     @property
     def L(self) -> float:  # noqa: N802
@@ -39,9 +46,6 @@ class Problem(Protocol):
     def gradient(self, x: Array) -> Array:
         """Return the gradient at one point (d,), or at each of a batch (..., d)."""
 
-    def oracle(self, x: Array, rng: np.random.Generator) -> Array:
-        """Return one unbiased noisy gradient a point, each drawn independently."""
-
 
 class FiniteSum(Problem, Protocol):
     r"""A problem $f = \frac1n \sum_i f_i$ whose terms can be asked for one by one."""
@@ -54,7 +58,7 @@ class FiniteSum(Problem, Protocol):
         """Return the gradient of term `index` at x."""
 
 
-def is_finite_sum(problem: Problem) -> TypeGuard[FiniteSum]:
+def is_finite_sum(problem: Oracle) -> TypeGuard[FiniteSum]:
     """Say whether a problem tells the gradients of its terms.
 
     By name: `isinstance` would read every property, and so compute the minimizer.

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import ArrayLike
 
 DATA_VARIABLE = "COCO_DENOISER_DATA"
 LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"

@@ -3,9 +3,9 @@
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser.problems.base import Array, as_points
+from coco_denoiser.typing import ArrayLike
 
 
 class Quadratic:

@@ -9,11 +9,10 @@ lie on the segment between them, and the noisier one moves more:
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser.geometry import Window, centre_and_radius
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import ArrayLike, Float64
 
 
 def solve(

@@ -12,7 +12,7 @@ largest eigenvalue of the dual's quadratic form, the pairs being a complete grap
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser.geometry import OBJECTIVE_FLOOR, Window
+from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64
 
 _CHECK_EVERY = 10
@@ -170,20 +170,20 @@ def _gap(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64) -> f
                 squared += (phi[i, c] - phi[j, c]) ** 2
             if squared > bounds[i, j] ** 2:
                 shrink = min(shrink, bounds[i, j] / np.sqrt(squared))
-    gap, value, trivial = 0.0, 0.0, 0.0
+    gap, value = 0.0, 0.0
     for i in range(K):
         for c in range(q):
             gap += 0.5 * n[i, c] * ((1.0 - shrink) * phi[i, c]) ** 2
             value += 0.5 * n[i, c] * (shrink * phi[i, c] - h[i, c]) ** 2
-            trivial += 0.5 * n[i, c] * h[i, c] ** 2
     e = 0
     for i in range(K):
         for j in range(i + 1, K):
-            squared = 0.0
+            squared, work = 0.0, 0.0
             for c in range(q):
                 squared += s[e, c] ** 2
-                gap -= s[e, c] * shrink * (phi[i, c] - phi[j, c])
+                work += s[e, c] * shrink * (phi[i, c] - phi[j, c])
             if squared > 0.0:
-                gap += bounds[i, j] * np.sqrt(squared)
+                strength = np.sqrt(squared)
+                gap += max(abs(bounds[i, j] * strength - work) - 0.5 * ROUNDING * strength, 0.0)
             e += 1
-    return gap / max(value, OBJECTIVE_FLOOR * trivial)
+    return gap / value if gap > 0.0 else 0.0

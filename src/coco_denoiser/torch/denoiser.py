@@ -146,6 +146,7 @@ class GradientDenoiser:
         self.__dict__.update(state)
         self._group = _sharding.group_of(self.members, None)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def denoise(self) -> bool:
         """Put the denoised gradients in place of the gradients.

@@ -32,9 +32,10 @@ class CocoOptimizer(Optimizer):
         optimizer = CocoOptimizer(torch.optim.Adam(model.parameters(), lr=1e-2), L=4.0)
 
     Everything else stays as it is: `param_groups`, `state` and `defaults` are those of the
-    wrapped optimizer, so that schedulers and checkpoints see what they always saw. A step is
+    wrapped optimizer, so that schedulers and checkpoints see what they always saw, and what else
+    it has, such as `train()` and `eval()`, is found here too. A step is
 
-    1. evaluate: the closure, if there is one, once;
+    1. evaluate: the closure, if there is one, once; the wrapped optimizer is told its loss;
     2. observe: collect points and gradients, refuse what must not enter the window, update the
        tables, solve, combine;
     3. put the denoised gradients in place;
@@ -93,6 +94,12 @@ class CocoOptimizer(Optimizer):
             )
         if isinstance(optimizer, CocoOptimizer):
             raise TypeError("optimizer is a CocoOptimizer already; wrap the one inside.")
+        if any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
+            raise TypeError(
+                f"optimizer must step with the gradients in .grad, got {type(optimizer).__name__}: "
+                "it makes private ones of its own, which would never be denoised. Wrap first: "
+                "make_private(optimizer=CocoOptimizer(...), ...)."
+            )
         denoiser = GradientDenoiser(
             [],
             L=L,
@@ -140,12 +147,22 @@ class CocoOptimizer(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         return {"wrapped": self.wrapped, "denoiser": self.denoiser}
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "wrapped":  # not set yet: it is being copied
+            raise AttributeError(name)
+        return getattr(self.wrapped, name)
+
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
         d = self.denoiser
         settings = f"L={d.L}, mu={d.mu}, window={d.window}, forget={d.forget!r}"
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
+        """Clear the gradients, and what else the wrapped optimizer clears with them."""
+        self.wrapped.zero_grad(set_to_none)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; return the loss of the closure, if there is one.
@@ -153,9 +170,24 @@ class CocoOptimizer(Optimizer):
         Args:
             closure: reevaluates the model and returns the loss; called once.
         """
+        args: tuple[Any, ...] = (self,) if closure is None else (self, closure)
+        kwargs: dict[str, Any] = {}
+        for before in self._optimizer_step_pre_hooks.values():
+            args, kwargs = before(self, args, kwargs) or (args, kwargs)
+        loss = self._step(*args[1:], **kwargs)
+        for after in self._optimizer_step_post_hooks.values():
+            after(self, args, kwargs)
+        return loss
+
+    # Else PyTorch would add its own hooks: those for all optimizers then run in the wrapped
+    # step, and here once more.
+    step.hooked = True
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = self._evaluate(closure)
+        parameters = self._parameters()
         changed = self.denoiser.observe(
-            self._parameters(), maximize=self._maximizes(), standing=self._standing
+            parameters, maximize=self._maximizes(), standing=self._standing
         )
         if changed is None:
             return loss
@@ -163,7 +195,12 @@ class CocoOptimizer(Optimizer):
         try:
             for p, theta in changed:
                 p.grad = theta
-            self.wrapped.step()
+            given = [p.grad for p in parameters]
+            if closure is None:
+                self.wrapped.step()
+            else:
+                self.wrapped.step(self._told(loss, parameters))
+            self._check_used(given, parameters)
         finally:
             for (p, _), original in zip(changed, originals, strict=True):
                 p.grad = original
@@ -229,6 +266,31 @@ class CocoOptimizer(Optimizer):
             return None
         with torch.enable_grad():
             return closure()
+
+    def _told(self, loss: Any, parameters: list[torch.Tensor]) -> Callable[[], Any]:
+        """Return the wrapped optimizer's closure: it tells the loss and evaluates nothing."""
+        versions = [p._version for p in parameters]  # noqa: SLF001
+
+        def tell() -> Any:
+            if versions != [p._version for p in parameters]:  # noqa: SLF001
+                raise TypeError(
+                    f"optimizer must take one gradient a step, got {type(self.wrapped).__name__}: "
+                    "it asks for another one elsewhere, which would not be denoised. Use a "
+                    "first-order optimizer."
+                )
+            return loss
+
+        return tell
+
+    def _check_used(self, given: list[torch.Tensor | None], parameters: list[torch.Tensor]) -> None:
+        """Refuse an optimizer that has put other gradients in place of the denoised ones."""
+        for g, p in zip(given, parameters, strict=True):
+            if g is not None and p.grad is not None and p.grad is not g:
+                raise TypeError(
+                    f"optimizer must step with the gradients in .grad, got "
+                    f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
+                    "denoised. Wrap the optimizer that it wraps."
+                )
 
     def _parameters(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"]]

@@ -1,0 +1,177 @@
+"""The K by K tables of a sliding window, kept up to date one row at a time.
+
+Everything about a window that does not depend on d: how far apart its points are and its
+residuals, the cosine between the two differences, and the noise variances. What is returned is
+a view to read; nothing outside this file writes into it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coco_denoiser import _validation as check
+from coco_denoiser._jit import kernel
+from coco_denoiser.typing import Float64, Int64
+
+_TABLES = ("point_distances", "residual_distances", "cosines")
+
+
+class Rows(NamedTuple):
+    """What one observation has to do with each slot, (count,): a row of every table."""
+
+    points: Float64
+    residuals: Float64
+    cosines: Float64
+
+
+def rows(sums: Float64) -> Rows:
+    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows; the sums are used up."""
+    _roots(sums)
+    points, cosines, residuals = sums.reshape(3, -1)
+    return Rows(points, residuals, cosines)
+
+
+class Tables:
+    """Tables of the last `slots` observations, in slots that are reused in a ring."""
+
+    def __init__(self, slots: int | None) -> None:
+        self.slots = slots
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self.count = 0  # slots in use: always the first ones
+        self.next = 0  # the slot that the next observation takes
+        self._points = np.zeros((0, 0))
+        self._residuals = np.zeros((0, 0))
+        self._cosines = np.zeros((0, 0))
+        self._variances = np.zeros(0)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next observation overwrites the oldest."""
+        return self.count == self.slots
+
+    @property
+    def heir(self) -> int:
+        """The slot of the second oldest observation, if the window is full."""
+        return (self.next + 1) % max(self.count, 1)
+
+    @property
+    def points(self) -> Float64:
+        """Distances between points, (count, count)."""
+        return self._points[: self.count, : self.count]
+
+    @property
+    def residuals(self) -> Float64:
+        """Distances between residuals, (count, count)."""
+        return self._residuals[: self.count, : self.count]
+
+    @property
+    def cosines(self) -> Float64:
+        """Cosines between the differences of points and of residuals, (count, count)."""
+        return self._cosines[: self.count, : self.count]
+
+    @property
+    def variances(self) -> Float64:
+        """Noise variances, (count,)."""
+        return self._variances[: self.count]
+
+    def order(self) -> Int64:
+        """Return the slots in use, from the oldest observation to the newest."""
+        start = self.next if self.full else 0
+        return np.roll(np.arange(self.count), -start)
+
+    def insert(self, new: Rows, variance: float) -> int:
+        """Take one observation into the next slot, by its row to those in use; return the slot.
+
+        Entries of the slot itself are ignored.
+        """
+        slot = self.next
+        if slot >= self._variances.size:
+            self._grow(slot + 1)
+        self.count = max(self.count, slot + 1)
+        self._replace(slot, new)
+        self._variances[slot] = variance
+        self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
+        return slot
+
+    def update(self, slot: int, row: Rows | None, variance: float) -> None:
+        """Change an observation in use: its variance, and its row to the others."""
+        if row is not None:
+            self._replace(slot, row)
+        self._variances[slot] = variance
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain arrays and numbers."""
+        tables = zip(_TABLES, (self.points, self.residuals, self.cosines), strict=True)
+        return {
+            "count": self.count,
+            "next": self.next,
+            **{name: table.copy() for name, table in tables},
+            "variances": self.variances.copy(),
+        }
+
+    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `load_state_dict` needs of a saved state, or raise ValueError."""
+        count = check.saved_count(state, "count", 0, self.slots)
+        full = count == self.slots
+        following = check.saved_count(state, "next", 0 if full else count, count - full)
+        tables = {name: check.saved_distances(state, name, count) for name in _TABLES[:2]}
+        tables["cosines"] = cosines = check.saved_table(state, "cosines", count)
+        if not (np.abs(cosines) <= 1.0).all():
+            raise check.damaged("cosines must be between -1 and 1")
+        variances = check.saved(state, "variances", (count,), kind=np.dtype(np.float64))
+        if not (variances > 0.0).all():
+            raise check.damaged(f"variances must be positive, got {variances.min()}")
+        return {"count": count, "next": following, **tables, "variances": variances}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a saved state that has been checked."""
+        self.reset()
+        self._grow(state["count"])
+        self.count, self.next = state["count"], state["next"]
+        for name, table in zip(_TABLES, (self.points, self.residuals, self.cosines), strict=True):
+            table[:] = state[name]
+        self.variances[:] = state["variances"]
+
+    def _replace(self, slot: int, new: Rows) -> None:
+        _insert(self._points, self._residuals, self._cosines, *new, slot)
+
+    def _grow(self, slots: int) -> None:
+        old = self._variances.size
+        new = self.slots or max(16, 2 * old, slots)
+        for name in ("_points", "_residuals", "_cosines"):
+            table = np.zeros((new, new))
+            table[:old, :old] = getattr(self, name)
+            setattr(self, name, table)
+        self._variances = np.concatenate((self._variances, np.zeros(new - old)))
+
+
+@kernel
+def _roots(sums: Float64) -> None:
+    count = sums.size // 3
+    for i in range(count):
+        x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
+        cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
+        sums[i], sums[2 * count + i] = x, h
+        sums[count + i] = min(1.0, max(-1.0, cosine))
+
+
+@kernel
+def _insert(
+    points: Float64,
+    residuals: Float64,
+    cosines: Float64,
+    point_row: Float64,
+    residual_row: Float64,
+    cosine_row: Float64,
+    slot: int,
+) -> None:
+    for i in range(point_row.size):
+        if i != slot:
+            points[slot, i] = points[i, slot] = point_row[i]
+            residuals[slot, i] = residuals[i, slot] = residual_row[i]
+            cosines[slot, i] = cosines[i, slot] = cosine_row[i]

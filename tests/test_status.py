@@ -1,0 +1,113 @@
+"""Success is what the certificate says, whatever the kind of problem."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coco_denoiser as coco
+from coco_denoiser.typing import Float64
+from tests.recomputed import pairwise
+
+NEAR = ([[-0.47], [-0.46999999999669817], [0.68]], [[-0.235], [-0.23499958442901214], [0.34]])
+FAR = (
+    [[-2.3e9, 3.4e10], [2.26, 0.14], [1.0, 0.65], [-1.8, 0.42]],
+    [[-1.5e9, 8.3e9], [3.6, -0.11], [-0.41, -0.57], [1.7, -0.66]],
+)
+KINDS: dict[str, dict[str, Any]] = {
+    "pairwise": {},
+    "covariance": {"covariance": [0.25, 4.0]},
+    "interpolation": {"constraints": "interpolation"},
+    "values": {"constraints": "interpolation", "values": np.zeros(4), "value_variance": 1.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("gap", "violation", "status"),
+    [
+        (1e-10, 1e-10, coco.Status.SOLVED),
+        (1e-8, 0.0, coco.Status.STALLED),
+        (0.0, 1e-8, coco.Status.STALLED),
+        (np.nan, 0.0, coco.Status.STALLED),
+        (0.0, np.nan, coco.Status.STALLED),
+    ],
+)
+def test_a_status_is_earned(gap: float, violation: float, status: coco.Status) -> None:
+    assert coco.Status.of(gap, violation, 1e-9, unchanged=False, exhausted=False) is status
+    unchanged = coco.Status.of(gap, violation, 1e-9, unchanged=True, exhausted=True)
+    assert unchanged.success == status.success
+    assert unchanged is (coco.Status.UNCHANGED if status.success else coco.Status.ITERATION_LIMIT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mu", [-1.0, -0.5, 0.0])
+def test_success_goes_with_gap_and_violation(kind: str, mu: float) -> None:
+    rng = np.random.default_rng(5)
+    windows = [tuple(map(np.array, FAR))]
+    for apart in (1e-13, 1e-12, 1e-9):
+        points = rng.normal(size=(4, 2))
+        points[1] = points[0] + apart * rng.normal(size=2)
+        windows.append((points, 0.5 * points + 1e-7 * rng.normal(size=(4, 2))))
+        windows.append((points, points + rng.normal(size=(4, 2))))
+    for points, gradients in windows:
+        for tol in (1e-3, 1e-9):
+            found = coco.solve(
+                points, gradients, L=1.0, mu=mu, tol=tol, max_iter=500, throw=False, **KINDS[kind]
+            )
+            assert found.status.success == (found.gap <= tol and found.violation <= tol)
+            if found.status is coco.Status.UNCHANGED:
+                np.testing.assert_array_equal(found.gradients, gradients)
+
+
+def test_near_duplicates_are_judged_as_two_points() -> None:
+    """Joined into one, they would cost 6e-6 more than they must."""
+    found = coco.solve(*NEAR, L=1.0, mu=-1.0)
+    verdict = pairwise(*NEAR, found, L=1.0, mu=-1.0)
+    assert verdict.gap <= 1e-9 + verdict.rounding
+    assert verdict.violation <= 1e-9
+    assert np.isfinite(found.multipliers).all()
+
+
+def test_what_is_far_too_large_is_not_called_unchanged() -> None:
+    found = coco.solve(*FAR, L=1.0, mu=-0.5, constraints="interpolation", throw=False)
+    assert not found.status.success
+    assert found.violation <= 1e-9
+
+
+@pytest.mark.parametrize("far", [1e2, 1e6, 1e9, 1e12])
+def test_a_point_far_away_leaves_the_others_their_answer(far: float) -> None:
+    """The bounds with it are not broken, so that the least objective is the others' alone."""
+    rng = np.random.default_rng(1)
+    points, noise = rng.standard_normal((6, 2)), 3.0 * rng.standard_normal((6, 2))
+    points[0] = far
+    gradients = 0.9 * points + noise
+    found = coco.solve(points, gradients, L=1.0, throw=False)
+    alone = coco.solve(points[1:], gradients[1:], L=1.0)
+
+    def cost(theta: Float64, g: Float64) -> float:
+        return float(np.sum((theta - g) ** 2))
+
+    assert found.status.success
+    assert cost(found.gradients, gradients) <= cost(alone.gradients, gradients[1:]) * (1 + 1e-5)
+
+
+def test_windows_of_three_with_near_duplicates() -> None:
+    """Every success, of any curvature and noise, is confirmed in extended precision."""
+    rng, solved = np.random.default_rng(0), 0
+    for _ in range(400):
+        d, mu = int(rng.integers(1, 4)), float(rng.choice([-1.0, -0.5, 0.0, 1.0 / 3.0]))
+        points = rng.normal(size=(3, d))
+        points[1] = points[0] + 10.0 ** rng.uniform(-16, -6) * rng.normal(size=d)
+        gradients = 0.5 * points * rng.choice([1.0, 2.0], size=d)
+        gradients += 10.0 ** rng.uniform(-9, 1) * rng.normal(size=(3, d))
+        if rng.random() < 0.5:
+            gradients[1] = gradients[0] + 10.0 ** rng.uniform(-12, -2) * rng.normal(size=d)
+        variance = 10.0 ** rng.uniform(-2, 2, 3) if rng.random() < 0.5 else None
+        options: dict[str, Any] = {"L": 1.0, "mu": mu, "noise_variance": variance}
+        found = coco.solve(points, gradients, throw=False, **options)
+        if found.status.success:
+            solved += 1
+            verdict = pairwise(points, gradients, found, **options)
+            assert verdict.gap <= 1.1e-9 + verdict.rounding
+            assert verdict.violation <= 1e-9
+    assert solved >= 380

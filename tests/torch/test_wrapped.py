@@ -1,0 +1,199 @@
+"""What a wrapped optimizer may need and offer: its loss, its methods, its hooks, its gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_optimizer
+import schedulefree
+import torch
+from opacus import PrivacyEngine
+from torch import nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import DataLoader, TensorDataset
+
+from coco_denoiser import Denoiser
+from coco_denoiser.torch import CocoOptimizer
+from tests.torch.problems import copies, equal, noisy_gradients, parameters
+
+
+def half_square(tensors: list[nn.Parameter]) -> torch.Tensor:
+    return 0.5 * torch.cat([p.flatten() for p in tensors]).square().sum()
+
+
+def flat(tensors: list[nn.Parameter], *, gradients: bool = False) -> Any:
+    parts = [p.grad if gradients else p.detach() for p in tensors]
+    return torch.cat([part.flatten() for part in parts if part is not None]).clone().numpy()
+
+
+def test_zero_grad_is_the_wrapped_ones() -> None:
+    class Clears(torch.optim.SGD):
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            cleared.append(set_to_none)
+            super().zero_grad(set_to_none)
+
+    cleared: list[bool] = []
+    optimizer = CocoOptimizer(Clears(tensors := parameters(), lr=0.1), L=1.0)
+    noisy_gradients(tensors, 1, optimizer.step)
+    optimizer.zero_grad(set_to_none=False)
+    assert all(p.grad is not None and not p.grad.any() for p in tensors)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in tensors)
+    assert cleared == [False, True]
+
+
+def test_what_the_wrapped_one_has_is_found() -> None:
+    tensors = parameters()
+    others = copies(tensors)
+    alone = schedulefree.SGDScheduleFree(others, lr=0.1)
+    optimizer: Any = CocoOptimizer(schedulefree.SGDScheduleFree(tensors, lr=0.1), L=1e9, window=4)
+    for each, steps in ((alone, others), (optimizer, tensors)):
+        each.train()
+        noisy_gradients(steps, 5, each.step)
+        each.eval()
+    assert equal(tensors, others)
+    assert not hasattr(optimizer, "no_such_thing")
+
+
+def test_an_optimizer_that_needs_the_loss_is_told_it() -> None:
+    tensors = parameters()
+    others = copies(tensors)
+    alone = pytorch_optimizer.AliG(others, max_lr=0.1)
+    optimizer = CocoOptimizer(pytorch_optimizer.AliG(tensors, max_lr=0.1), L=1e9, window=4)
+    evaluations: list[Any] = []
+    values: list[float] = []
+
+    def closure(each: Any, steps: list[nn.Parameter]) -> Callable[[], float]:
+        def evaluate() -> float:
+            evaluations.append(each)
+            each.zero_grad()
+            loss = half_square(steps)
+            torch.autograd.backward(loss)
+            return float(loss.detach())
+
+        return evaluate
+
+    for _ in range(4):
+        loss = optimizer.step(closure(optimizer, tensors))
+        # AliG itself evaluates without gradients.
+        values.append(closure(alone, others)())
+        alone.step(lambda: values[-1])
+        assert loss == values[-1]
+    assert evaluations.count(optimizer) == 4
+    assert equal(tensors, others)
+    assert not equal(tensors, parameters())
+
+
+def test_one_that_asks_for_a_gradient_elsewhere_is_refused() -> None:
+    tensors = parameters()
+    sharp = pytorch_optimizer.SAM(tensors, torch.optim.SGD, lr=0.1)
+    optimizer = CocoOptimizer(sharp, L=1.0)
+
+    def closure() -> torch.Tensor:
+        loss = half_square(tensors)
+        torch.autograd.backward(loss)
+        return loss
+
+    with pytest.raises(TypeError, match=r"one gradient a step, got SAM: .*Use a first-order"):
+        optimizer.step(closure)
+
+
+def test_one_that_replaces_the_gradients_is_refused() -> None:
+    class Own(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            for p in self.param_groups[0]["params"]:
+                p.grad = torch.ones_like(p)
+            return super().step(closure)
+
+    tensors = parameters()
+    optimizer = CocoOptimizer(Own(tensors, lr=0.1), L=1.0)
+    with pytest.raises(TypeError, match=r"gradients in \.grad, got Own: .*Wrap "):
+        noisy_gradients(tensors, 1, optimizer.step)
+
+
+def test_hooks_for_all_optimizers_run_once() -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0)
+    calls: list[str] = []
+    handles = [
+        register_optimizer_step_pre_hook(lambda *_: calls.append("before")),
+        register_optimizer_step_post_hook(lambda *_: calls.append("after")),
+    ]
+    try:
+        noisy_gradients(tensors, 2, optimizer.step)
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert calls == ["before", "after"] * 2
+
+
+def test_a_hook_may_change_the_arguments() -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0)
+    given = []
+    optimizer.register_step_pre_hook(lambda _, args, kwargs: ((args[0], lambda: 3.0), kwargs))
+    optimizer.register_step_post_hook(lambda _, args, __: given.append(args[1]()))
+    noisy_gradients(tensors, 1, lambda: given.append(optimizer.step()))
+    assert given == [3.0, 3.0]
+
+
+class Private:
+    """A private training run of a linear model with Opacus, always with the same noise."""
+
+    def __init__(self, wrap: Callable[[torch.optim.Optimizer], torch.optim.Optimizer]) -> None:
+        draw = torch.Generator().manual_seed(0)
+        x = torch.randn(32, 3, generator=draw)
+        self.module: Any = nn.Linear(3, 1).double()
+        with torch.no_grad():
+            for p in self.module.parameters():
+                p.copy_(torch.arange(p.numel()).reshape(p.shape))
+        inner = torch.optim.SGD(self.module.parameters(), lr=0.2)
+        self.module, self.optimizer, self.data = PrivacyEngine().make_private(
+            module=self.module,
+            optimizer=wrap(inner),
+            data_loader=DataLoader(TensorDataset(x.double(), x.double().sum(1)), batch_size=8),
+            noise_multiplier=2.0,
+            max_grad_norm=1.0,
+            poisson_sampling=False,
+            noise_generator=torch.Generator().manual_seed(1),
+        )
+
+    def train(self) -> Any:
+        for x, y in self.data:
+            self.optimizer.zero_grad()
+            torch.autograd.backward((self.module(x)[:, 0] - y).square().mean())
+            self.optimizer.step()
+        return flat(list(self.module.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore")  # Opacus advises against its fast generator
+def test_private_training_denoises_the_private_gradients() -> None:
+    with pytest.raises(TypeError, match=r"got DPOptimizer: .*make_private\(optimizer=CocoOptim"):
+        CocoOptimizer(Private(lambda inner: inner).optimizer, L=1.0)
+
+    outer: list[CocoOptimizer] = []
+    core, expected = Denoiser(1.0, window=4), []
+
+    def wrap(inner: torch.optim.Optimizer) -> CocoOptimizer:
+        optimizer = CocoOptimizer(inner, L=1.0, window=4)
+        tensors = inner.param_groups[0]["params"]
+
+        def before(*_: Any) -> None:
+            expected.append(core(flat(tensors), flat(tensors, gradients=True)))
+
+        def after(*_: Any) -> None:
+            np.testing.assert_allclose(flat(tensors, gradients=True), expected[-1], atol=1e-6)
+
+        optimizer.register_step_pre_hook(before)
+        inner.register_step_pre_hook(after)
+        outer.append(optimizer)
+        return optimizer
+
+    denoised = Private(wrap).train()
+    assert len(expected) == 4
+    assert outer[0].diagnostics().weights[-1] < 1.0
+    assert not np.allclose(denoised, Private(lambda inner: inner).train())
