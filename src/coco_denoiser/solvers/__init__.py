@@ -27,7 +27,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1),
-    "interior-point": Method(interior_point.solve, 200),
+    "interior-point": Method(interior_point.solve, 350),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000),
     "conic": Method(conic.solve, 200),

@@ -42,7 +42,14 @@ _START = 1.025  # how far inside its bounds step 2 starts
 # A step may double the error, or lift it to `floor`. Where bounds differ by many orders of
 # magnitude, about one large window in a hundred runs in circles, and is begun anew from another
 # working set, and with more of a ridge on the linear system.
-ATTEMPTS = ((0.95, 0.2, 1e-12), (0.8, 0.1, 1e-10), (0.5, 0.05, 1e-8))  # near, floor, ridge
+ATTEMPTS = (
+    (0.95, 0.2, 1e-12, 1.0),
+    (0.8, 0.1, 1e-10, 1.0),
+    (0.5, 0.05, 1e-8, 10.0),
+    (0.5, 0.05, 1e-6, 100.0),
+    (0.95, 1.0, 1e-8, 1.0),
+)
+LOST = np.inf
 STEPS = 70  # of each attempt
 
 
@@ -59,7 +66,7 @@ def solve(
     """
     del start
     iterations = 0
-    for near, floor, ridge in ATTEMPTS:
+    for near, floor, ridge, depth in ATTEMPTS:
         # Half the tolerance: the certificate is computed after a last rounding.
         multipliers, steps, solved = multipliers_of(
             window.residuals,
@@ -70,6 +77,7 @@ def solve(
             near,
             floor,
             ridge,
+            depth,
         )
         iterations += steps
         if solved or iterations >= max_iter:
@@ -87,6 +95,7 @@ def multipliers_of(
     near: float,
     floor: float,
     ridge: float,
+    depth: float,
 ) -> tuple[Float64, int, bool]:
     """Return the multipliers, (K, K), the number of steps, and whether they reach tol."""
     K, q = h.shape
@@ -103,6 +112,8 @@ def multipliers_of(
         np.empty((K, q + K)),
     )
     m = _multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
+    for e in range(pairs):
+        lam[e] *= depth
     stationary(first, second, lam, n, h, both)
     worst = distances(first, second, rho, both, q, w)
     force = enter(rho, soft, lam, w, s, omega, phi, both, work[:m], worst)
@@ -113,7 +124,7 @@ def multipliers_of(
     while True:
         gap, value = duality_gap(h, n, rho, lam, w, both, worst)
         solved = gap <= tol * value
-        if solved or iterations >= max_iter or not error < np.inf:
+        if solved or iterations >= max_iter or not error < LOST:
             break
         m = _join(first, second, rho, soft, lam, s, omega, phi, work, m, listed, force)
         now = work[:m]
@@ -256,7 +267,7 @@ def enter(
     worst: float,
 ) -> float:
     """Start step 2 a little inside the bounds; return the largest force of a pair."""
-    shrink = 1.0 / (_START * min(max(worst, 1.0), READY))
+    shrink = min(1.0, 1.0 / (_START * min(worst, READY)))
     force = 0.0
     for e in range(rho.size):
         force = max(force, lam[e] * rho[e])
