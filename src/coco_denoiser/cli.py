@@ -117,10 +117,21 @@ def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], 
 
 def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="experiments to run, see list (default: all)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="experiments to run, see list (default: the figures of the paper)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="fewer runs, the same code: a minute instead of five"
+        "--quick",
+        action="store_true",
+        help="fewer runs, the same code: about a minute instead of five",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="what goes beyond the paper as well; see list"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="print every claim with its number and verdict"
     )
     parser.add_argument(
         "--jobs",
@@ -158,6 +169,8 @@ def _reproduce(arguments: argparse.Namespace) -> None:
             names=arguments.names,
             out=arguments.out,
             quick=arguments.quick,
+            everything=arguments.all,
+            verbose=arguments.verbose,
             jobs=arguments.jobs,
             seed=arguments.seed,
             fresh=arguments.fresh,
@@ -172,9 +185,10 @@ def _no_arguments(_: argparse.ArgumentParser) -> None:
 
 def _list(_: argparse.Namespace) -> None:
     from coco_denoiser.experiments.catalogue import EXPERIMENTS
+    from coco_denoiser.experiments.reproduce import describe
 
     for experiment in EXPERIMENTS.values():
-        print(f"{experiment.name}\n    {experiment.summary}\n    Figure: {experiment.figure}")
+        print(describe(experiment))
 
 
 def _denoise_arguments(parser: argparse.ArgumentParser) -> None:

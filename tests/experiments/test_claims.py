@@ -24,7 +24,7 @@ def test_a_difference_is_shown_refuted_or_left_open() -> None:
         claim = claims.increases("up.", [_curve(*means)], 100, note="why")
         assert claim.verdict is verdict
         assert claim.number == min(means)
-        assert claim.note == ("" if verdict is Verdict.HOLDS else "why")
+        assert claim.note == ("why" if verdict is Verdict.FAILS else "")
 
 
 def test_no_increase_and_agreement_hold_unless_refuted() -> None:
@@ -32,6 +32,57 @@ def test_no_increase_and_agreement_hold_unless_refuted() -> None:
     assert claims.nowhere_positive("", [_curve(-50.0, 9.0)], 100).verdict is Verdict.FAILS
     assert claims.agrees("", [_curve(-2.0, 2.0)], 100).verdict is Verdict.HOLDS
     assert claims.agrees("", [_curve(-9.0, 2.0)], 100).verdict is Verdict.FAILS
+
+
+def test_where_all_must_hold_each_at_its_level_suffices_and_one_refutes_beyond_chance() -> None:
+    each, one_of_many = claims.critical(1, 50), claims.critical(40, 50)
+    assert claims.increases("", [_curve(*[each + 0.01] * 40)], 50).verdict is Verdict.HOLDS
+    between = -0.5 * (each + one_of_many)
+    assert claims.increases("", [_curve(between, *[9.0] * 39)], 50).verdict is Verdict.OPEN
+    assert claims.increases("", [_curve(between)], 50).verdict is Verdict.FAILS
+
+
+@pytest.mark.parametrize(
+    ("mean", "sem", "same", "no_more"),
+    [
+        (0.0, 0.005, Verdict.HOLDS, Verdict.HOLDS),
+        (0.03, 0.001, Verdict.HOLDS, Verdict.HOLDS),  # a difference, and within the margin
+        (0.03, 0.02, Verdict.OPEN, Verdict.OPEN),
+        (0.09, 0.001, Verdict.FAILS, Verdict.FAILS),
+        (-0.09, 0.001, Verdict.FAILS, Verdict.HOLDS),
+        (0.09, 0.03, Verdict.OPEN, Verdict.OPEN),
+        (0.0, 0.3, Verdict.OPEN, Verdict.OPEN),  # not refuted is not shown
+    ],
+)
+def test_the_same_is_within_a_margin_by_its_confidence_interval(
+    mean: float, sem: float, same: Verdict, no_more: Verdict
+) -> None:
+    curves = [_curve(mean, sem=sem)]
+    assert claims.equivalent("", curves, 100, margin=0.05).verdict is same
+    assert claims.no_worse("", curves, 100, margin=0.05).verdict is no_more
+
+
+def test_too_few_runs_judge_nothing_either_way() -> None:
+    for runs in (2, claims.FEWEST - 1):
+        for mean in (-1e9, 1e9):
+            found = [
+                claims.increases("", [_curve(mean)], runs),
+                claims.somewhere_negative("", [_curve(mean)], runs),
+                claims.equivalent("", [_curve(mean)], runs),
+                claims.no_worse("", [_curve(mean)], runs),
+            ]
+            assert {claim.verdict for claim in found} == {Verdict.OPEN}
+            assert all(abs(claim.threshold) < 50 or claim.as_dict()["threshold"] is None
+                       for claim in found)  # fmt: skip
+
+
+def test_a_claim_says_whose_it_is() -> None:
+    ours = claims.increases("", [_curve(9.0)], 50)
+    theirs = claims.increases("", [_curve(9.0)], 50, figure=4)
+    assert (ours.owner, theirs.owner) == ("ours", "paper")
+    for claim in (ours, theirs):
+        assert claims.Claim.from_dict(claim.as_dict()) == claim
+        assert claim.as_dict()["owner"] == claim.owner
 
 
 def test_an_exception_is_shown_refuted_or_left_open() -> None:

@@ -1,6 +1,8 @@
 """Units are never lost, never stale, and the same wherever they are computed."""
 
-from collections.abc import Iterator, Sequence
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,7 @@ def test_another_configuration_finds_nothing(tmp_path: Path, change: dict[str, A
 
 def test_other_code_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _complete(tmp_path)
-    monkeypatch.setattr(units, "_code", lambda: "edited")
+    monkeypatch.setattr(units, "_code", lambda _: "edited")
     assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
 
 
@@ -85,11 +87,56 @@ def test_another_version_finds_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", b"PK\5\6" + 18 * b"\0", b"no archive"])
-def test_a_damaged_unit_is_computed_again(tmp_path: Path, damage: bytes) -> None:
+def test_code_is_what_a_result_depends_on() -> None:
+    found = {
+        name.removeprefix("coco_denoiser.") for name in units.sources(EXPERIMENT.unit.__module__)
+    }
+    assert found >= {"experiments.synthetic", "experiments.paths", "solvers.closed_form",
+                     "optimizers.adaptive", "problems.quadratic"}  # fmt: skip
+    apart = ("torch", "optax", "explore", "cli", "files", "experiments.page", "experiments.claims",
+             "experiments.panels", "experiments.logistic")  # fmt: skip
+    assert not [name for name in found if name.startswith(apart)]
+
+
+def _archive(**members: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return content.getvalue()
+
+
+def _cut(content: bytes) -> bytes:
+    """Return an archive whose directory is whole, and whose first member is not."""
+    return content[:40] + bytes(60) + content[100:]
+
+
+def _with_byte(content: bytes, offset: int, value: int) -> bytes:
+    """Return an archive with one byte of its first directory entry changed."""
+    at = content.index(b"PK\x01\x02") + offset
+    return content[:at] + bytes([value]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda _: b"PK\x03\x04 cut",
+        lambda _: b"no archive at all",
+        lambda _: _archive(),
+        lambda _: _archive(x=b""),
+        lambda _: _archive(x=b"\x93NUMPY\x01\x00\x02\x00{}"),
+        lambda good: good[: len(good) // 2],
+        _cut,
+        lambda good: _with_byte(good, 10, 99),  # a compression that nobody knows
+        lambda good: _with_byte(good, 8, 1),  # encrypted
+    ],
+)
+def test_a_damaged_unit_is_computed_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     good = _bytes(_complete(tmp_path))
     (path, *_) = sorted(tmp_path.rglob("*.npz"))
-    path.write_bytes(damage)
+    path.write_bytes(damage(path.read_bytes()))
+    assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
     assert _bytes(_complete(tmp_path)) == good
 
 

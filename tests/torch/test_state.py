@@ -182,7 +182,11 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
         ("coco_count", 5, "count must be at most 4"),
         ("coco_point_distances", torch.zeros(3, 3), "point_distances must be a table of 4 slots"),
         ("coco_point_distances", torch.full((4, 4), torch.nan).double(), "must be finite"),
-        ("coco_residual_distances", -torch.ones(4, 4).double(), "symmetric, and zero on the diagonal"),
+        (
+            "coco_residual_distances",
+            -torch.ones(4, 4).double(),
+            "symmetric, and zero on the diagonal",
+        ),
         ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
         ("coco_variances", torch.ones(2).double(), "variances must have shape"),
         ("coco_point_2", torch.zeros(3), r"coco_point_2 of parameter 0 must have shape \(3, 4\)"),

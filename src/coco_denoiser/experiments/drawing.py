@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_denoiser.experiments.experiment import Curve, Curves
-from coco_denoiser.experiments.panels import Kind, Panel, Style, styles
+from coco_denoiser.experiments.panels import Kind, Panel, companions, log_ticks, styles
+from coco_denoiser.palette import COCO, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,11 +62,12 @@ def _legends(figure: "Figure", panels: "list[tuple[Axes, list[str]]]") -> None:
     lists = [series for _, series in panels]
     for i, (axes, series) in enumerate(panels):
         # Many series leave no room inside; where panels share them, the last has room below.
-        below = len(series) > 5 and lists.count(series) > 1
+        many = len(axes.get_legend_handles_labels()[1]) > 5
+        below = many and lists.count(series) > 1
         if series in (lists[i + 1 :] if below else lists[:i]):
             continue
         place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
-        columns = 2 if len(series) > 5 else 1
+        columns = (4 if len(series) > 12 else 3) if below else 2 if many else 1
         axes.legend(frameon=False, fontsize=8, ncols=columns, **(place if below else {}))
 
 
@@ -85,12 +87,16 @@ def heights(panel: Panel, curve: Curve) -> np.ndarray:
 
 
 def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
+    twins = companions(series, panel.references)
     for name, style in styles(series, panel.references).items():
         curve = curves[panel.name, name]
         if panel.kind is Kind.MARKERS and name not in panel.references:
             _markers(axes, curve, name, style)
         else:
-            _line(axes, panel, curve, name, style)
+            _line(axes, panel, curve, name, style, listed=name not in twins)
+    for what in dict.fromkeys(twins.values()):
+        look = styles([what], frozenset({what}))[what]
+        axes.plot([], [], color=look.colour, linestyle=(0, look.dash), linewidth=1.0, label=what)
     if "x" in panel.log:
         axes.set_xscale("log")
     else:
@@ -98,20 +104,25 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
     if "y" in panel.log:
         axes.set_yscale("log")
     _plain_ticks(axes, panel, curves, series)
-    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.set_title(panel.heading, loc="left", fontsize=10)
+    if panel.y_range is not None:
+        axes.set_ylim(*panel.y_range)
     axes.margins(x=0.02 if panel.kind is Kind.LINES else 0.05)
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _line(axes: "Axes", panel: Panel, curve: Curve, name: str, style: Style) -> None:
+def _line(
+    axes: "Axes", panel: Panel, curve: Curve, name: str, style: Style, *, listed: bool
+) -> None:
     y, sem = heights(panel, curve), np.nan_to_num(curve.sem)
     reference = name in panel.references
     if np.any(sem > 0):
         axes.fill_between(curve.x, y - sem, y + sem, color=style.colour, alpha=0.2, linewidth=0)
     dashes: Any = (0, style.dash) if style.dash else "-"
     width = 1.0 if reference else 1.6
-    axes.plot(curve.x, y, color=style.colour, linestyle=dashes, linewidth=width, label=name)
+    axes.plot(curve.x, y, color=style.colour, linestyle=dashes, linewidth=width,
+              label=name if listed else f"_{name}")  # fmt: skip
 
 
 def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
@@ -130,23 +141,26 @@ def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
 
 
 def _plain_ticks(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
-    """Write 1, 2, 5, 10 on a log axis of less than two decades, where powers of ten say little."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    """Write plain numbers on a log axis of few decades, where powers of ten say little."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
     for letter in panel.log:
-        values = [
-            curves[panel.name, name].x if letter == "x" else curves[panel.name, name].mean
-            for name in series
-        ]
-        every = np.concatenate(values)
-        every = every[every > 0]
+        low, high = extent(panel, curves, series, letter)
         axis = axes.xaxis if letter == "x" else axes.yaxis
-        if every.max() < 200 * every.min():
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if high < 200 * low:
+            axis.set_major_locator(FixedLocator(log_ticks(low, high)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
     if panel.kind is Kind.MARKERS and "x" not in panel.log:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def extent(panel: Panel, curves: Curves, series: Sequence[str], letter: str) -> tuple[float, float]:
+    """Return the smallest and the largest positive number drawn along an axis."""
+    drawn = [curves[panel.name, name] for name in series]
+    every = np.concatenate([c.x if letter == "x" else heights(panel, c) for c in drawn])
+    every = every[every > 0]
+    return float(every.min()), float(every.max())
 
 
 def _space(axes: Any, panel: Panel, curves: Curves) -> None:
@@ -157,8 +171,8 @@ def _space(axes: Any, panel: Panel, curves: Curves) -> None:
         axes.plot([x[i]] * 2, [y[i]] * 2, [floor, z[i]], color="#bbbbbb", linewidth=0.8)
         axes.text(x[i], y[i], z[i], f"  $x_{i + 1}$", fontsize=9)
     sizes = 15 + 70 * (x - x.min()) / max(float(np.ptp(x)), 1e-300)
-    axes.scatter(x, y, z, s=sizes, color="#21708c", depthshade=False)
-    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.scatter(x, y, z, s=sizes, color=COCO, depthshade=False)
+    axes.set_title(panel.heading, loc="left", fontsize=10)
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
     axes.set_zlabel("z")

@@ -29,6 +29,23 @@ Array: TypeAlias = NDArray[np.float64]
 Unit: TypeAlias = Mapping[str, Array]
 
 BEYOND = "none: beyond the paper"  # the figure of an experiment that the paper does not have
+# The paper's figures in the order in which it numbers them: label in its source, and a name.
+FIGURES = {
+    "COCO_schematic": "the plug-in",
+    "MSE_totalVsVariance": "error against noise, 1 to 10 points",
+    "ElementwiseMSE": "error of each of 8 gradients",
+    "synthetic_dataset_SGD&Adam_Performance": "SGD and Adam on a quadratic",
+    "real_dataset": "logistic regression",
+    "warm_starting": "the paper's solver and its warm start",
+    "constraints_tightness": "how often a constraint is active",
+    "theoretical_prob_constraints_sigma": "the same with twice the noise",
+    "MSEvsDistance": "error against distance, L right and wrong",
+    "ElementwiseMSE_SM": "error of each gradient, more instances",
+    "MSE_singular_RndConfig_disposition": "the eight points in space",
+    "Bias": "bias against distance",
+    "COCOvstunedSStovariance": "COCO against smaller steps",
+    "COCOvsOtherVR": "COCO against other variance reduction",
+}
 
 
 class Curve(NamedTuple):
@@ -116,6 +133,7 @@ class Experiment:
         count: the number of units of a configuration.
         unit, gather, panels, claims: see the module.
         check: raises if something that is needed is missing, before any work.
+        seconds: what the units took on one core of our machine, at full size and under --quick.
     """
 
     name: str
@@ -129,6 +147,14 @@ class Experiment:
     panels: Callable[[Result], list[Panel]]
     claims: Callable[[Result], list[Claim]]
     check: Callable[[Any], None] = lambda _: None
+    seconds: tuple[float, float] = (60.0, 10.0)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the paper's figures that it recomputes; () if it is ours."""
+        labels = [part.split(" (")[0] for part in self.figure.split(", ")]
+        order = list(FIGURES)
+        return tuple(order.index(label) + 1 for label in labels if label in FIGURES)
 
     def run(self, config: Config) -> Result:
         """Compute every unit, here and one by one, and gather them."""

@@ -1,137 +1,188 @@
-"""One page of everything: interactive figures, what the paper claims, what came out.
+"""One page of everything: interactive figures, what is claimed, what came out.
 
-The page is a single file that needs no network: the drawing library is inside it. Figures are
-handed to it as data, so that they can be zoomed, read off and thinned out by a click.
+The page is a single file that needs no network: the drawing library is inside it, packed, and so
+are the figures, as data, so that they can be zoomed, read off and thinned out by a click. A
+figure is drawn when it comes into view.
 """
 
+import base64
+import gzip
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from coco_denoiser._version import __version__
+from coco_denoiser.experiments import summary
 from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.experiments.drawing import heights
-from coco_denoiser.experiments.experiment import BEYOND, Curves, Experiment, Result
-from coco_denoiser.experiments.panels import Kind, Panel, styles
+from coco_denoiser.experiments.drawing import extent, heights
+from coco_denoiser.experiments.experiment import Curves, Experiment, Result
+from coco_denoiser.experiments.panels import Kind, Panel, companions, log_ticks, styles
+from coco_denoiser.palette import COCO
 
 _SYMBOLS = ("circle", "square-open", "triangle-up", "diamond-open", "triangle-down", "pentagon")
 _CLASSES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.OPEN: "open"}
 
 
 class Entry(NamedTuple):
-    """An experiment that was run, with what came out."""
+    """An experiment that was run, with what came out, how long it took and when."""
 
     experiment: Experiment
     result: Result
     claims: list[Claim]
     seconds: float
+    date: str
 
 
-def page(entries: Sequence[Entry | tuple[Experiment, str]]) -> str:
+_Missing: TypeAlias = tuple[Experiment, str]
+
+
+def page(entries: Sequence[Entry | _Missing]) -> str:
     """Return the page; an experiment that could not be run comes with the reason."""
     from plotly.offline import get_plotlyjs
 
     figures: dict[str, Any] = {}
-    sections = []
-    for entry in entries:
-        if isinstance(entry, Entry):
-            sections.append(_section(entry, figures))
-        else:
-            sections.append(_missing(*entry))
     done = [entry for entry in entries if isinstance(entry, Entry)]
+    paper = sorted((e for e in entries if e[0].numbers), key=lambda entry: entry[0].numbers)
+    beyond = [entry for entry in entries if not entry[0].numbers]
     template = resources.files("coco_denoiser.experiments") / "page.html"
     return Template(template.read_text("utf-8")).substitute(
-        version=_text(__version__),
-        summary=_summary(done),
-        contents="".join(f'<a href="#{_name(entry)}">{_name(entry)}</a> ' for entry in entries),
-        sections="\n".join(sections),
-        # "</" would end the script early.
-        figures=json.dumps(figures, ensure_ascii=False, allow_nan=False).replace("</", "<\\/"),
-        library=get_plotlyjs(),
+        about=_about(done),
+        verdict=_verdict(done),
+        contents=_contents(paper, beyond),
+        paper="".join(_section(entry, figures) for entry in paper),
+        beyond=_beyond(beyond, done, figures),
+        figures=_packed(json.dumps(figures, ensure_ascii=False, allow_nan=False)),
+        library=_packed(get_plotlyjs()),
     )
 
 
-def _name(entry: Entry | tuple[Experiment, str]) -> str:
-    return entry[0].name
+def _packed(text: str) -> str:
+    # No time of day in it: equal runs make equal pages.
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _summary(entries: Sequence[Entry]) -> str:
-    claims = [claim for entry in entries for claim in entry.claims]
-    counts = {v: sum(claim.verdict is v for claim in claims) for v in Verdict}
-    words = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not", Verdict.OPEN: "are not resolved"}
-    parts = [f'<span class="{_CLASSES[v]}">{n} {words[v]}</span>' for v, n in counts.items() if n]
-    took = sum(entry.seconds for entry in entries)
-    return f"Of {len(claims)} claims, {', '.join(parts)}. Computed in {took:.0f} s."
+def _is_quick(entry: Entry) -> bool:
+    changes = entry.experiment.quick
+    return bool(changes) and all(getattr(entry.result.config, k) == v for k, v in changes.items())
 
 
-def _section(entry: Entry, figures: dict[str, Any]) -> str:
+def _about(entries: Sequence[Entry]) -> str:
+    """Say what this is: how large, when, with which version."""
+    sized = [entry for entry in entries if entry.experiment.quick]
+    quick = sum(map(_is_quick, sized))
+    size = "Full size" if not quick else "Quick run" if quick == len(sized) else "Mixed sizes"
+    paper = [entry.result.config.runs for entry in sized if entry.experiment.numbers]
+    runs = f", {min(paper)} to {max(paper)} runs a figure" if paper else ""
+    seeds = ", ".join(sorted({str(entry.result.config.seed) for entry in entries}))
+    date = max((entry.date for entry in entries), default="")
+    took = f"{sum(entry.seconds for entry in entries):.0f} s of computing"
+    return _text(f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}.")
+
+
+def _verdict(entries: Sequence[Entry]) -> str:
+    """Return three numbers: confirmed, contradicted, too few runs."""
+    count = summary.counts(summary.of_paper(entries))
+    words = {
+        Verdict.HOLDS: f"of {sum(count.values())} statements of the paper confirmed",
+        Verdict.FAILS: "contradicted",
+        Verdict.OPEN: "too few runs to judge",
+    }
+    return "".join(
+        f'<div class="{_CLASSES[v]}"><b>{n}</b> {words[v]}</div>' for v, n in count.items()
+    )
+
+
+def _contents(paper: Sequence[Entry | _Missing], beyond: Sequence[Entry | _Missing]) -> str:
+    links = [f'<a href="#{e[0].name}">{_text(_short(e[0].numbers))} {e[0].name}</a>' for e in paper]
+    if beyond:
+        links.append('<a href="#beyond">beyond:</a>')
+    links += [f'<a href="#{entry[0].name}">{entry[0].name}</a>' for entry in beyond]
+    return " ".join(links)
+
+
+def _short(numbers: tuple[int, ...]) -> str:
+    return f"Fig. {', '.join(map(str, numbers))}"
+
+
+def _beyond(
+    entries: Sequence[Entry | _Missing], done: Sequence[Entry], figures: dict[str, Any]
+) -> str:
+    count = summary.counts(summary.of_ours(done))
+    ours = (
+        f"Our own claims, here and above: {count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do "
+        f"not, {count[Verdict.OPEN]} have too few runs to judge."
+    )
+    sections = "".join(_section(entry, figures) for entry in entries)
+    title = '<h2 class="part">Beyond the paper</h2>' if entries else ""
+    return f'<div id="beyond">{title}<p>{ours}</p>{sections}</div>'
+
+
+def _section(entry: Entry | _Missing, figures: dict[str, Any]) -> str:
+    experiment = entry[0]
+    title = summary.name(experiment.numbers) if experiment.numbers else experiment.name
+    also = f' <span class="label">{experiment.name}</span>' if experiment.numbers else ""
+    body = _body(entry, figures) if isinstance(entry, Entry) else _missing(entry[1])
+    return f"""
+<section id="{experiment.name}">
+<h3>{_text(title)}{also}</h3>
+<p>{_text(experiment.summary)}</p>
+{body}
+</section>"""
+
+
+def _missing(reason: str) -> str:
+    return f'<p class="fails missing">Missing: {_text(reason)}</p>'
+
+
+def _body(entry: Entry, figures: dict[str, Any]) -> str:
     experiment, result = entry.experiment, entry.result
     plots = []
     for number, panel in enumerate(experiment.panels(result)):
         identifier = f"{experiment.name}-{number}"
         figures[identifier] = _figure(panel, result.curves)
-        shape = " wide" if panel.new_row and panel.kind is Kind.SPACE else ""
-        if len(panel.series) > 7:  # a long legend must not take the room of the curves
-            shape = " tall"
-        plots.append(f'<div class="plot{shape}" id="{identifier}"></div>')
-    rows = "".join(_claim(claim) for claim in entry.claims)
+        plots.append(f'<div class="plot" id="{identifier}"></div>')
     parameters = "".join(
         f"<tr><td>{_text(name.replace('_', ' '))}</td><td>{_text(_value(value))}</td></tr>"
         for name, value in result.config.parameters().items()
     )
-    return f"""
-<section id="{experiment.name}">
-<h2>{experiment.name}</h2>
-<p>{_text(experiment.summary)} <span class="label">{_text(_origin(experiment))}</span></p>
-<div class="beside">
+    return f"""<div class="beside">
 <div class="plots">{"".join(plots)}</div>
 <div class="words">
-<table class="claims"><thead><tr><th>claim</th><th>came out</th><th>verdict</th></tr></thead>
-<tbody>{rows}</tbody></table>
+{_claims("The paper says", summary.of_paper([entry]))}
+{_claims("We say", summary.of_ours([entry]))}
 <details><summary>Parameters</summary><table>{parameters}</table></details>
-<p class="again">Again: <code>{_again(experiment, result)}</code> ({entry.seconds:.1f} s)</p>
-</div></div>
-</section>"""
+<p class="again">Again: <code>{_again(entry)}</code> ({entry.seconds:.1f} s)</p>
+</div></div>"""
 
 
-def _missing(experiment: Experiment, reason: str) -> str:
-    return f"""
-<section id="{experiment.name}">
-<h2>{experiment.name}</h2>
-<p>{_text(experiment.summary)} <span class="label">{_text(_origin(experiment))}</span></p>
-<p class="fails missing">Missing: {_text(reason)}</p>
-</section>"""
-
-
-def _origin(experiment: Experiment) -> str:
-    """Say which figure of the paper it is, or that it is none."""
-    if experiment.figure == BEYOND:
-        return "Beyond the paper."
-    return f"Figure: {experiment.figure}."
+def _claims(whose: str, claims: Iterable[Claim]) -> str:
+    rows = "".join(_claim(claim) for claim in claims)
+    if not rows:
+        return ""
+    head = f"<tr><th>{whose}</th><th>what came out</th><th>verdict</th></tr>"
+    return f'<table class="claims"><thead>{head}</thead><tbody>{rows}</tbody></table>'
 
 
 def _claim(claim: Claim) -> str:
     note = f'<div class="note">{_text(claim.note)}</div>' if claim.note else ""
-    relation = "≤" if claim.relation == "<=" else "≥"
+    limit = summary.wanted(claim)
+    must = f" <small>(must be {limit})</small>" if limit else ""
     return (
         f"<tr><td>{_text(claim.sentence)}{note}</td>"
-        f'<td title="{_text(claim.measure)}">{claim.number:.3g} '
-        f"<small>(must be {relation} {claim.threshold:.3g})</small>"
-        f'<div class="note">{_text(claim.measure)}</div></td>'
+        f'<td>{claim.number:.3g}{must}<div class="note">{_text(claim.measure)}</div></td>'
         f'<td class="{_CLASSES[claim.verdict]}">{claim.verdict.value}</td></tr>'
     )
 
 
-def _again(experiment: Experiment, result: Result) -> str:
-    quick = all(getattr(result.config, k) == v for k, v in experiment.quick.items())
-    flags = " --quick" if quick and experiment.quick else ""
-    seed = f" --seed {result.config.seed}" if result.config.seed else ""
-    return f"coco-denoiser reproduce {experiment.name}{flags}{seed}"
+def _again(entry: Entry) -> str:
+    flags = " --quick" if _is_quick(entry) else ""
+    seed = f" --seed {entry.result.config.seed}" if entry.result.config.seed else ""
+    return f"coco-denoiser reproduce {entry.experiment.name}{flags}{seed}"
 
 
 def _value(value: object) -> str:
@@ -146,7 +197,7 @@ def _text(content: str) -> str:
 
 def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
     """Return data and layout of a panel, for Plotly."""
-    layout: dict[str, Any] = {"title": {"text": panel.title or panel.name}}
+    layout: dict[str, Any] = {"title": {"text": panel.heading or panel.name}}
     if panel.kind is Kind.SPACE:
         layout["scene"] = {f"{a}axis": {"title": {"text": a}} for a in "xyz"}
         return {"data": [_space(panel, curves)], "layout": layout}
@@ -157,15 +208,19 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
         }
         if letter in panel.log:
             layout[f"{letter}axis"] |= _log_ticks(panel, curves, letter)
+    if panel.y_range is not None:
+        layout["yaxis"]["range"] = panel.y_range
     data: list[dict[str, Any]] = []
     series = _series(panel, curves)
+    twins = companions(series, panel.references)
     for name, style in styles(series, panel.references).items():
         curve = curves[panel.name, name]
         y, sem = heights(panel, curve), np.nan_to_num(curve.sem)
         markers = panel.kind is Kind.MARKERS and name not in panel.references
         trace: dict[str, Any] = {
             "name": name,
-            "legendgroup": name,
+            "legendgroup": name.partition(", ")[0] if name in twins else name,
+            "showlegend": name not in twins,
             "x": _list(curve.x),
             "y": _list(y),
             "mode": "markers" if markers else "lines",
@@ -175,13 +230,20 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
             trace["marker"] = {"color": style.colour, "symbol": symbol, "size": 8}
             trace["error_y"] = {"type": "data", "array": _list(sem), "thickness": 1}
         else:
-            dash = ",".join(f"{length:g}px" for length in style.dash) or "solid"
             width = 1.2 if name in panel.references else 2
-            trace["line"] = {"color": style.colour, "dash": dash, "width": width}
+            trace["line"] = {"color": style.colour, "dash": _dash(style.dash), "width": width}
             if np.any(sem > 0):
                 data.append(_band(curve.x, y, sem, name, style.colour, positive="y" in panel.log))
         data.append(trace)
+    for what in dict.fromkeys(twins.values()):
+        look = styles([what], frozenset({what}))[what]
+        line = {"color": look.colour, "dash": _dash(look.dash), "width": 1.2}
+        data.append({"name": what, "x": [None], "y": [None], "mode": "lines", "line": line})
     return {"data": data, "layout": layout}
+
+
+def _dash(lengths: tuple[float, ...]) -> str:
+    return ",".join(f"{length:g}px" for length in lengths) or "solid"
 
 
 def _series(panel: Panel, curves: Curves) -> tuple[str, ...]:
@@ -189,13 +251,9 @@ def _series(panel: Panel, curves: Curves) -> tuple[str, ...]:
 
 
 def _log_ticks(panel: Panel, curves: Curves, letter: str) -> dict[str, Any]:
-    """Return ticks at 1, 2, 5 over a few decades, in full (20, not a lone 2), else at powers."""
-    drawn = [curves[panel.name, name] for name in _series(panel, curves)]
-    values = np.concatenate([curve.x if letter == "x" else curve.mean for curve in drawn])
-    values = np.abs(values[values != 0])
-    decades = float(np.log10(values.max() / values.min()))
-    ticks = round(2 * decades) if decades < 3 else int(np.ceil(1.1 * decades)) + 1
-    return {"tickformat": "~g", "nticks": max(2, ticks)}
+    """Return ticks in plain numbers, at least two even on a short axis."""
+    ticks = log_ticks(*extent(panel, curves, _series(panel, curves), letter))
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 
 def _band(
@@ -227,11 +285,11 @@ def _space(panel: Panel, curves: Curves) -> dict[str, Any]:
         "z": _list(z),
         "mode": "markers+text",
         "text": [f"x{i + 1}" for i in range(x.size)],
-        "marker": {"color": "#21708c", "size": 6},
+        "marker": {"color": COCO, "size": 6},
         "name": "points",
     }
 
 
 def _list(values: np.ndarray) -> list[float | None]:
-    """Return numbers to six digits, which is more than a screen can show; NaN as a gap."""
-    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.tolist()]
+    """Return numbers to five digits, which is more than a screen can show; NaN as a gap."""
+    return [float(f"{v:.5g}") if np.isfinite(v) else None for v in values.tolist()]

@@ -1,18 +1,12 @@
 """How a figure is described, once, for the printed picture and for the page alike."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
-
-class Style(NamedTuple):
-    """How a series looks. Colours go from dark to light, so that they survive a printout."""
-
-    colour: str
-    dash: tuple[float, ...]  # lengths in points of line and gap, () for a solid line
-    marker: int
-
+from coco_denoiser import palette
+from coco_denoiser.palette import Style
 
 _COLOURS = ("#111111", "#3b1c8c", "#21708c", "#1fa187", "#7aa61e", "#c98f00", "#b3401f")
 _DASHES = ((), (7, 2), (4, 1.5, 1, 1.5), (3, 1.5), (1, 1.2), (9, 2, 2, 2), (5, 1, 1, 1, 1, 1))
@@ -21,27 +15,57 @@ _RAMP = (
     "#440154", "#482878", "#3e4a89", "#31688e", "#26828e",
     "#1f9e89", "#35b779", "#6ece58", "#a5c82a", "#d1b60b",
 )  # fmt: skip
-_REFERENCE = Style("#777777", (5, 3), 0)
+_REFERENCE = Style("#777777", (6, 2, 1, 2), 0)
 
 
 def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style]:
-    """Return a style for every series; those to compare with are dashed.
+    """Return a style for every series; those to compare with are dash-dotted.
 
-    A reference called `X, …` has the colour of the series X, any other is grey.
+    A method has the style that it has everywhere. A reference called `X, …` has the colour of
+    the series X, any other is grey.
     """
     own = [name for name in series if name not in references]
     colours = _COLOURS if len(own) <= len(_COLOURS) else _RAMP
-    found = {
-        name: Style(colours[i % len(colours)], _DASHES[i % len(_DASHES)], i)
-        for i, name in enumerate(own)
+    known = {name: style for name in own if (style := palette.method(name)) is not None}
+    taken = {part for style in known.values() for part in (style.colour, style.dash)}
+    free = [colour for colour in colours if colour not in taken] or list(colours)
+    dashes = [dash for dash in _DASHES if dash not in taken] or list(_DASHES)
+    found = known | {
+        name: Style(free[i % len(free)], dashes[i % len(dashes)], i)
+        for i, name in enumerate(name for name in own if name not in known)
     }
 
     def reference(name: str) -> Style:
-        return _REFERENCE._replace(
-            colour=found.get(name.split(",", maxsplit=1)[0], _REFERENCE).colour
-        )
+        like = found.get(name.split(",", maxsplit=1)[0]) or palette.method(name)
+        return _REFERENCE._replace(colour=(like or _REFERENCE).colour)
 
     return {name: found.get(name) or reference(name) for name in series}
+
+
+def companions(series: Sequence[str], references: frozenset[str]) -> dict[str, str]:
+    """Return the references called `X, what` of shown series X, with their `what`.
+
+    They look like X, so that a legend names what they are once, and not for each X.
+    """
+    own = set(series) - references
+    parts = {name: name.partition(", ") for name in series if name in references}
+    return {name: what for name, (base, _, what) in parts.items() if what and base in own}
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return three to seven places on a logarithmic axis to write numbers at."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    if len(powers) > 8:  # every so many decades
+        powers = range(powers[0], powers[-1] + 1, -(-len(powers) // 7))
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [float(f"{digit * 10.0**power:.2g}") for power in powers for digit in digits]
+        shown = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+        if len(shown) >= 3:
+            return shown
+    step = 10.0 ** math.floor(math.log10((high - low) / 2)) if high > low else low
+    step *= next((m for m in (1, 2, 5) if (high - low) / (m * step) <= 6), 5)
+    first = math.ceil(low / step)
+    return [float(f"{step * k:.6g}") for k in range(first, math.floor(high / step) + 1)] or [low]
 
 
 class Kind(Enum):
@@ -60,11 +84,13 @@ class Panel:
         name: the panel of the curves.
         title, x, y: what stands above, below and beside it. Plain text.
         series: the series drawn, in this order; all of the panel's if empty.
-        references: the series that are drawn as thin dashed lines, to compare with.
+        references: the series that are drawn as thin dash-dotted lines, to compare with.
         log: which axes are logarithmic, a part of "xy".
         kind: how it is drawn.
         new_row: whether it starts a row of the figure.
         magnitude: whether absolute values are drawn, as the paper does for the bias.
+        figure: the paper's figure that it is, such as "9, top"; empty for what is ours.
+        y_range: the ends of the vertical axis, as in the paper; those of the data if left out.
     """
 
     name: str
@@ -77,3 +103,10 @@ class Panel:
     kind: Kind = Kind.LINES
     new_row: bool = False
     magnitude: bool = False
+    figure: str = ""
+    y_range: tuple[float, float] | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title, with the number of the paper's figure."""
+        return f"Figure {self.figure}. {self.title}" if self.figure else self.title

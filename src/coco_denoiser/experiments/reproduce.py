@@ -4,26 +4,28 @@ For each experiment, in `OUT/<name>/`: the units as they are computed, then `cur
 figure and `claims.json`. The page is made from these files alone.
 """
 
+import difflib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_denoiser._storage import prepare_folder, write_bytes
-from coco_denoiser.experiments import ExperimentError, compilation, units
+from coco_denoiser._version import __version__
+from coco_denoiser.experiments import ExperimentError, compilation, summary, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry, page
-from coco_denoiser.experiments.results import load, save_curves, save_the_rest
+from coco_denoiser.experiments.results import load, save_curves, save_run, save_the_rest
 from coco_denoiser.problems import DatasetError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PAGE = "index.html"
+_COMPILING, _DRAWING = 20.0, 1.5  # seconds on one core: once, and for each experiment
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,12 @@ class Options:
     names: Sequence[str]
     out: Path
     quick: bool = False
+    everything: bool = False
     jobs: int | None = None
     seed: int = 0
     fresh: bool = False
     dask: str | None = None
+    verbose: bool = False
 
 
 def configuration(experiment: Experiment, *, quick: bool, seed: int) -> Config:
@@ -44,23 +48,53 @@ def configuration(experiment: Experiment, *, quick: bool, seed: int) -> Config:
     return replace(experiment.paper, seed=seed, **(experiment.quick if quick else {}))
 
 
-def select(names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments of these names, or all, in the catalogue's order.
+def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment]:
+    """Return the experiments of these names in the catalogue's order; the paper's without names.
 
     The first words of several names stand for all of them, as `rivals` for `rivals-quadratic`
     and the others.
     """
     meant = {
         name: [known for known in EXPERIMENTS if f"{known}-".startswith(f"{name}-")]
+        if name not in EXPERIMENTS
+        else [name]
         for name in names
     }
-    unknown = [name for name, found in meant.items() if not found]
-    if unknown:
-        raise ExperimentError(
-            f"there is no experiment {unknown[0]!r}; coco-denoiser list names them all"
-        )
+    for name, found in meant.items():
+        if not found:
+            near = difflib.get_close_matches(name, EXPERIMENTS, n=2, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise ExperimentError(
+                f"there is no experiment {name!r}: {hint}coco-denoiser list names them all"
+            )
     chosen = {known for found in meant.values() for known in found}
-    return [e for name, e in EXPERIMENTS.items() if name in chosen or not names]
+    if not names:
+        chosen = {known for known, e in EXPERIMENTS.items() if everything or e.numbers}
+    return [e for name, e in EXPERIMENTS.items() if name in chosen]
+
+
+def expected(experiments: Sequence[Experiment], *, quick: bool, jobs: int) -> float:
+    """Return about how many seconds experiments take, compilation and drawing included."""
+    work = sum(experiment.seconds[quick] + _DRAWING for experiment in experiments)
+    return (work + _COMPILING) / jobs
+
+
+def duration(seconds: float) -> str:
+    """Return `40 s`, or `3 min` above a minute and a half."""
+    if seconds < 10:
+        return f"{max(1.0, seconds):.0f} s"
+    return f"{round(seconds, -1):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def describe(experiment: Experiment) -> str:
+    """Return its name, its figure in the paper, its size and how long it takes, in three lines."""
+    full, quick = (configuration(experiment, quick=q, seed=0).runs for q in (False, True))
+    where = summary.name(experiment.numbers) if experiment.numbers else "beyond the paper"
+    slow, fast = (duration(seconds) for seconds in experiment.seconds)
+    runs = f"{full} runs, {slow}" if full > 1 else f"a formula, {slow}"
+    if experiment.quick:
+        runs += f"; --quick: {quick} runs, {fast}"
+    return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}, on one core"
 
 
 def reproduce(options: Options) -> Path:
@@ -68,42 +102,83 @@ def reproduce(options: Options) -> Path:
     require_libraries()
     from rich.console import Console
 
-    selected = select(options.names)
+    selected = select(options.names, everything=options.everything)
     for experiment in selected:
         prepare_folder(options.out / experiment.name)
     # A pipe has no width: wide enough for the table.
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
-    missing: dict[str, str] = {}
-    computed: dict[str, tuple[Config, float]] = {}
     jobs = options.jobs or units.cores()
+    console.print(_announcement(selected, options, jobs), soft_wrap=True)
+    begun = time.perf_counter()
+    try:
+        path, missing = _run(selected, options, jobs, console)
+    except KeyboardInterrupt:
+        kept = sum(1 for e in selected for _ in (options.out / e.name).rglob("*.npz"))
+        units_kept = f"{kept} units of work are" if kept != 1 else "1 unit of work is"
+        console.print(
+            f"\nStopped. {units_kept} kept in {options.out}; the same command goes on from there.",
+            soft_wrap=True,
+        )
+        raise
+    entries = [entry for e in selected if (entry := load(e, options.out)) is not None]
+    if options.verbose:
+        console.print(summary.table(entries))
+    console.print()
+    for line in summary.lines(entries, quick=options.quick):
+        console.print(line, soft_wrap=True, markup=False)
+    for reason in dict.fromkeys(missing.values()):
+        console.print(f"Missing: {reason}", soft_wrap=True, markup=False)
+    console.print(f"Page: {path}  ({time.perf_counter() - begun:.0f} s)", soft_wrap=True)
+    return path
+
+
+def _announcement(selected: Sequence[Experiment], options: Options, jobs: int) -> str:
+    figures = sorted({number for experiment in selected for number in experiment.numbers})
+    beyond = sum(not experiment.numbers for experiment in selected)
+    what = []
+    if figures:
+        word = "figures" if len(figures) > 1 else "figure"
+        what.append(f"{len(figures)} {word} of the paper")
+    if beyond:
+        what.append(f"{beyond} {'experiments' if beyond > 1 else 'experiment'} of our own")
+    size = "with fewer runs" if options.quick else "at full size"
+    time_left = duration(expected(selected, quick=options.quick, jobs=jobs))
+    cores = f"{jobs} cores" if jobs > 1 else "1 core"
+    return (
+        f"coco-denoiser {__version__}: {' and '.join(what)}, {size}; about {time_left} on {cores}."
+    )
+
+
+def _run(
+    selected: Sequence[Experiment], options: Options, jobs: int, console: "Console"
+) -> tuple[Path, dict[str, str]]:
+    """Compile, compute and draw; return the page and what is missing, with the reason."""
+    missing: dict[str, str] = {}
+    computed: dict[str, Config] = {}
     with ExitStack() as stack:
         runner = units.processes(jobs)
         if options.dask is not None:
             runner = stack.enter_context(units.cluster(options.dask))
-        begun = time.perf_counter()
-        if jobs > 1:
-            units.spread(compilation.compile_part, [(part,) for part in compilation.PARTS], jobs)
+        with _bar(console, "compiling, once", len(compilation.PARTS)) as advance:
+            parts = [(part,) for part in compilation.PARTS]
+            units.spread(compilation.compile_part, parts, jobs, advance)
         for experiment in selected:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:
                 experiment.check(config)
-                computed[experiment.name] = _compute(experiment, config, options, runner, console)
+                _compute(experiment, config, options, runner, console)
+                computed[experiment.name] = config
             except DatasetError as error:
                 missing[experiment.name] = str(error)
-                console.print(f"{experiment.name:24} missing: {error}", soft_wrap=True)
-    if len(missing) == len(selected):
-        raise ExperimentError("no experiment could be run: its data are missing")
-    units.spread(
-        save_the_rest,
-        [(name, config, options.out / name, took) for name, (config, took) in computed.items()],
-        jobs,
-    )
-    _table(console, options.out, computed)
-    path = write_page(options.out, missing)
-    console.print(f"\n{time.perf_counter() - begun:.0f} s in all. Page: {path}", soft_wrap=True)
-    return path
+    if not computed:
+        raise ExperimentError(next(iter(missing.values())))
+    with _bar(console, "drawing", len(computed)) as advance:
+        calls = [(name, config, options.out / name) for name, config in computed.items()]
+        units.spread(save_the_rest, calls, jobs, advance)
+        path = write_page(options.out, missing)
+    return path, missing
 
 
 def _compute(
@@ -112,27 +187,18 @@ def _compute(
     options: Options,
     runner: units.Runner,
     console: "Console",
-) -> tuple[Config, float]:
-    """Complete the units of an experiment and save its curves; return what made them, and when."""
+) -> None:
+    """Complete the units of an experiment and save its curves, and how long that took."""
     begun = time.perf_counter()
     folder = options.out / experiment.name
     if options.fresh:
         units.forget(folder / "units")
     store = units.Store(folder / "units", experiment.name, config)
-    found = 0
-    with _bar(console, experiment.name, experiment.count(config)) as advance:
-
-        def progress(done: int, on_disk: int) -> None:
-            nonlocal found
-            found = on_disk
-            advance(done)
-
-        found_all = units.complete(experiment, config, store, runner, progress)
-    save_curves(Result(config, experiment.gather(config, found_all)), folder)
-    took = time.perf_counter() - begun
-    note = f"  ({found} of {len(found_all)} units were there)" if found else ""
-    console.print(f"{experiment.name:24}{took:7.1f} s{note}")
-    return config, took
+    label = f"computing {experiment.name}"
+    with _bar(console, label, experiment.count(config)) as advance:
+        found = units.complete(experiment, config, store, runner, lambda done, _: advance(done))
+    save_curves(Result(config, experiment.gather(config, found)), folder)
+    save_run(folder, time.perf_counter() - begun)
 
 
 def write_page(out: Path, missing: dict[str, str]) -> Path:
@@ -162,51 +228,26 @@ def require_libraries() -> None:
         ) from error
 
 
-def _table(console: "Console", out: Path, names: Iterable[str]) -> None:
-    from rich.table import Table
-
-    table = Table(title="What the paper claims, and what came out", title_justify="left")
-    table.add_column("claim", ratio=1)
-    table.add_column("number", justify="right")
-    table.add_column("threshold", justify="right")
-    table.add_column("verdict")
-    colours = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
-    counts = dict.fromkeys(Verdict, 0)
-    for name in names:
-        entry = load(EXPERIMENTS[name], out)
-        if entry is None:
-            continue
-        table.add_section()
-        table.add_row(f"[bold]{name}[/bold]", "", "", "")
-        for claim in entry.claims:
-            counts[claim.verdict] += 1
-            verdict = f"[{colours[claim.verdict]}]{claim.verdict.value}[/]"
-            note = f"\n[dim]{claim.note}[/dim]" if claim.note else ""
-            table.add_row(
-                claim.sentence + note,
-                f"{claim.number:.3g}",
-                f"{claim.relation} {claim.threshold:.3g}",
-                verdict,
-            )
-    console.print(table)
-    console.print("  ".join(f"{verdict.value}: {count}" for verdict, count in counts.items()))
-
-
 @contextmanager
 def _bar(console: "Console", name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with the time left; yield what moves it."""
+    """Show a bar with the time left, or without a terminal two lines; yield what moves it."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
         TextColumn,
+        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
+    begun = time.perf_counter()
+    if not console.is_terminal:
+        console.print(f"{name} …", end="")
     bar = Progress(
-        TextColumn("{task.description:24}"),
+        TextColumn("{task.description:34}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,
@@ -216,3 +257,5 @@ def _bar(console: "Console", name: str, total: int) -> Iterator[Callable[[int], 
     with bar:
         task = bar.add_task(name, total=total)
         yield lambda done: bar.update(task, completed=done)
+    if not console.is_terminal:
+        console.print(f" {time.perf_counter() - begun:.1f} s")

@@ -1,6 +1,7 @@
 """What is saved of an experiment, and read again: curves first, then all else from the curves."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from coco_denoiser.experiments.page import Entry
 def save(result: Result, name: str, folder: Path, seconds: float) -> None:
     """Save the curves of an experiment, its figure and its claims."""
     save_curves(result, folder)
-    save_the_rest(name, result.config, folder, seconds)
+    save_the_rest(name, result.config, folder)
+    save_run(folder, seconds)
 
 
 def save_curves(result: Result, folder: Path) -> None:
@@ -23,7 +25,14 @@ def save_curves(result: Result, folder: Path) -> None:
     write_bytes(folder / "curves.csv", result.curves.to_csv())
 
 
-def save_the_rest(name: str, config: Config, folder: Path, seconds: float) -> None:
+def save_run(folder: Path, seconds: float) -> None:
+    """Save when it was computed and how long that took, apart from what two runs have equal."""
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    record = {"date": when, "seconds": round(seconds, 2)}
+    write_bytes(folder / "run.json", (json.dumps(record) + "\n").encode())
+
+
+def save_the_rest(name: str, config: Config, folder: Path) -> None:
     """Save the figure and the claims, made from the saved curves."""
     experiment = EXPERIMENTS[name]
     result = Result(config, Curves.from_csv((folder / "curves.csv").read_bytes()))
@@ -42,7 +51,6 @@ def save_the_rest(name: str, config: Config, folder: Path, seconds: float) -> No
     record = {
         "experiment": name,
         "version": __version__,
-        "seconds": round(seconds, 2),
         "config": config.parameters(),
         "claims": [claim.as_dict() for claim in experiment.claims(result)],
     }
@@ -59,7 +67,8 @@ def load(experiment: Experiment, out: Path) -> Entry | None:
         saved: dict[str, Any] = {name: _tuples(v) for name, v in record["config"].items()}
         config = type(experiment.paper)(**saved)
         claims = [Claim.from_dict(claim) for claim in record["claims"]]
-        return Entry(experiment, Result(config, curves), claims, record["seconds"])
+        run = json.loads((folder / "run.json").read_text("utf-8"))
+        return Entry(experiment, Result(config, curves), claims, run["seconds"], run["date"])
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         return None
 

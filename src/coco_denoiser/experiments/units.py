@@ -1,13 +1,18 @@
 """Units of work: computed anywhere, kept on disk, never lost and never stale.
 
 A unit is saved as soon as it is computed, whole or not at all. Its folder is named after
-everything that determines it (the configuration with its seed, the code and the versions of
-NumPy and Numba), so that what was computed otherwise is not found, rather than reused.
+everything that determines it (the configuration with its seed, the source files that its
+experiment imports and the versions of NumPy and Numba), so that what was computed otherwise is
+not found, rather than reused.
 """
 
+import ast
 import hashlib
 import json
+import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -25,6 +30,10 @@ from coco_denoiser.experiments.experiment import Config, Experiment, Unit
 # Takes the name of an experiment, its configuration and the units wanted; yields each of them
 # as it is ready.
 Runner: TypeAlias = Callable[[str, Config, Sequence[int]], Iterator[tuple[int, Unit]]]
+
+
+# What only says or shows what came out: no number of a unit depends on it.
+_SHOWING = {"claims", "panels", "drawing", "catalogue"}
 
 
 class Store:
@@ -112,16 +121,56 @@ def processes(jobs: int) -> Runner:
         from joblib import Parallel, delayed
 
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(compute)(name, config, index) for index in indices)
+        yield from pool(
+            delayed(_owned)(os.getpid(), compute, name, config, index) for index in indices
+        )
 
     return here if jobs == 1 else run
 
 
-def spread(function: Callable[..., None], calls: Sequence[tuple[Any, ...]], jobs: int) -> None:
-    """Call a function once for each tuple of arguments, over processes if there are several."""
+def spread(
+    function: Callable[..., None],
+    calls: Sequence[tuple[Any, ...]],
+    jobs: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Call a function once for each tuple of arguments, over processes if there are several.
+
+    `progress` is told how many calls are done.
+    """
     from joblib import Parallel, delayed
 
-    Parallel(n_jobs=min(jobs, len(calls)))(delayed(function)(*call) for call in calls)
+    if jobs == 1:
+        for done, call in enumerate(calls, 1):
+            function(*call)
+            progress(done)
+        return
+    pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    results = pool(delayed(_owned)(os.getpid(), function, *call) for call in calls)
+    for done, _ in enumerate(results, 1):
+        progress(done)
+
+
+def _owned(owner: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a process that ends as soon as the one that started it is gone."""
+    _watch(owner)
+    return function(*arguments)
+
+
+@cache
+def _watch(owner: int) -> None:
+    """Look once a second, from a thread, whether the owner is still the parent of this process.
+
+    A process that is killed cannot tell its children; they would work on for nobody.
+    """
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if os.getppid() == owner:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
@@ -152,22 +201,56 @@ def cluster(address: str) -> Iterator[Runner]:
 
 def fingerprint(name: str, config: Config) -> str:
     """Return a short name of everything that the units of a configuration depend on."""
+    from coco_denoiser.experiments.catalogue import EXPERIMENTS
+
     content = {
         "experiment": name,
         "config": config.parameters(),
         "version": __version__,
-        "code": _code(),
+        "code": _code(EXPERIMENTS[name].unit.__module__),
         "libraries": [metadata.version(package) for package in ("numpy", "numba")],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
-def _code() -> str:
-    """Return a digest of the package's source, so that a change of a line is a change."""
+def _code(module: str) -> str:
+    """Return a digest of the source that a module's results depend on."""
     digest = hashlib.sha256()
-    root = Path(str(resources.files("coco_denoiser")))
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode())
+    for name, path in sorted(sources(module).items()):
+        digest.update(name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def sources(module: str) -> dict[str, Path]:
+    """Return the modules of this package that a module imports, itself included, with their files.
+
+    Those that only say or show what came out are left out, and so is what only they import.
+    """
+    root = Path(str(resources.files("coco_denoiser"))).parent
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        base = root.joinpath(*name.split("."))
+        files = (base.with_suffix(".py"), base / "__init__.py")
+        path = next((file for file in files if file.is_file()), None)
+        parent, _, last = name.rpartition(".")
+        shows = parent == "coco_denoiser.experiments" and last in _SHOWING
+        if path is None or name in found or shows:
+            continue
+        found[name] = path
+        waiting += [parent, *_imports(path)] if parent else _imports(path)
+    return found
+
+
+def _imports(path: Path) -> list[str]:
+    """Return what a file imports of this package, wherever in it; some names are no modules."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return [name for name in names if name.split(".")[0] == "coco_denoiser"]

@@ -1,0 +1,126 @@
+"""What came out, in a few lines: the paper's statements first, figure by figure, ours apart."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from coco_denoiser.experiments.claims import Claim, Verdict
+from coco_denoiser.experiments.experiment import FIGURES, Experiment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from coco_denoiser.experiments.page import Entry
+
+_WIDTH = 100
+COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
+
+
+def counts(claims: Iterable[Claim]) -> dict[Verdict, int]:
+    """Return how many claims have each verdict."""
+    found = [claim.verdict for claim in claims]
+    return {verdict: found.count(verdict) for verdict in Verdict}
+
+
+def of_paper(entries: Iterable["Entry"]) -> list[Claim]:
+    """Return the paper's claims, by figure."""
+    claims = [claim for entry in entries for claim in entry.claims if claim.figure is not None]
+    return sorted(claims, key=lambda claim: claim.figure or 0)
+
+
+def of_ours(entries: Iterable["Entry"]) -> list[Claim]:
+    """Return our own claims."""
+    return [claim for entry in entries for claim in entry.claims if claim.figure is None]
+
+
+def headline(claims: Sequence[Claim], *, quick: bool) -> str:
+    """Say in one line what became of the paper's statements."""
+    count = counts(claims)
+    parts = [f"{count[Verdict.HOLDS]} of {len(claims)} statements confirmed"]
+    if count[Verdict.FAILS]:
+        parts.append(f"{count[Verdict.FAILS]} contradicted")
+    if count[Verdict.OPEN]:
+        need = "need" if count[Verdict.OPEN] > 1 else "needs"
+        what = "the full run" if quick else "more runs"
+        parts.append(f"{count[Verdict.OPEN]} {need} {what}")
+    return f"The paper: {', '.join(parts)}."
+
+
+def lines(entries: Sequence["Entry"], *, quick: bool) -> list[str]:
+    """Return the summary: headline, a line for each figure, what contradicts and why."""
+    paper = of_paper(entries)
+    out = []
+    if paper:
+        out.append(headline(paper, quick=quick))
+        for numbers in groups([entry.experiment for entry in entries]):
+            mine = [claim for claim in paper if claim.figure in numbers]
+            if mine:
+                out.append(_line(numbers, mine))
+    for claim in paper:
+        if claim.verdict is Verdict.FAILS:
+            text = f"Figure {claim.figure} contradicts: {claim.sentence}"
+            if claim.note:
+                text += f" Why: {claim.note}"
+            out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
+    ours = counts(of_ours(entries))
+    if sum(ours.values()):
+        out.append(
+            f"Our own claims: {ours[Verdict.HOLDS]} hold, {ours[Verdict.FAILS]} do not, "
+            f"{ours[Verdict.OPEN]} have too few runs."
+        )
+    return out
+
+
+def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
+    """Return the numbers of the figures, those of one experiment together, in their order."""
+    return sorted({experiment.numbers for experiment in experiments if experiment.numbers})
+
+
+def name(numbers: tuple[int, ...]) -> str:
+    """Return `Figure 4` or `Figures 3, 10, 11`."""
+    return f"Figure{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def title(numbers: tuple[int, ...]) -> str:
+    """Return what the first of the figures shows."""
+    return list(FIGURES.values())[numbers[0] - 1]
+
+
+def _line(numbers: tuple[int, ...], claims: Sequence[Claim]) -> str:
+    count = counts(claims)
+    parts = [f"{count[Verdict.HOLDS]:2d} of {len(claims):2d} confirmed"]
+    for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
+        if count[verdict]:
+            parts.append(f"{count[verdict]} {word}")
+    return f"  {name(numbers):17}{title(numbers):42}{', '.join(parts)}"
+
+
+def table(entries: Iterable["Entry"]) -> "Table":
+    """Return every claim with its number and verdict."""
+    from rich.table import Table
+
+    found = Table(title="What is claimed, and what came out", title_justify="left")
+    found.add_column("claim", ratio=1)
+    found.add_column("number", justify="right")
+    found.add_column("must be", justify="right")
+    found.add_column("verdict")
+    for entry in entries:
+        found.add_section()
+        found.add_row(f"[bold]{entry.experiment.name}[/bold]", "", "", "")
+        for claim in entry.claims:
+            note = f"\n[dim]{claim.note}[/dim]" if claim.note else ""
+            whose = f"[dim]{'ours' if claim.figure is None else f'Figure {claim.figure}'}:[/dim] "
+            found.add_row(
+                whose + claim.sentence + note,
+                f"{claim.number:.3g}",
+                wanted(claim),
+                f"[{COLOURS[claim.verdict]}]{claim.verdict.value}[/]",
+            )
+    return found
+
+
+def wanted(claim: Claim) -> str:
+    """Return what the number must be; nothing where the runs are too few to say."""
+    if claim.threshold in (float("inf"), float("-inf")):
+        return ""
+    return f"{'≤' if claim.relation == '<=' else '≥'} {claim.threshold:.3g}"

@@ -1,0 +1,56 @@
+"""One method, one colour and dash, in every picture: printed, on the pages and in the docs.
+
+Orange and blue are told apart by those who confuse red and green, and whatever differs in colour
+also differs in dash or marker. COCO_K darkens as K grows, so that it survives a printout.
+"""
+
+import re
+from typing import NamedTuple
+
+PLAIN, COCO, EXACT = "#c65102", "#0062a8", "#333333"  # alone, denoised, and what is true
+
+
+class Style(NamedTuple):
+    """How a series looks."""
+
+    colour: str
+    dash: tuple[float, ...]  # lengths in points of line and gap, () for a solid line
+    marker: int
+
+
+_ALONE = {
+    "SGD": Style(PLAIN, (5, 2), 1),
+    "Adam": Style("#a3195b", (5, 2, 1, 2), 2),
+    "STRSAGA": Style("#7d5a00", (8, 2), 3),
+    "SGD+DecreasingSS": Style("#1f8a70", (3, 1.5), 4),
+    "SGD+PRaveraging": Style("#7c4dbd", (2, 1, 2, 3), 5),
+    "Oracle (E)": Style(PLAIN, (5, 2), 1),
+    "Oracle": Style(PLAIN, (5, 2), 1),
+    "COCO": Style(COCO, (), 0),
+    "No WS": Style(PLAIN, (5, 2), 1),
+    "WS": Style(COCO, (), 0),
+}
+_WINDOWS = {
+    "2": Style("#7aa61e", (1, 1.2), 4),
+    "4": Style("#1f9e89", (3, 1.5), 3),
+    "8": Style(COCO, (), 0),
+    "16": Style("#3b1c8c", (9, 2, 2, 2), 2),
+    "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
+}
+_WINDOW = re.compile(r"\w+\+COCO_?(\d*)$")
+_SMALLER = {"2": (6, 2, 1, 1, 1, 2), "4": (10, 2, 1, 2), "8": (2, 2)}
+_SMALLER_STEP = re.compile(r"SGD\+SS\(COCO_(\d+)\)$")
+
+
+def method(name: str) -> Style | None:
+    """Return the style of a method by its name in the figures, or None if it has none of its own.
+
+    `SGD+COCO_4` and `Adam+COCO_4` look alike: a figure shows one of them.
+    """
+    window = _WINDOW.match(name)
+    if window:
+        return _WINDOWS.get(window[1])
+    tuned = _SMALLER_STEP.match(name)
+    if tuned:  # the colour of the COCO_K that it is compared with
+        return _WINDOWS[tuned[1]]._replace(dash=_SMALLER[tuned[1]])
+    return _ALONE.get(name)
