@@ -36,6 +36,9 @@ METHODS = {
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
 LARGE = 256
+# Rows of the cones that a conic solver is given where the exact method falls short. It takes 20 ms
+# for as many and seconds for ten times as many, and no step of a stream may take seconds.
+CONIC_ROWS = 1500
 
 
 def answer(
@@ -50,8 +53,9 @@ def answer(
     Args:
         window: residuals, bounds and precisions.
         method: a name in METHODS, or "auto": the closed form for two distinct points, the
-            interior-point method for more, and the conic solver where that falls short; for
-            LARGE windows the method of active pairs, which alone has bounded memory.
+            interior-point method for more, and the conic solver where that falls short in a
+            small window; for LARGE windows the method of active pairs, which alone has bounded
+            memory.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
     """
@@ -67,7 +71,7 @@ def answer(
         attempts = [(_suited("auto", count), COINCIDENT)]
         if finer > count:  # it may take points that nearly coincide one by one after all
             attempts.append((_suited("auto", finer), ROUNDING))
-        if 2 < count < LARGE:
+        if count > 2 and count * (count - 1) // 2 * (window.residuals.shape[1] + 1) <= CONIC_ROWS:
             attempts.append(("conic", COINCIDENT))
 
     def certified(name: str, multipliers: Float64, iterations: int, *, exhausted: bool) -> Answer:

@@ -52,7 +52,7 @@ def solve(
     del start
     bounds = _irredundant(window.bounds)
     iterations = 0
-    for near, floor, _ in ATTEMPTS:
+    for near, floor, *_ in ATTEMPTS[:3]:
         limit = min(max_iter - iterations, STEPS)
         # Half the tolerance: the certificate is computed after a last rounding. What overflows
         # is no answer, and is begun anew.

@@ -39,17 +39,17 @@ from coco_denoiser.typing import Float64, Int64
 ROUNDS, READY, CARRY = 60, 1.05, 1.25
 _BLOCK = 128  # third points that are looked at together
 _START = 1.025  # how far inside its bounds step 2 starts
-# A step may double the error, or lift it to `floor`. Where bounds differ by many orders of
-# magnitude, about one large window in a hundred runs in circles, and is begun anew from another
-# working set, and with more of a ridge on the linear system.
-ATTEMPTS = (
+# A step may double the error, or lift it to `floor`. Where bounds or precisions differ by many
+# orders of magnitude, a window in a hundred runs in circles, and is begun anew: from another
+# working set, with more of a ridge on the linear system, or from deeper inside its bounds, with
+# multipliers so many times as large.
+ATTEMPTS = (  # near, floor, ridge, depth
     (0.95, 0.2, 1e-12, 1.0),
     (0.8, 0.1, 1e-10, 1.0),
     (0.5, 0.05, 1e-8, 10.0),
     (0.5, 0.05, 1e-6, 100.0),
     (0.95, 1.0, 1e-8, 1.0),
 )
-LOST = np.inf
 STEPS = 70  # of each attempt
 
 
@@ -124,7 +124,7 @@ def multipliers_of(
     while True:
         gap, value = duality_gap(h, n, rho, lam, w, both, worst)
         solved = gap <= tol * value
-        if solved or iterations >= max_iter or not error < LOST:
+        if solved or iterations >= max_iter or not np.isfinite(error):
             break
         m = _join(first, second, rho, soft, lam, s, omega, phi, work, m, listed, force)
         now = work[:m]
