@@ -1,0 +1,275 @@
+"""The Gaussian model: its theory, as laws of its kernel."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_denoiser.models import Snapshot
+from coco_denoiser.models.gaussian import GUARD, Fit, Gaussian, fit
+
+Array = NDArray[np.float64]
+
+
+def distances(x: Array) -> Array:
+    return np.asarray(np.linalg.norm(x[:, None] - x, axis=2))
+
+
+def fitted(x: Array, g: Array, v: Array | None = None, **known: float) -> Fit:
+    """Fit all points of a window given as vectors."""
+    K, d = x.shape
+    variances = np.ones(K) if v is None else v
+    return fit(distances(x), distances(g), variances, d, np.arange(K), **known)
+
+
+def drawn(
+    rng: np.random.Generator, K: int, d: int, *, s: float = 0.3, sigma: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """Draw a walk and gradients from the model: points, gradients, and their true means."""
+    x = np.cumsum(rng.standard_normal((K, d)), axis=0) / math.sqrt(d)
+    truth = rng.standard_normal(d) + x @ (s * rng.standard_normal((d, d)))
+    return x, truth + sigma * rng.standard_normal((K, d)), truth
+
+
+def likelihood(x: Array, g: Array, v: Array, t: float) -> float:
+    """Return the log of restricted likelihood times prior, from dense matrices."""
+    K, d = x.shape
+    # Any basis of the contrasts will do: here differences from the first.
+    B = np.hstack([-np.ones((K - 1, 1)), np.eye(K - 1)])
+    S = B @ (np.diag(v) + t * x @ x.T) @ B.T
+    y = B @ g
+    fit_ = np.trace(y.T @ np.linalg.solve(S, y))
+    slope = np.linalg.solve(S, B @ (t * x @ x.T) @ B.T)
+    information = np.trace(slope @ slope) - np.trace(slope) ** 2 / (K - 1)
+    value = math.log(information) - d * np.linalg.slogdet(S)[1] - d * (K - 1) * math.log(fit_)
+    return 0.5 * float(value)
+
+
+@pytest.mark.parametrize(("K", "d"), [(3, 1), (3, 4), (8, 1), (8, 5), (16, 40)])
+def test_weights_are_generalised_least_squares_in_all_coordinates(K: int, d: int) -> None:
+    rng = np.random.default_rng(K + d)
+    x, g, _ = drawn(rng, K, d)
+    v = rng.uniform(0.5, 2.0, K)
+    found = fitted(x, g, v)
+    assert found.gap < 1e-12
+    # What is used is the most likely slope, guarded, with the noise that then is most likely.
+    best = (found.scale / found.noise_std) ** 2
+    for j in (0, K // 2, K - 1):
+        z = x - x[j]
+        S = np.diag(v) + GUARD * best * z @ z.T
+        dense = np.kron(S, np.eye(d))
+        design = np.kron(np.ones((K, 1)), np.eye(d))
+        inverse = np.linalg.inv(dense)
+        theta = np.linalg.solve(design.T @ inverse @ design, design.T @ inverse @ g.ravel())
+        np.testing.assert_allclose(found.weights[j] @ g, theta, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.weights.sum(axis=1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("K", "d"), [(4, 1), (8, 2), (8, 20)])
+def test_no_ratio_is_more_likely(K: int, d: int) -> None:
+    rng = np.random.default_rng(7 * K + d)
+    x, g, _ = drawn(rng, K, d)
+    v = rng.uniform(0.5, 2.0, K)
+    found = fitted(x, g, v)
+    best = (found.scale / found.noise_std) ** 2
+    top = likelihood(x, g, v, best)
+    for factor in (1e-3, 0.1, 0.9, 0.99, 1.01, 1.1, 10.0, 1e3):
+        assert likelihood(x, g, v, factor * best) < top
+
+
+def test_of_given_noise_and_a_flat_field_the_mean_is_left() -> None:
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal((8, 3)), rng.standard_normal((8, 3))
+    v = rng.uniform(0.5, 2.0, 8)
+    found = fitted(x, g, v, L=1e-9, noise_std=1.0)
+    np.testing.assert_allclose(found.weights, np.tile((1 / v) / (1 / v).sum(), (8, 1)), atol=1e-9)
+    np.testing.assert_allclose(found.std, (1 / v).sum() ** -0.5, rtol=1e-9)
+
+
+def test_without_noise_gradients_of_a_linear_field_are_returned() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 3))
+    g = x @ rng.standard_normal((3, 3))
+    found = fitted(x, g)
+    np.testing.assert_allclose(found.weights @ g, g, atol=1e-5)
+    assert found.noise_std < 1e-5
+    assert found.std.max() < 1e-4
+    # Five points in eight dimensions fit any gradients: there it has to be known.
+    x = rng.standard_normal((5, 8))
+    g = x @ rng.standard_normal((8, 8))
+    np.testing.assert_allclose(fitted(x, g, noise_std=1e-6).weights, np.eye(5), atol=1e-9)
+
+
+@pytest.mark.parametrize("K", [3, 8, 16])
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_what_a_change_of_units_or_axes_does(K: int, d: int) -> None:
+    rng = np.random.default_rng(K + d)
+    x, g, _ = drawn(rng, K, d)
+    v = rng.uniform(0.5, 2.0, K)
+    found = fitted(x, g, v)
+    turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    order = rng.permutation(K)
+    same = {
+        "shift": fitted(x + 5.0, g - 3.0, v),
+        "rotation": fitted(x @ turn, g @ turn, v),
+        "order": fitted(x[order], g[order], v[order]),
+        "variances": fitted(x, g, 16.0 * v),
+        "large": fitted(x * 1e150, g * 1e-150, v),
+        "small": fitted(x * 1e-150, g * 1e150, v),
+    }
+    back = np.argsort(order)
+    for name, other in same.items():
+        W, std = other.weights, other.std
+        if name == "order":
+            W, std = W[np.ix_(back, back)], std[back]
+        unit = {"large": 1e-150, "small": 1e150}.get(name, 1.0)
+        noise = {"variances": 0.25}.get(name, unit)
+        scale = {"large": 1e-300, "small": 1e300}.get(name, 1.0)
+        np.testing.assert_allclose(W, found.weights, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(std, unit * found.std, rtol=1e-4, err_msg=name)
+        assert other.noise_std == pytest.approx(noise * found.noise_std, rel=1e-6), name
+        assert other.scale == pytest.approx(scale * found.scale, rel=1e-6), name
+
+
+@pytest.mark.parametrize(("K", "d", "runs"), [(8, 6, 60), (16, 1, 200), (32, 50, 4), (64, 400, 1)])
+def test_estimates_are_consistent(K: int, d: int, runs: int) -> None:
+    rng = np.random.default_rng(K)
+    noise, scale = [], []
+    for _ in range(runs):
+        x, g, _ = drawn(rng, K, d, s=2.0, sigma=3.0)
+        found = fitted(x, g)
+        noise.append(found.noise_std)
+        scale.append(found.scale)
+    contrasts = d * (K - 1) * runs
+    assert np.mean(np.square(noise)) == pytest.approx(9.0, rel=5.0 * math.sqrt(2.0 / contrasts))
+    if d > 1:
+        directions = d * min(K - 1, d) * runs
+        middle = float(np.median(scale))
+        assert middle == pytest.approx(2.0, rel=5.0 * math.sqrt(2.0 / directions))
+
+
+@pytest.mark.parametrize("K", [8, 16, 32])
+@pytest.mark.parametrize("d", [1, 6, 50])
+def test_standard_errors_cover(K: int, d: int) -> None:
+    rng = np.random.default_rng(100 * K + d)
+    once = twice = total = 0
+    newest = np.array([K - 1])
+    for _ in range({1: 3000, 6: 600, 50: 120}[d]):
+        x, g, truth = drawn(rng, K, d, s=0.3)
+        found = fit(distances(x), distances(g), np.ones(K), d, newest)
+        error = np.abs(found.weights[0] @ g - truth[-1])
+        once += int((error <= found.std[0]).sum())
+        twice += int((error <= 1.96 * found.std[0]).sum())
+        total += d
+    assert once / total == pytest.approx(0.68, abs=0.04)
+    assert twice / total == pytest.approx(0.95, abs=0.03)
+
+
+def test_points_that_coincide_are_averaged() -> None:
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((6, 4))
+    v = rng.uniform(0.5, 2.0, 6)
+    found = fitted(np.zeros((6, 4)), g, v)
+    np.testing.assert_allclose(found.weights[2], (1 / v) / (1 / v).sum(), atol=1e-12)
+    contrasts = (g - found.weights[0] @ g) / np.sqrt(v)[:, None]
+    assert found.noise_std == pytest.approx(math.sqrt((contrasts**2).sum() / 20), rel=1e-9)
+    # Two of eight: they have the same gradient.
+    x, g, _ = drawn(rng, 8, 4)
+    x[3] = x[6]
+    theta = fitted(x, g).weights @ g
+    np.testing.assert_allclose(theta[3], theta[6], atol=1e-9)
+
+
+def test_one_observation_is_its_own_estimate() -> None:
+    found = fitted(np.ones((1, 3)), np.ones((1, 3)))
+    assert found.weights.tolist() == [[1.0]]
+    assert math.isnan(found.std[0])
+    known = fitted(np.ones((1, 3)), np.ones((1, 3)), np.array([4.0]), noise_std=0.5)
+    assert known.std[0] == 1.0
+
+
+def test_two_observations_tell_nothing_unless_noise_or_curvature_is_known() -> None:
+    x, g = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 2.0]])
+    found = fitted(x, g)
+    np.testing.assert_array_equal(found.weights, np.eye(2))
+    # At most all of the difference is noise.
+    assert found.noise_std == pytest.approx(math.sqrt(5.0 / 2 / 2))
+    assert (found.std > found.noise_std).all()
+    assert (np.diag(fitted(x, g, noise_std=10.0).weights) < 0.9).all()
+    assert (np.diag(fitted(x, g, L=0.1).weights) < 0.9).all()
+    # A cap that is not reached tells nothing.
+    np.testing.assert_array_equal(fitted(x, g, L=100.0).weights, np.eye(2))
+
+
+def test_identical_gradients_stay() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    found = fitted(x, np.ones((5, 3)))
+    np.testing.assert_allclose(found.weights @ np.ones((5, 3)), 1.0)
+    assert found.noise_std == 0.0
+    assert (found.std == 0.0).all()
+
+
+def test_the_cap_is_kept_and_does_not_matter_when_loose() -> None:
+    rng = np.random.default_rng(0)
+    x, g, _ = drawn(rng, 16, 6, s=1.0)
+    free = fitted(x, g)
+    L = 0.5 * free.scale * math.sqrt(6)
+    capped = fitted(x, g, L=L)
+    assert capped.scale <= L / math.sqrt(6) * (1 + 1e-9)
+    assert capped.noise_std > free.noise_std
+    loose = fitted(x, g, L=100 * L)
+    np.testing.assert_allclose(loose.weights, free.weights, atol=1e-9)
+
+
+def test_known_noise_is_not_estimated() -> None:
+    rng = np.random.default_rng(0)
+    x, g, _ = drawn(rng, 16, 6)
+    v = rng.uniform(0.5, 2.0, 16)
+    for sigma in (0.5, 1.0, 2.0):
+        found = fitted(x, g, v, noise_std=sigma)
+        assert found.noise_std == pytest.approx(sigma, rel=1e-12)
+        again = fitted(x, g, 4.0 * v, noise_std=sigma / 2)
+        np.testing.assert_allclose(again.weights, found.weights, atol=1e-9)
+        np.testing.assert_allclose(again.std, found.std, rtol=1e-6)
+    # The more noise there is, the more is averaged.
+    own = [fitted(x, g, noise_std=sigma).weights[-1, -1] for sigma in (0.1, 1.0, 10.0)]
+    assert own == sorted(own, reverse=True)
+
+
+def test_a_model_answers_for_the_newest_slot() -> None:
+    rng = np.random.default_rng(0)
+    x, g, _ = drawn(rng, 6, 40)
+    order = np.array([2, 3, 4, 5, 0, 1])
+    d, one = 40, np.ones(6)
+    H = g - 0.7 * x
+    dx, dh = distances(x), distances(H)
+    inner = ((x[:, None] - x) * (H[:, None] - H)).sum(axis=2)
+    cosines = np.divide(inner, dx * dh, out=np.zeros((6, 6)), where=dx * dh > 0)
+    found = Gaussian().average(Snapshot(dx, dh, cosines, one, order, d, 0.7))
+    expected = fitted(x, g)
+    np.testing.assert_allclose(found.weights, expected.weights[1], atol=1e-9)
+    assert found.centre == 0.0
+    assert found.std == pytest.approx(expected.std[1], rel=1e-6)
+    assert found.noise_std == pytest.approx(expected.noise_std, rel=1e-6)
+    assert found.curvature == pytest.approx(expected.scale * math.sqrt(d), rel=1e-6)
+
+
+def test_a_cap_may_change_from_step_to_step() -> None:
+    rng = np.random.default_rng(0)
+    x, g, _ = drawn(rng, 6, 4, s=1.0)
+    caps = iter([1e-3, 1e3])
+    model = Gaussian(L=lambda: next(caps))
+    window = Snapshot(distances(x), distances(g), np.zeros((6, 6)), np.ones(6), np.arange(6), 4)
+    found = []
+    for _ in range(2):
+        model.begin(1.0)
+        found.append(model.average(window))
+    assert found[0].curvature == pytest.approx(1e-3)
+    assert found[1].curvature == pytest.approx(fitted(x, g).scale * 2.0)
+
+
+@pytest.mark.parametrize("known", [{"L": 0.0}, {"L": -1.0}, {"noise_std": 0.0}, {"L": np.nan}])
+def test_nonsense_is_refused(known: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(known))):
+        Gaussian(**known)
