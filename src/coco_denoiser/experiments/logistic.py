@@ -360,7 +360,7 @@ _CONFIGS = {
     "mushrooms": (
         # From so far away that both regimes show.
         replace(_PUBLISHED, published=False, starts=(0.5, 0.5, 1.0)),
-        "none: the paper's, corrected",
+        "none: what the paper means to run",
         "on mushrooms, with labels -1 and +1, from outside the noise",
         (100.0, 16.0),
     ),
