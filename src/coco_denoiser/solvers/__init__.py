@@ -214,7 +214,7 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
     full = averages.split(found.multipliers, window, labels)
     phi = averages.stationary(found.multipliers, distinct)[labels]
     pull = full @ phi - full.sum(axis=1)[:, None] * phi
-    iterations, exhausted = found.iterations, found.exhausted
+    found = found._replace(multipliers=full, phi=None if found.phi is None else found.phi[labels])
     for members in (np.flatnonzero(labels == a) for a in range(count)):
         inside = np.ix_(members, members)
         if members.size == 1:
@@ -227,8 +227,12 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
             inner = name if name in ("fdpg", "conic") else _suited(own, members.size)
             held = _apart(own, inner, near, tol, max_iter)
             full[inside] = held.multipliers * window.precisions[members].max()
-            iterations, exhausted = iterations + held.iterations, exhausted or held.exhausted
-    return _Found(full, iterations, exhausted=exhausted)
+            found = found._replace(
+                iterations=found.iterations + held.iterations,
+                phi=None,  # it now follows from the multipliers only
+                exhausted=found.exhausted or held.exhausted,
+            )
+    return found
 
 
 def _of_one_function(
