@@ -62,7 +62,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
-    "interior-point": Method(interior_point.solve, 200),
+    "interior-point": Method(interior_point.solve, 350),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
     "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
@@ -72,6 +72,9 @@ METHODS = {
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
 LARGE = 256
+# Rows of the cones that a conic solver is given where the exact method falls short. It takes 20 ms
+# for as many and seconds for ten times as many, and no step of a stream may take seconds.
+CONIC_ROWS = 1500
 
 
 class _Found(NamedTuple):
@@ -99,7 +102,7 @@ def answer(
             for two distinct points, the interior-point method for more, the method of active
             pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
             has a covariance, the one for one function; and where that falls short the conic
-            solver.
+            solver, unless that would take seconds.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -151,7 +154,9 @@ def _attempts(
     )
     if method == "auto":
         names = [_suited(window, count)]
-        if 2 < count < LARGE or window.curve is not None:
+        rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
+        quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
+        if (quick and 2 < count < LARGE) or window.curve is not None:
             names.append("conic")
     else:
         names = [method]
@@ -209,7 +214,7 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
     full = averages.split(found.multipliers, window, labels)
     phi = averages.stationary(found.multipliers, distinct)[labels]
     pull = full @ phi - full.sum(axis=1)[:, None] * phi
-    iterations, exhausted = found.iterations, found.exhausted
+    found = found._replace(multipliers=full, phi=None if found.phi is None else found.phi[labels])
     for members in (np.flatnonzero(labels == a) for a in range(count)):
         inside = np.ix_(members, members)
         if members.size == 1:
@@ -222,8 +227,12 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
             inner = name if name in ("fdpg", "conic") else _suited(own, members.size)
             held = _apart(own, inner, near, tol, max_iter)
             full[inside] = held.multipliers * window.precisions[members].max()
-            iterations, exhausted = iterations + held.iterations, exhausted or held.exhausted
-    return _Found(full, iterations, exhausted=exhausted)
+            found = found._replace(
+                iterations=found.iterations + held.iterations,
+                phi=None,  # it now follows from the multipliers only
+                exhausted=found.exhausted or held.exhausted,
+            )
+    return found
 
 
 def _of_one_function(
