@@ -14,7 +14,7 @@ from torch import nn
 import coco_denoiser
 from coco_denoiser import optimizers
 from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, _generic, _kernels, _ring
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 
 PAIRS = [
     (optimizers.SGD, torch.optim.SGD, 0.5),
@@ -138,21 +138,3 @@ def test_groups_that_disagree_about_the_direction_are_refused() -> None:
     optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
     with pytest.raises(ValueError, match="maximize must be the same"):
         optimizer.step()
-
-
-def test_other_devices_take_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Quadratic.spaced(12, noise_std=1.0)
-    ends = []
-    for passes in (_kernels, _generic):
-        monkeypatch.setattr(_ring, "_passes", lambda _, chosen=passes: chosen)
-        tensors = [nn.Parameter(t) for t in split(np.full(12, 3.0))]
-        bound = schedule([1.0 + 0.1 * (k // 5) for k in range(20)])
-        optimizer = CocoOptimizer(torch.optim.Adam(tensors, lr=0.1), L=bound, window=4)
-        rng = np.random.default_rng(1)
-        for _ in range(20):
-            for p, g in zip(tensors, split(problem.oracle(join(tensors), rng)), strict=True):
-                p.grad = g
-            optimizer.step()
-        assert optimizer.diagnostics().active > 0
-        ends.append(join(tensors))
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)

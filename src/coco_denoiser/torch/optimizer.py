@@ -9,9 +9,10 @@ import torch
 import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
+from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch.denoiser import Bound, GradientDenoiser, NonFinite
+from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite
 
 
 class CocoOptimizer(Optimizer):
@@ -57,7 +58,11 @@ class CocoOptimizer(Optimizer):
         tol: relative duality gap to reach at every step.
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
-            copies of the parameters.
+            copies of the parameters. Not with L="auto".
+        neighbors: how many nearest points of the present window each point is constrained
+            with; None for all of them.
+        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
+            is known; otherwise the gradients must tell that too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -76,6 +81,8 @@ class CocoOptimizer(Optimizer):
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
+        neighbors: int | None = None,
+        noise_std: float | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
@@ -110,6 +117,8 @@ class CocoOptimizer(Optimizer):
             process_group=process_group,
             tol=tol,
             forget=forget,
+            neighbors=neighbors,
+            noise_std=noise_std,
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})
