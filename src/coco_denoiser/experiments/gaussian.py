@@ -40,9 +40,7 @@ from coco_denoiser.typing import Array as Points
 SGD_ALONE, OURS, LARGE = "SGD", "SGD+Gaussian_32", "SGD+COCO_32"
 _COCO = "SGD+COCO_8"
 _TAIL = ", tail average"
-_DENOISED = (OURS, _COCO, LARGE)
 _OTHERS = ("gradient EMA", "IGT", "schedule-free", "Adam")
-_METHODS = (SGD_ALONE, *_DENOISED, *_OTHERS)
 _LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
 _SETS = {"chosen": "problems that chose a setting", "held out": "problems held out"}
@@ -55,7 +53,7 @@ class GaussianConfig(Config):
     Attributes:
         steps: step sizes, in multiples of 1/L; for Adam, of a tenth of the way to go.
         window: of the Gaussian model.
-        large_runs: how many of the runs COCO_32 takes part in, as it is slow.
+        large_runs: how many of the runs COCO_32 takes part in, as it is slow; 0 for none.
         most_calls: an upper limit on the oracle calls of a run.
         problems: the names of the problems.
     """
@@ -115,11 +113,11 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
     unit: dict[str, Array] = {
         "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
     }
-    for method in _METHODS:
+    for method in _methods(config):
         runs = config.large_runs if method == LARGE else config.runs
         now = [0]
         rows = None
-        if method in _DENOISED:
+        if method in (OURS, _COCO, LARGE):
             made = _denoiser(config, method, problem.L)
             rows = _Rows(made, lambda x, now=now: problem.gradient(x, now[0]))  # type: ignore[misc]
         optimizer = _optimizer(method, step, problem, rows)
@@ -146,6 +144,14 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
     return unit
 
 
+def _denoised(config: GaussianConfig) -> tuple[str, ...]:
+    return (OURS, _COCO, LARGE) if config.large_runs else (OURS, _COCO)
+
+
+def _methods(config: GaussianConfig) -> tuple[str, ...]:
+    return (SGD_ALONE, *_denoised(config), *_OTHERS)
+
+
 def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
     return [(name, step) for name in config.problems for step in config.steps]
 
@@ -157,13 +163,13 @@ def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
         end = [float(np.median(u[f"{SGD_ALONE} end"])) for u in mine]
         start = [float(u["start"][0]) for u in mine]
         curves.exact(f"{name}: SGD", "end over start", config.steps, np.divide(end, start))
-        for method in _METHODS:
+        for method in _methods(config):
             for series in (method, f"{method}{_TAIL}"):
                 base = SGD_ALONE + series.removeprefix(method)
                 pairs = [(u[f"{series} end"], u[f"{base} end"]) for u in mine]
                 ratios = [np.median(a) / np.median(b[: len(a)]) for a, b in pairs]
                 curves.exact(name, series, config.steps, np.minimum(ratios, 1e6))
-        for method in _DENOISED:
+        for method in _denoised(config):
             curves.exact(
                 f"{name}: squared error",
                 method,
@@ -190,7 +196,7 @@ def _summarise(curves: Curves, config: GaussianConfig, kind: str) -> None:
         return
     # Where SGD ends above its start, any method that does not is infinitely better.
     fair = np.array([curves[f"{name}: SGD", "end over start"].mean <= 1.0 for name in names])
-    for method in _METHODS:
+    for method in _methods(config):
         for series in (method, f"{method}{_TAIL}"):
             table = np.maximum([curves[name, series].mean for name in names], _LEAST)
             table = np.where(fair, table, np.nan)
@@ -210,7 +216,7 @@ def _mean(curves: Curves, kind: str, series: str) -> float:
 
 def _panels(result: Result) -> list[Panel]:
     kinds = [kind for kind in _SETS if _of(result.config, kind)]
-    shown = (SGD_ALONE, *_DENOISED, *_OTHERS)
+    shown = _methods(result.config)
     panels = [
         Panel(
             f"{kind} by step",
@@ -228,7 +234,7 @@ def _panels(result: Result) -> list[Panel]:
             "Cells in order",
             "cell",
             "excess over SGD's",
-            (SGD_ALONE, *_DENOISED),
+            (SGD_ALONE, *_denoised(result.config)),
             log="y",
             new_row=kind == kinds[0],
         )
@@ -276,7 +282,8 @@ def _claims(result: Result) -> list[Claim]:
 def _excess_claims(curves: Curves, config: GaussianConfig, kind: str) -> list[Claim]:
     title = _SETS[kind].capitalize()
     cells, tail = curves[f"{kind} cells", OURS].mean, f"{OURS}{_TAIL}"
-    worsts = {name: curves[f"{kind} cells", name].mean[-1] for name in (*_DENOISED[1:], *_OTHERS)}
+    rivals = _methods(config)[2:]
+    worsts = {name: curves[f"{kind} cells", name].mean[-1] for name in rivals}
     others = ", ".join(
         f"{name} {_mean(curves, kind, name):.2f}, worst {most:.2g}" for name, most in worsts.items()
     )

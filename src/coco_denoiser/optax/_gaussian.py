@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from coco_denoiser.models._likelihood import NEGLIGIBLE, NODES
 from coco_denoiser.models.gaussian import GUARD
+from coco_denoiser.optax._solver import precision
 
 
 class Contrasts(NamedTuple):
@@ -39,7 +40,7 @@ class Estimate(NamedTuple):
 def newest(
     point: Array,
     gradient: Array,
-    precision: Array,
+    precisions: Array,
     slot: Array,
     d: int,
     *,
@@ -73,7 +74,7 @@ def newest(
     kappa, U = jnp.linalg.eigh(_projected(point / x_unit, root, constant))
     MG = _projected(gradient / g_unit, root, constant)
     R = U.T @ MG @ U
-    flat = 50.0 * K * jnp.finfo(number).eps
+    flat = 50.0 * K * precision(number).eps
     kappa = jnp.where(kappa > flat * kappa[-1], kappa, 0.0)
     c = Contrasts(
         kappa,
@@ -143,7 +144,7 @@ def _noise(c: Contrasts, t: Array) -> Array:
 def _log_likelihood(c: Contrasts, log_t: Array) -> Array:
     a = jnp.exp(log_t) * c.kappa
     f = a / (1.0 + a)
-    tiny = jnp.finfo(c.y.dtype).tiny
+    tiny = precision(c.y.dtype).tiny
     total = jnp.maximum(jnp.sum(c.y / (1.0 + a)), tiny)
     unknown = jnp.isnan(c.sigma2)
     fit = jnp.where(unknown, c.d * c.n * jnp.log(total), total / c.sigma2)
@@ -155,7 +156,7 @@ def _log_likelihood(c: Contrasts, log_t: Array) -> Array:
 def _derivative(c: Contrasts, log_t: Array) -> Array:
     a = jnp.exp(log_t) * c.kappa
     f, g = a / (1.0 + a), 1.0 / (1.0 + a)
-    tiny = jnp.finfo(c.y.dtype).tiny
+    tiny = precision(c.y.dtype).tiny
     unknown = jnp.isnan(c.sigma2)
     total, pull = jnp.maximum(jnp.sum(c.y * g), tiny), jnp.sum(f * c.y * g)
     pull = jnp.where(unknown, c.d * c.n * pull / total, pull / c.sigma2)
@@ -204,9 +205,7 @@ def _most_likely(c: Contrasts, limit: Array) -> Array:
     return jnp.where(c.kappa[-1] > 0.0, jnp.exp(0.5 * (a + b)), 0.0)
 
 
-def _uncertainty(
-    c: Contrasts, best: Array, limit: Array, f: Array
-) -> tuple[Array, Array, Array]:
+def _uncertainty(c: Contrasts, best: Array, limit: Array, f: Array) -> tuple[Array, Array, Array]:
     """Average over the ratios that the window allows: sigma^2, sigma^2 f, and (f - f) (f - f)'."""
     start = jnp.log(jnp.where(best > 0.0, best, 1.0))
     low = start - _edge(c, start, -1.0, jnp.asarray(30.0, start.dtype))
