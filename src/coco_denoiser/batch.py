@@ -1,5 +1,7 @@
 """denoise() and solve(): a batch of observations at once."""
 
+import numpy as np
+
 from coco_denoiser import _validation as check
 from coco_denoiser.constraints import reduce
 from coco_denoiser.models import gaussian
@@ -141,7 +143,7 @@ def solve(
             ("method", method, "auto"),
             ("max_iter", max_iter, None),
         ):
-            if value is not default and value != default:
+            if value is not default and not (np.isscalar(value) and value == default):
                 check.absent(name, value, "model='cocoercive', which needs L")
         estimate = gaussian.solution(
             x,
