@@ -92,7 +92,7 @@ def _line(numbers: tuple[int, ...], claims: Sequence[Claim]) -> str:
     for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
         if count[verdict]:
             parts.append(f"{count[verdict]} {word}")
-    return f"  {name(numbers):17}{title(numbers):42}{', '.join(parts)}"
+    return f"  {name(numbers):18} {title(numbers):42}{', '.join(parts)}"
 
 
 def table(entries: Iterable["Entry"]) -> "Table":
