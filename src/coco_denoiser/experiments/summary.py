@@ -58,7 +58,7 @@ def lines(entries: Sequence["Entry"], *, quick: bool) -> list[str]:
                 out.append(_line(numbers, mine))
     for claim in paper:
         if claim.verdict is Verdict.FAILS:
-            text = f"Figure {claim.figure} contradicts: {claim.sentence}"
+            text = f"Contradicted, Figure {claim.figure}: {claim.sentence}"
             if claim.note:
                 text += f" Why: {claim.note}"
             out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
