@@ -138,3 +138,26 @@ def test_groups_that_disagree_about_the_direction_are_refused() -> None:
     optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
     with pytest.raises(ValueError, match="maximize must be the same"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("L", [None, 2.0])
+def test_the_gaussian_model_follows_the_numpy_trajectory(L: float | None) -> None:
+    problem = Quadratic.spaced(12, noise_std=1.0)
+    denoiser = coco_denoiser.Denoiser(L, 6, model="gaussian")
+    tensors = [nn.Parameter(t) for t in split(np.full(12, 3.0))]
+    sgd = torch.optim.SGD(tensors, lr=0.5)
+    optimizer = CocoOptimizer(sgd, L=L, model="gaussian", window=6)
+    rng, moved = np.random.default_rng(1), 0
+    for _ in range(20):
+        x = join(tensors)
+        g = problem.oracle(x, rng)
+        for p, part in zip(tensors, split(g), strict=True):
+            p.grad = part
+        optimizer.step()
+        np.testing.assert_allclose(join(tensors), x - 0.5 * denoiser(x, g), atol=1e-7)
+        moved += optimizer.diagnostics().moved > 0.0
+    assert moved > 10
+    assert optimizer.diagnostics().std == pytest.approx(denoiser.std, rel=1e-6)
+    other = CocoOptimizer(torch.optim.SGD(tensors, lr=0.5), L=1.0, window=6)
+    with pytest.raises(ValueError, match="saved with model=gaussian, this one has model=coco"):
+        other.load_state_dict(optimizer.state_dict())

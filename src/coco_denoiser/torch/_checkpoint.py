@@ -41,6 +41,7 @@ def insert(
     if not state["param_groups"]:
         return
     group = state["param_groups"][0]
+    group[f"{PREFIX}model"] = window.model.settings["model"]
     for name, value in window.engine.state_dict().items():
         group[PREFIX + name] = value
         if isinstance(value, np.ndarray):
@@ -90,7 +91,8 @@ def check(
             if count and value.shape != (slots,) * value.ndim:
                 raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
             small[name] = value[(slice(count),) * value.ndim]
-    return window.engine.checked(small, {}), _vectors(ours, saved_groups, slots, parameters)
+    settings = {"model": window.model.settings["model"]}
+    return window.engine.checked(small, settings), _vectors(ours, saved_groups, slots, parameters)
 
 
 def restore(

@@ -20,6 +20,8 @@ class Diagnostics:
         active: how many pairs of observations were drawn together.
         gap: relative duality gap of the last step.
         moved: distance between the last gradient and the denoised one.
+        std: standard error of every coordinate of the denoised gradient; NaN if the model does
+            not tell.
         skipped: how many observations were refused because they were not finite.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
@@ -33,6 +35,7 @@ class Diagnostics:
     active: int
     gap: float
     moved: float
+    std: float
     skipped: int
     nbytes: int
 

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
+from coco_denoiser.models.choice import ModelName, choose, size
 from coco_denoiser.models.cocoercive import Bound, CoCoercive
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
@@ -50,9 +51,12 @@ class GradientDenoiser:
     Args:
         parameters: the parameters; one tensor is one parameter.
         L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
-            estimate it from the gradients; `diagnostics().L` then tells the estimate.
+            estimate it from the gradients; `diagnostics().L` then tells the estimate. Without
+            L, gradients are averaged by the Gaussian model, see `coco_denoiser.Denoiser`.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
+            "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
         nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
@@ -74,9 +78,10 @@ class GradientDenoiser:
         self,
         parameters: Iterable[torch.Tensor],
         *,
-        L: Bound | Literal["auto"],
+        L: Bound | Literal["auto"] | None = None,
+        model: ModelName | None = None,
         mu: Bound = 0.0,
-        window: int = 8,
+        window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
@@ -86,8 +91,8 @@ class GradientDenoiser:
         noise_std: float | None = None,
     ) -> None:
         self.parameters = _parameters(parameters)
-        self.model = CoCoercive(L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
-        size = check.count("window", window, optional=False)
+        self.model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
+        kept = check.count("window", size(window, self.model, otherwise=8), optional=False)
         if state_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
                 f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
@@ -95,22 +100,24 @@ class GradientDenoiser:
             )
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = 0
-        self.engine = Engine(self.model, window=size, forget=forget)
+        self.engine = Engine(self.model, window=kept, forget=forget)
         self.vectors = TensorVectors(self.engine.slots or 1, state_dtype, process_group)
 
     @property
-    def L(self) -> Bound | str:  # noqa: N802
+    def L(self) -> Bound | str | None:  # noqa: N802
         """The upper bound on the curvature, as it was given; a new one holds from the next step."""
         return self.model.L
 
     @L.setter
     def L(self, value: Bound) -> None:  # noqa: N802
+        if not isinstance(self.model, CoCoercive):
+            raise TypeError("L can be changed with model='cocoercive' only. Make a new denoiser.")
         self.model.L = value
 
     @property
-    def mu(self) -> Bound:
+    def mu(self) -> object:
         """The lower bound, as it was given."""
-        return self.model.mu
+        return self.model.settings.get("mu", 0.0)
 
     @property
     def window(self) -> int:
@@ -125,15 +132,11 @@ class GradientDenoiser:
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
         given = {
-            "L": self.L,
-            "mu": self.mu,
+            **self.model.settings,
             "window": self.window,
+            "forget": self.forget,
             "state_dtype": self.vectors.state_dtype,
             "nonfinite": self.nonfinite,
-            "tol": self.model.tol,
-            "forget": self.forget,
-            "neighbors": self.model.neighbors,
-            "noise_std": self.model.noise_std,
         }
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"<GradientDenoiser({settings}) with {len(self)} observations>"
@@ -217,6 +220,7 @@ class GradientDenoiser:
             active=last.active if last else 0,
             gap=last.gap if last else 0.0,
             moved=engine.moved(),
+            std=np.nan if last is None or last.std is None else last.std,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
         )

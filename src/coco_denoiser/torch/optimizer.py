@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
+from coco_denoiser.models.choice import ModelName
 from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
@@ -46,9 +47,12 @@ class CocoOptimizer(Optimizer):
     Args:
         optimizer: the optimizer to wrap.
         L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
-            estimate it from the gradients; `diagnostics().L` then tells the estimate.
+            estimate it from the gradients; `diagnostics().L` then tells the estimate. Without
+            L, gradients are averaged by the Gaussian model, see `coco_denoiser.Denoiser`.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
+            "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
@@ -73,9 +77,10 @@ class CocoOptimizer(Optimizer):
         self,
         optimizer: Optimizer,
         *,
-        L: Bound | Literal["auto"],
+        L: Bound | Literal["auto"] | None = None,
+        model: ModelName | None = None,
         mu: Bound = 0.0,
-        window: int = 8,
+        window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
@@ -110,6 +115,7 @@ class CocoOptimizer(Optimizer):
         denoiser = GradientDenoiser(
             [],
             L=L,
+            model=model,
             mu=mu,
             window=window,
             state_dtype=state_dtype,
