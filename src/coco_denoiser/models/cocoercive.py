@@ -104,7 +104,7 @@ class CoCoercive(Model):
         return Averaging(
             found.weights[newest],
             self.centre,
-            int(np.count_nonzero(np.triu(found.multipliers, 1))),
+            np.count_nonzero(found.multipliers) // 2,
             found.gap,
             found.violation,
             trouble,
