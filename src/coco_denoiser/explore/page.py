@@ -25,7 +25,7 @@ from coco_denoiser.explore.pictures import Pictures, frame
 from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
-from coco_denoiser.palette import COCO, PLAIN
+from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
 
 PATIENCE = 2.0  # seconds
 FRAME = 120  # milliseconds between the frames of a run that plays
@@ -151,7 +151,7 @@ class Page:
         self._settings = self._read()
         self.simulation = simulate(self._settings, patience=PATIENCE)
         if self._playing is None:
-            self._shown = self._last
+            self._shown = self.simulation.last
         self._document.hold("combine")  # so that the browser draws once
         same = [name for name, preset in PRESETS.items() if preset == self._settings]
         self.preset.value = same[0] if same else ""
@@ -159,22 +159,18 @@ class Page:
         self.text.text = words(self.simulation)
         self._draw()
 
-    @property
-    def _last(self) -> int:
-        return max(len(self.simulation.plain.points), len(self.simulation.coco.points)) - 1
-
     def _draw(self) -> None:
-        self._shown = min(self._shown, self._last)
+        self._shown = min(self._shown, self.simulation.last)
         content, taken, found = frame(self.simulation, self._shown)
         self._document.hold("combine")
         self.pictures.show(content)
-        self.certificate.text = certificate(found, taken, self._last)
+        self.certificate.text = certificate(found, taken, self.simulation.last)
         self._document.unhold()
 
     def _toggled(self, _attr: str, _old: object, _new: object) -> None:
         if self.play.active and self._playing is None:
             self.play.label = "Pause"
-            if self._shown == self._last:
+            if self._shown == self.simulation.last:
                 self._shown = 0
             self._playing = self._document.add_periodic_callback(self._next_frame, FRAME)
         elif not self.play.active and self._playing is not None:
@@ -183,7 +179,7 @@ class Page:
             self._playing = None
 
     def _next_frame(self) -> None:
-        if self._shown >= self._last:
+        if self._shown >= self.simulation.last:
             self.play.active = False
             return
         self._shown += 1
@@ -191,7 +187,7 @@ class Page:
 
     def _one_step(self) -> None:
         self.play.active = False
-        self._shown = self._shown % self._last + 1
+        self._shown = self._shown % self.simulation.last + 1
         self._draw()
 
     @property
@@ -227,4 +223,6 @@ def build(document: Document) -> None:
         document.add_root(root)
     document.title = "COCO denoiser: explore"
     document.template = template("template.html")
-    document.template_variables.update(sliders=list(SLIDERS), plain=PLAIN, coco=COCO)
+    document.template_variables.update(
+        sliders=list(SLIDERS), plain=PLAIN, coco=COCO, gaussian=GAUSSIAN
+    )

@@ -13,8 +13,8 @@ from bokeh.plotting import figure
 
 from coco_denoiser import Solution
 from coco_denoiser.explore.objectives import contours
-from coco_denoiser.explore.simulation import START, Path, Simulation
-from coco_denoiser.palette import COCO, EXACT, PLAIN
+from coco_denoiser.explore.simulation import START, Simulation
+from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.typing import Array
 
 ARROWS = 3  # at so many last points: more hide the path
@@ -22,6 +22,7 @@ ARROWS = 3  # at so many last points: more hide the path
 RUNS = {
     "plain": ("alone", PLAIN, "dashed", "square"),
     "coco": ("with COCO", COCO, "solid", "circle"),
+    "gaussian": ("Gaussian model", GAUSSIAN, "dotdash", "triangle"),
 }
 _ARROWS = {
     "noisy gradient": (PLAIN, "5 3"),
@@ -44,11 +45,10 @@ ball.data = {x: of("ball_x"), y: of("ball_y"), radius: of("ball_radius")};
 
 def frame(simulation: Simulation, k: int) -> tuple[Frame, int, Solution]:
     """Return what is shown after k steps, the steps that COCO took by then, and its last answer."""
-    runs = {"plain": simulation.plain, "coco": simulation.coco}
     taken = min(k, len(simulation.coco.observed))  # a run may have been stopped
     chosen, found = simulation.window(taken)
     content: Frame = {}
-    for name, path in runs.items():
+    for name, path in simulation.paths.items():
         content[f"{name}-path"] = _columns("x y", path.points[: k + 1])
         content[f"{name}-distance"] = _curve(path.distances[: k + 1], first=0)
         content[f"{name}-error"] = _curve(path.errors[:k], first=1)
@@ -61,7 +61,7 @@ def frame(simulation: Simulation, k: int) -> tuple[Frame, int, Solution]:
 
 def axes(simulation: Simulation) -> dict[str, tuple[float, float]]:
     """Return where the axes begin and end: wide enough for every step of the run."""
-    paths: tuple[Path, Path] = simulation.plain, simulation.coco
+    paths = simulation.paths.values()
     far = max(float(np.abs(path.points[:, :2]).max()) for path in paths)
     half = max(_HALF_WIDTH, 1.3 * far)
     distances = np.concatenate([path.distances for path in paths])
@@ -179,9 +179,6 @@ class Pictures:
         plot.scatter(*([each] for each in START), marker="circle", size=9, color="white",
                      line_color=EXACT)  # fmt: skip
         self.sources["ball"].data = {"x": [], "y": [], "radius": []}
-        plot.circle("x", "y", radius="radius", source=self.sources["ball"], name="ball-disc",
-                    fill_color=COCO, fill_alpha=0.12, line_color=COCO, line_dash="4 3",
-                    legend_label="allowed by a pair")  # fmt: skip
         for name, (label, colour, dash, marker) in RUNS.items():
             source = self._source(f"{name}-path", "x y")
             plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=1.6,
@@ -208,6 +205,9 @@ class Pictures:
 
     def _pointing(self, plot: figure) -> None:
         """Show the disc of the point of the window that the mouse is on, or that is touched."""
+        plot.circle("x", "y", radius="radius", source=self.sources["ball"], name="ball-disc",
+                    fill_color=COCO, fill_alpha=0.12, line_color=COCO, line_dash="4 3",
+                    legend_label="allowed by a pair")  # fmt: skip
         source = self._source("points", "x y ball_x ball_y ball_radius")
         points = plot.scatter("x", "y", source=source, size=14, fill_alpha=0.0, line_alpha=0.0,
                               hover_line_alpha=1.0, hover_line_color=COCO, hover_fill_alpha=0.0,

@@ -9,7 +9,7 @@ from coco_denoiser.explore.simulation import METHODS, Settings
 
 PRESETS = {
     "The usual case": Settings(),
-    "L too small": Settings(L=0.1),
+    "L too small": Settings(L=0.1, noise=1.0, step=1.0),
     "Too long a step": Settings(step=1.7),
     "Flat valley": Settings(objective="valley", step=1.0, steps=100),
     "Adam": Settings(method="Adam", step=1.0),

@@ -23,25 +23,38 @@ def remarks(simulation: Simulation) -> list[str]:
         *_on_bounds(settings, problem.mu / problem.L),
         *_on_end("The method alone", simulation.plain),
         *_on_end("With COCO", simulation.coco),
+        *_on_end("With the Gaussian model", simulation.gaussian),
     ]
 
 
 def summary(simulation: Simulation) -> str:
-    """Return what came out, in a sentence or two: the second half of the steps both runs took."""
+    """Return what came out, in a sentence or two: the second half of the steps that all took."""
     settings, last = simulation.settings, simulation.common
     half = slice(last // 2, last + 1)
-    plain = float(np.mean(simulation.plain.distances[half]))
-    coco = float(np.mean(simulation.coco.distances[half]))
+    plain, coco, gaussian = (
+        float(np.mean(path.distances[half])) for path in simulation.paths.values()
+    )
     text = (
         f"Mean distance to the minimum over steps {half.start} to {last}: {plain:.3g} with "
-        f"{settings.method}, {coco:.3g} with COCO_{settings.window}"
+        f"{settings.method}, {coco:.3g} with COCO_{settings.window} ({_change(coco, plain)}), "
+        f"{gaussian:.3g} with the Gaussian model ({_change(gaussian, plain)})."
     )
-    if np.isclose(plain, coco, rtol=5e-3):
-        return f"{text}: the same."
-    change = f"{100 * (coco / plain - 1):+.0f}%".replace("-", "−")
-    if coco < LOSS * plain:
-        return f"{text} ({change})."
-    return f"{text} ({change}). {_why_it_loses(simulation)}"
+    if coco > LOSS * plain:
+        text += f" {_why_it_loses(simulation)}"
+        if gaussian > LOSS * plain:
+            text += " The Gaussian model loses too."
+    elif gaussian > LOSS * plain:
+        text += (
+            " The Gaussian model loses: it must learn noise and slope from the window, and few or "
+            "distant points tell little."
+        )
+    return text
+
+
+def _change(distance: float, plain: float) -> str:
+    if np.isclose(distance, plain, rtol=5e-3):
+        return "the same"
+    return f"{100 * (distance / plain - 1):+.0f}%".replace("-", "−")
 
 
 def _why_it_loses(simulation: Simulation) -> str:

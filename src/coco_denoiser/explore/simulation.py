@@ -1,4 +1,4 @@
-"""What the page shows, as a pure function: settings -> two paths on the same noise."""
+"""What the page shows, as a pure function: settings -> three paths on the same noise."""
 
 import math
 import time
@@ -83,17 +83,28 @@ class Path:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Both runs, and what they were run on."""
+    """The runs, and what they were run on: the method alone, with COCO, with the other model."""
 
     settings: Settings
     problem: Problem
     plain: Path
     coco: Path
+    gaussian: Path
 
     @property
     def common(self) -> int:
-        """The number of steps that both runs took: one of them may have been stopped."""
-        return min(len(self.plain.observed), len(self.coco.observed))
+        """The number of steps that all runs took: one of them may have been stopped."""
+        return min(len(path.observed) for path in self.paths.values())
+
+    @property
+    def last(self) -> int:
+        """The number of steps of the longest run."""
+        return max(len(path.observed) for path in self.paths.values())
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The runs by name."""
+        return {"plain": self.plain, "coco": self.coco, "gaussian": self.gaussian}
 
     def window(self, k: int) -> tuple[slice, Solution]:
         """Return which points of its path COCO looked at in step k = 1, 2, ..., and what it found.
@@ -128,7 +139,10 @@ class _Recorder:
 
 
 def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
-    """Run the method alone and with COCO_K, from the same start and on the same noise.
+    """Run the method alone and denoised, from the same start and on the same noise.
+
+    COCO_K is given the bounds of the settings; the Gaussian model finds out by itself, over a
+    window of the same K.
 
     Args:
         settings: what was set.
@@ -136,14 +150,14 @@ def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
             windows without noise have nearly parallel bounds, and take a second a step.
     """
     problem = OBJECTIVES[settings.objective].problem(settings.noise)
-    L = settings.L * problem.L
-    denoiser = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
-    return Simulation(
-        settings,
-        problem,
-        _path(settings, problem, None, patience),
-        _path(settings, problem, denoiser, patience),
+    K, L = settings.window, settings.L * problem.L
+    denoisers = (
+        None,
+        Denoiser(L, K, mu=settings.mu * L, tol=TOLERANCE),
+        Denoiser(model="gaussian", window=K),
     )
+    paths = [_path(settings, problem, denoiser, patience) for denoiser in denoisers]
+    return Simulation(settings, problem, *paths)
 
 
 def _path(settings: Settings, problem: Problem, denoiser: Denoiser | None, patience: float) -> Path:

@@ -18,27 +18,36 @@ from coco_denoiser.explore.page import certificate, template, words
 from coco_denoiser.explore.pictures import Pictures, axes, frame
 from coco_denoiser.explore.presets import PRESETS
 from coco_denoiser.explore.simulation import Settings, simulate
-from coco_denoiser.palette import COCO, PLAIN
+from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
 
 
 def run(settings: Settings) -> dict[str, Any]:
     """Return all that the script of the page needs to show a run, as plain numbers and text."""
     simulation = simulate(settings)
-    last = max(len(simulation.plain.observed), len(simulation.coco.observed))
-    frames = []
-    for k in range(1, last + 1):
+    frames: list[dict[str, Any]] = []
+    for k in range(1, simulation.last + 1):
         content, taken, found = frame(simulation, k)
         sources = {
             name: {column: _plain(values) for column, values in columns.items()}
             for name, columns in content.items()
         }
-        frames.append({"sources": sources, "certificate": certificate(found, taken, last)})
+        proof = certificate(found, taken, simulation.last)
+        frames.append({"sources": sources, "certificate": proof})
+    # What only grows is kept once, and the script shows its beginning.
+    grown = {name: frames[-1]["sources"][name] for name in frames[-1]["sources"] if _grows(name)}
+    for each in frames:
+        each["sources"] = {n: data for n, data in each["sources"].items() if n not in grown}
     return {
         "objective": settings.objective,
         "axes": axes(simulation),
         "words": words(simulation),
+        "grown": grown,
         "frames": frames,
     }
+
+
+def _grows(name: str) -> bool:
+    return name.endswith(("-path", "-distance", "-error"))
 
 
 def html() -> str:
@@ -60,6 +69,7 @@ def html() -> str:
             "data": data.replace("</", "<\\/"),
             "plain": PLAIN,
             "coco": COCO,
+            "gaussian": GAUSSIAN,
         },
     )
     return made
