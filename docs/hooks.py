@@ -1,4 +1,4 @@
-"""What MkDocs runs while it builds the site: mathematics becomes MathML, which browsers draw.
+"""What MkDocs runs while it builds the site: formulas as MathML, and the presets of the page.
 
 `$...$` and `$$...$$` are LaTeX, in pages and docstrings alike. Browsers need neither a script
 nor a font for MathML, so the site works without the network.
@@ -6,12 +6,22 @@ nor a font for MathML, so the site works without the network.
 
 import re
 from html import escape, unescape
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
+from coco_denoiser.explore import standalone
+
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Add the presets of the page to play with, which a page of the site embeds."""
+    target = Path(config.site_dir) / "play" / "presets.html"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(standalone.html(), "utf-8")
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
