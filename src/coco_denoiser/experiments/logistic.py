@@ -95,6 +95,11 @@ def _problem(config: LogisticConfig) -> LogisticRegression:
     return regression(config.data, regularized=config.regularized, published=config.published)
 
 
+def dataset(name: str) -> Dataset:
+    """Return a data set by its name."""
+    return _SOURCES[name]()
+
+
 def regression(data: str, *, regularized: bool, published: bool = False) -> LogisticRegression:
     """Return the problem of a data set, the same object every time."""
     # The folder is part of the key: a test, or a user, may name another one.
