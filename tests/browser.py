@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from selenium import webdriver
 
 _FLAGS = (
@@ -23,12 +24,14 @@ _FLAGS = (
 @contextmanager
 def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
     """Start one, with a profile of its own, that keeps what pages write to the console."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("needs Chromium and its driver: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "chromium"
+    options.binary_location = program
     for flag in (*_FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = shutil.which("chromedriver") or "chromedriver"
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
         yield chrome

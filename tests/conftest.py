@@ -1,5 +1,14 @@
-"""Hypothesis profiles: `ci` draws the same cases every time, `explore` draws new ones."""
+"""Hypothesis profiles, and what happens to tests whose libraries are not installed.
 
+The profile `ci` draws the same cases every time, `explore` draws new ones. A test that needs a
+library of an extra that is not installed is skipped with the remedy; `.ci/run` allows no skip.
+"""
+
+from collections.abc import Generator, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -11,3 +20,48 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False)
+
+
+class _Module(pytest.Module):
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            _skip_if_not_installed(error.__cause__)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Import every file of tests by the rule above."""
+    module: pytest.Module = _Module.from_parent(parent, path=module_path)
+    return module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    """Make every fixture by the same rule."""
+    return (yield from _skipping())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Run every test by the same rule."""
+    return (yield from _skipping())
+
+
+def _skipping() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except ImportError as error:
+        _skip_if_not_installed(error)
+        raise
+
+
+def _skip_if_not_installed(error: BaseException | None) -> None:
+    while error is not None:
+        library = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and library and find_spec(library) is None:
+            pytest.skip(
+                f"{library} is not installed: pip install -e '.[test]'", allow_module_level=True
+            )
+        error = error.__cause__

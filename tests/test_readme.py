@@ -13,7 +13,16 @@ from coco_denoiser import cli
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.MULTILINE | re.DOTALL
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "CODE_OF_CONDUCT.md",
+            "CONTRIBUTING.md",
+            "RELEASING.md",
+            "SECURITY.md",
+        )
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
@@ -47,7 +56,7 @@ def test_the_readme_shows_python() -> None:
     assert len(_blocks(ROOT / "README.md", "python")) >= 3
 
 
-@pytest.mark.parametrize("name", ["reproduce", "test"])
+@pytest.mark.parametrize("name", ["reproduce", "test", "light"])
 def test_each_command_is_marked_once_and_complete(name: str) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     (command,) = re.findall(rf"^<!-- {name} command -->\n```bash\n(.*?)^```$", text, BLOCK)

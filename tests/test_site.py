@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[test]'")
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [
     f"coco_denoiser{name}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jax", reason="jax is not installed: pip install -e '.[test]'")
 K = 6
 PROGRAM = """
 import json, re
