@@ -12,7 +12,9 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser.denoise import with_gradients
-from coco_denoiser.models.cocoercive import Bound, CoCoercive
+from coco_denoiser.models.choice import ModelName, WindowSize, choose, size
+from coco_denoiser.models.cocoercive import Bound
+from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.solution import Answer, Solution
 from coco_denoiser.typing import Array, ArrayLike
 from coco_denoiser.window import Engine, Step
@@ -22,7 +24,17 @@ from coco_denoiser.window.vectors import Ring
 class Denoiser:
     r"""Denoise a stream of gradients, each together with the K - 1 observed before it.
 
-    At every call, over the last K points $x_i$ with their noisy gradients $g_i$,
+    Without L, the gradients are those of a field with a random slope (`model="gaussian"`):
+    $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes the window tells, and
+    the newest $\theta$ is estimated by generalised least squares. Use it between oracle and
+    optimizer:
+
+        denoiser = Denoiser(window=32)
+        x = x - step * denoiser(x, g)
+
+    With L (`model="cocoercive"`), they are projected onto the gradients that a function of
+    such curvature can have. At every call, over the last K points $x_i$ with their noisy
+    gradients $g_i$,
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
@@ -30,17 +42,15 @@ class Denoiser:
     \quad\text{for all pairs } m, l
     \end{align*}$$
 
-    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned. Use it
-    between oracle and optimizer:
-
-        denoiser = Denoiser(L=1.0, window=16)
-        x = x - step * denoiser(x, g)
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned.
 
     Args:
         L: upper bound on the curvature of the objective, a function that returns it, or "auto"
             to estimate it from the stream: gradients are returned as they are until enough is
-            known.
-        window: how many observations are kept, K; None keeps all of them.
+            known. The Gaussian model takes it as a cap on its slope.
+        window: how many observations are kept, K; None keeps all of them, and "auto" is 32 for
+            the Gaussian model, 16 for the other.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
@@ -50,36 +60,52 @@ class Denoiser:
             with L="auto".
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
-        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
-            is known; otherwise the stream must tell that too.
+        noise_std: the standard deviation of every coordinate of the noise, if it is known;
+            otherwise the window must tell that too. For the Gaussian model and L="auto".
     """
 
     def __init__(
         self,
-        L: Bound | Literal["auto"],
-        window: int | None = 16,
+        L: Bound | Literal["auto"] | None = None,
+        window: WindowSize = "auto",
         *,
+        model: ModelName | None = None,
         mu: Bound = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
         neighbors: int | None = None,
         noise_std: float | None = None,
     ) -> None:
-        self._model = CoCoercive(L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
-        size = check.count("window", window, optional=True)
-        self._engine = Engine(self._model, window=size, forget=forget)
+        self._model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
+        kept = size(window, self._model, otherwise=16)
+        self._engine = Engine(self._model, window=kept, forget=forget)
         self._vectors = Ring(self._engine.slots)
         self._shape: tuple[int, ...] | None = None
 
     @property
     def L(self) -> float:  # noqa: N802
-        """The upper bound in use; infinite while "auto" has not found one."""
+        """The upper bound in use; infinite where there is none, or "auto" has not found one."""
         return math.nan if self._model.bounds is None else self._model.bounds[0]
 
     @property
     def mu(self) -> float:
-        """The lower bound in use."""
+        """The lower bound in use; for the Gaussian model -L, as its slope has either sign."""
         return math.nan if self._model.bounds is None else self._model.bounds[1]
+
+    @property
+    def std(self) -> float:
+        """Standard error of every coordinate of the last gradient returned; NaN if unknown.
+
+        The Gaussian model knows it from its third observation on, or from the first if
+        noise_std is given.
+        """
+        if not isinstance(self._model, Gaussian) or not len(self):
+            return math.nan
+        last = self._engine.last
+        if last is None or last.std is None:
+            noise, v = self._model.noise_std, self._engine.tables.variances.item(-1)
+            return math.nan if noise is None else noise * math.sqrt(v)
+        return last.std
 
     @property
     def window(self) -> int | None:
@@ -88,16 +114,9 @@ class Denoiser:
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
-        model, engine = self._model, self._engine
-        given = {
-            "L": model.L,
-            "window": engine.window,
-            "mu": model.mu,
-            "tol": model.tol,
-            "forget": engine.forget,
-            "neighbors": model.neighbors,
-            "noise_std": model.noise_std,
-        }
+        engine = self._engine
+        own = {"window": engine.window, "forget": engine.forget}
+        given = {**self._model.settings, **own}
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"<Denoiser({settings}) with {len(self)} observations>"
 
@@ -153,6 +172,8 @@ class Denoiser:
         if self._shape is None:
             raise ValueError("solution: there is none before the first observation.")
         engine, model, count = self._engine, self._model, len(self)
+        if isinstance(model, Gaussian):
+            raise TypeError("solution: the Gaussian model solves for the newest gradient only.")
         if model.bounds is None:
             model.begin(1.0)
         points, residuals = (
@@ -198,6 +219,9 @@ class Denoiser:
         for name in ("shape", "points", "residuals"):
             if name not in state:
                 raise ValueError(f"state lacks {name}: it is no state of a Denoiser.")
+        saved, mine = state.get("model"), self._model.settings["model"]
+        if saved != mine:
+            raise ValueError(f"state was saved with model={saved}, this one has model={mine}.")
         found = self._engine.checked(state, self._settings())
         count, shape = found["count"], check.saved_shape(state)
         points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
@@ -208,10 +232,11 @@ class Denoiser:
 
     def _settings(self) -> dict[str, Any]:
         """Return what a state must have been saved with; bounds that change may be others."""
-        model = self._model
-        bounds = {"L": model.L, "mu": model.mu}
-        fixed = {name: value for name, value in bounds.items() if isinstance(value, float | int)}
-        return {**fixed, "tol": model.tol, "neighbors": model.neighbors or 0}
+        return {
+            name: 0 if value is None else value
+            for name, value in self._model.settings.items()
+            if value != "auto" and not callable(value)
+        }
 
     def _refusal(self, x: Array, g: Array) -> ValueError:
         check.finite_array("point", x)

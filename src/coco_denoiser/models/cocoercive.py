@@ -66,6 +66,12 @@ class CoCoercive(Model):
         if not (callable(L) or callable(mu)):
             self.begin(1.0)
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the model was made with, by name."""
+        names = ("L", "mu", "tol", "neighbors", "noise_std")
+        return {"model": "cocoercive", **{name: getattr(self, name) for name in names}}
+
     def begin(self, sign: float) -> None:
         """Ask for the curvature bounds."""
         mu = self.mu() if callable(self.mu) else self.mu

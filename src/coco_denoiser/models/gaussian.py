@@ -97,6 +97,7 @@ class Gaussian(Model):
     Args:
         L: a cap on the slope: a number, a function that returns one, or None.
         noise_std: standard deviation of the noise of an observation of variance 1, if known.
+        tol: relative residual of the linear system to reach.
     """
 
     def __init__(
@@ -104,8 +105,10 @@ class Gaussian(Model):
         *,
         L: float | Callable[[], float] | None = None,
         noise_std: float | None = None,
+        tol: float = 1e-9,
     ) -> None:
         self.L = L
+        self.tol = check.positive("tol", tol)
         self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
         self._cap: float | None = None
         if not callable(L):
@@ -118,14 +121,28 @@ class Gaussian(Model):
         if L is not None and self._cap != L:
             self._cap = check.positive("L", L)
 
-    def average(self, window: Snapshot, *, sign: float = 1.0) -> Averaging:
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The curvature that the slope may have: it has either sign."""
+        L = np.inf if self._cap is None else self._cap
+        return L, -L
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the model was made with, by name."""
+        return {"model": "gaussian", "L": self.L, "tol": self.tol, "noise_std": self.noise_std}
+
+    def average(self, window: Snapshot) -> Averaging:
         """Return the weights of the newest observation."""
-        del sign
         found = self.fit(window, np.array([window.newest]))
+        trouble = None
+        if not found.gap <= self.tol:
+            trouble = f"gaussian: relative residual {found.gap:.1e}, tol={self.tol:.1e}."
         return Averaging(
             found.weights[0],
             0.0,
             gap=found.gap,
+            trouble=trouble,
             std=float(found.std[0]),
             noise_std=found.noise_std,
             curvature=None if math.isnan(found.scale) else found.scale * math.sqrt(window.d),
@@ -305,20 +322,19 @@ def _residual(
     slope2: float,
     noise2: float,
 ) -> float:
-    """Return how far S w is from a constant, relative to what it is a sum of."""
+    """Return how far S w is from a constant, relative to the norms of S and w."""
     K = weights.size
     unit = reach if reach > 0.0 else 1.0
-    low, high, size = np.inf, -np.inf, 0.0
+    low, high, norm, top = np.inf, -np.inf, 0.0, 0.0
     for i in range(K):
-        own = noise2 * variances[i] * weights[i]
-        total, absolute = own, abs(own)
+        total, row = noise2 * variances[i] * weights[i], noise2 * variances[i]
         from_j = (points[i, j] / unit) ** 2
         for n in range(K):
-            term = from_j + (points[n, j] / unit) ** 2
+            entry = from_j + (points[n, j] / unit) ** 2
             if n != i:
-                term -= (points[i, n] / unit) ** 2
-            term *= 0.5 * slope2 * weights[n]
-            total += term
-            absolute += abs(term)
-        low, high, size = min(low, total), max(high, total), max(size, absolute)
-    return (high - low) / size if size > 0.0 else 0.0
+                entry -= (points[i, n] / unit) ** 2
+            total += 0.5 * slope2 * entry * weights[n]
+            row += 0.5 * slope2 * abs(entry)
+        low, high = min(low, total), max(high, total)
+        norm, top = max(norm, row), max(top, abs(weights[i]))
+    return (high - low) / (norm * top) if norm > 0.0 else 0.0

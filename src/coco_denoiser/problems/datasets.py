@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 
 from coco_denoiser.problems.base import Array
-from coco_denoiser.typing import ArrayLike
+from coco_denoiser.typing import ArrayLike, Int64
 
 DATA_VARIABLE = "COCO_DENOISER_DATA"
 LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
@@ -112,6 +112,12 @@ def breast_cancer(*, standardize: bool = True) -> Dataset:
     if standardize:
         features = (features - features.mean(axis=0)) / features.std(axis=0)
     return Dataset("breast_cancer", features, signed_labels(bunch.target), "scikit-learn")
+
+
+def digits() -> tuple[Array, Int64]:
+    """Return scikit-learn's digits: 1797 images of 64 pixels from 0 to 16, and their classes."""
+    bunch = _require("sklearn.datasets", "scikit-learn").load_digits()
+    return np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.int64)
 
 
 def signed_labels(labels: ArrayLike) -> Array:

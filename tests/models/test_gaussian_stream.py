@@ -1,0 +1,111 @@
+"""The Gaussian model in a stream."""
+
+import math
+
+import numpy as np
+import pytest
+
+from coco_denoiser import Denoiser
+from coco_denoiser.models.gaussian import fit
+from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Array
+
+
+def walked(denoiser: Denoiser, steps: int, seed: int = 0) -> list[Array]:
+    problem = Quadratic.spaced(6, noise_std=10.0)
+    rng, x = np.random.default_rng(seed), np.full(6, 30.0)
+    found: list[Array] = []
+    for _ in range(steps):
+        found.append(denoiser(x, problem.oracle(x, rng)))
+        x = x - 0.5 * found[-1]
+    return found
+
+
+def test_a_stream_answers_as_its_window_does() -> None:
+    rng = np.random.default_rng(0)
+    seen: list[tuple[Array, Array, float]] = []
+    denoiser = Denoiser(window=5)
+    for k in range(12):
+        x, g = rng.standard_normal(7), rng.standard_normal(7)
+        v = float(rng.uniform(0.5, 2.0))
+        seen = [*seen, (x, g, v)][-5:]
+        theta = denoiser(x, g, noise_variance=v)
+        X, G, V = (np.array(part) for part in zip(*seen, strict=True))
+        dx, dg = (np.linalg.norm(T[:, None] - T, axis=2) for T in (X, G))
+        expected = fit(dx, dg, V, 7, np.array([len(seen) - 1]))
+        np.testing.assert_allclose(theta, expected.weights[0] @ G, atol=1e-9)
+        if k:
+            assert denoiser.std == pytest.approx(expected.std[0], rel=1e-5)
+
+
+def test_it_needs_no_curvature_and_gains() -> None:
+    problem = Quadratic.spaced(6, noise_std=10.0)
+    ends = {}
+    for name, denoiser in {"raw": None, "gaussian": Denoiser()}.items():
+        rng, x = np.random.default_rng(1), np.full(6, 30.0)
+        late: list[float] = []
+        for k in range(200):
+            g = problem.oracle(x, rng)
+            x = x - (g if denoiser is None else denoiser(x, g))
+            late += [float(problem.value(x))] if k >= 100 else []
+        ends[name] = np.mean(late)
+    assert ends["gaussian"] < 0.4 * ends["raw"]
+
+
+def test_what_is_left_out_chooses_the_model() -> None:
+    assert "model='gaussian'" in repr(Denoiser())
+    assert Denoiser().window == Denoiser(1.0, model="gaussian").window == 32
+    assert "model='cocoercive'" in repr(Denoiser(1.0))
+    assert Denoiser(1.0).window == 16
+
+
+def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
+    denoiser, known = Denoiser(), Denoiser(noise_std=2.0)
+    assert math.isnan(denoiser.std)
+    walked(denoiser, 1)
+    assert math.isnan(denoiser.std)
+    known(np.zeros(3), np.ones(3), noise_variance=4.0)
+    assert known.std == 4.0
+    walked(denoiser, 2)
+    assert denoiser.std > 0.0
+    assert math.isnan(Denoiser(1.0).std)
+
+
+def test_a_saved_state_goes_on_bit_for_bit() -> None:
+    one, two = Denoiser(window=6), Denoiser(window=6)
+    walked(one, 9)
+    two.load_state_dict(one.state_dict())
+    x, g = np.ones(6), np.arange(6.0)
+    np.testing.assert_array_equal(one(x, g), two(x, g))
+    assert one.std == two.std
+    with pytest.raises(ValueError, match="model"):
+        Denoiser(1.0, 6).load_state_dict(one.state_dict())
+    with pytest.raises(ValueError, match="noise_std"):
+        Denoiser(window=6, noise_std=1.0).load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": "cocoercive"}, "needs L"),
+        ({"model": "cauchy"}, "model must be"),
+        ({"mu": 0.1}, "mu goes with"),
+        ({"neighbors": 3}, "neighbors"),
+        ({"forget": "fold"}, "forget='fold' needs L"),
+        ({"L": -1.0, "model": "gaussian"}, "L must be"),
+        ({"noise_std": 0.0}, "noise_std must be"),
+    ],
+)
+def test_what_does_not_belong_is_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Denoiser(**settings)  # type: ignore[arg-type]
+
+
+def test_single_precision_is_kept() -> None:
+    denoiser = Denoiser(window=8)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x, g = (rng.standard_normal(5).astype(np.float32) for _ in range(2))
+        theta = denoiser(x, g)
+        assert theta.dtype == np.float32
+        assert np.isfinite(theta).all()
