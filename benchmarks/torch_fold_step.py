@@ -37,7 +37,7 @@ def measure(d: int, tensors: int) -> dict[str, float]:
             p.grad = g
         times = [seconds(plain.step), seconds(coco.step)]
         kept = [
-            *coco.denoiser.rings[0].tensors(),
+            *coco.denoiser.vectors.rings[0].tensors(),
             *(p.detach() for p in parameters),
             *gradients[number % 4],
         ]

@@ -45,7 +45,8 @@ def measure(d: int, tensors: int) -> dict[str, float]:
         for p, g in zip(parameters, gradients[number % 4], strict=True):
             p.grad = g
         coco.step()
-    points, residuals = coco.denoiser.rings[0].tensors()
+    window = coco.denoiser.engine.snapshot(d)
+    points, residuals = coco.denoiser.vectors.rings[0].tensors()
     blocks = (points, residuals, residuals)
     room = points.shape[1] // tensors
     parts = [ring[:, t * room : t * room + size] for ring in blocks for t in range(tensors)]
@@ -65,7 +66,7 @@ def measure(d: int, tensors: int) -> dict[str, float]:
                 seconds(lambda: read(blocks)),
                 seconds(lambda: read(parts)),
                 # What the step leaves to the core: the K by K problem, whatever d is.
-                seconds(lambda: coco.denoiser.tables.answer(0.5, 1e-9)),
+                seconds(lambda: coco.denoiser.model.average(window)),
             ]
         )
     wrapped, step, reading, by_tensor, solving = np.array(rounds).T

@@ -22,6 +22,7 @@ from coco_denoiser.experiments.experiment import Result
 from coco_denoiser.experiments.panels import styles
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
+from coco_denoiser.palette import COCO, EXACT, PLAIN
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
@@ -101,8 +102,8 @@ def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
                 1.0,
                 0.6,
                 boxstyle="round,pad=0.05,rounding_size=0.1",
-                facecolor="#21708c" if ours else "white",
-                edgecolor="#21708c" if ours else "#333333",
+                facecolor=COCO if ours else "white",
+                edgecolor=COCO if ours else EXACT,
             )
         )
         colour = "white" if ours else "#111111"
@@ -116,9 +117,6 @@ def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
     axes.text(last / 2, -0.92, "$x_{k+1}$", ha="center", va="top", fontsize=10)
 
 
-NOISY, DENOISED, TRUE = "#c65102", "#0062a8", "#333333"
-
-
 def ball() -> Figure:
     """Draw two gradients: their difference and the ball it belongs in, and how both move."""
     points = np.array([[0.0, 0.0], [2.0, 0.6]])
@@ -128,29 +126,29 @@ def ball() -> Figure:
     left, right = figure.subplots(1, 2)
     apart = points[1] - points[0]
     radius = 0.5 * float(np.linalg.norm(apart))
-    left.add_patch(Circle(tuple(0.5 * apart), radius, facecolor="#e3eef6", edgecolor=DENOISED))
+    left.add_patch(Circle(tuple(0.5 * apart), radius, facecolor="#e3eef6", edgecolor=COCO))
     left.annotate("differences that\na gradient can have", 0.5 * apart + [0, 0.4], ha="center",
-                  va="bottom", fontsize=8, color=DENOISED)  # fmt: skip
+                  va="bottom", fontsize=8, color=COCO)  # fmt: skip
     for end, name, colour, down in (
-        (noisy[1] - noisy[0], "$g_2-g_1$", NOISY, 0),
-        (theta[1] - theta[0], r"$\theta_2-\theta_1$", DENOISED, -10),
-        (apart, "$L\\,(x_2-x_1)$", TRUE, 0),
+        (noisy[1] - noisy[0], "$g_2-g_1$", PLAIN, 0),
+        (theta[1] - theta[0], r"$\theta_2-\theta_1$", COCO, -10),
+        (apart, "$L\\,(x_2-x_1)$", EXACT, 0),
     ):
-        _arrow(left, np.zeros(2), end, colour, dashed=colour == NOISY)
+        _arrow(left, np.zeros(2), end, colour, dashed=colour == PLAIN)
         left.annotate(name, end, xytext=(6, down), textcoords="offset points", va="center",
                       color=colour, fontsize=10)  # fmt: skip
     left.set(xlim=(-0.5, 2.9), ylim=(-2.1, 1.5), aspect="equal")
     left.set_title("The difference belongs in a ball", loc="left", fontsize=10)
     for i, name in enumerate("12"):
-        _arrow(right, np.zeros(2), noisy[i], NOISY, dashed=True)
-        _arrow(right, np.zeros(2), theta[i], DENOISED, dashed=False)
-        for end, letter, colour in ((noisy, "g", NOISY), (theta, r"\theta", DENOISED)):
+        _arrow(right, np.zeros(2), noisy[i], PLAIN, dashed=True)
+        _arrow(right, np.zeros(2), theta[i], COCO, dashed=False)
+        for end, letter, colour in ((noisy, "g", PLAIN), (theta, r"\theta", COCO)):
             right.annotate(f"${letter}_{name}$", end[i], xytext=(6, 0),
                            textcoords="offset points", va="center", color=colour)  # fmt: skip
-    right.plot(*zip(*theta, strict=True), color=DENOISED, linewidth=0.8, linestyle=":")
-    right.plot(*zip(*noisy, strict=True), color=NOISY, linewidth=0.8, linestyle=":")
+    right.plot(*zip(*theta, strict=True), color=COCO, linewidth=0.8, linestyle=":")
+    right.plot(*zip(*noisy, strict=True), color=PLAIN, linewidth=0.8, linestyle=":")
     mean = noisy.mean(axis=0)
-    right.plot(*mean, marker="o", color=TRUE, markersize=4)
+    right.plot(*mean, marker="o", color=EXACT, markersize=4)
     right.annotate("mean: kept", mean, xytext=(8, 0), textcoords="offset points", va="center",
                    fontsize=8)  # fmt: skip
     right.set(xlim=(-0.3, 1.6), ylim=(-1.1, 1.1), aspect="equal")
@@ -171,14 +169,14 @@ def window() -> Figure:
     for axes, gradients, colour, name in zip(
         figure.subplots(1, 2, sharex=True, sharey=True),
         (noisy, theta),
-        (NOISY, DENOISED),
+        (PLAIN, COCO),
         ("as observed", "denoised"),
         strict=True,
     ):
         for point, true, shown in zip(points, exact, gradients, strict=True):
-            _arrow(axes, point, point + 0.7 * true, TRUE, dashed=False, width=0.8)
-            _arrow(axes, point, point + 0.7 * shown, colour, dashed=colour == NOISY)
-        axes.plot(*points.T, "o", color=TRUE, markersize=3.5)
+            _arrow(axes, point, point + 0.7 * true, EXACT, dashed=False, width=0.8)
+            _arrow(axes, point, point + 0.7 * shown, colour, dashed=colour == PLAIN)
+        axes.plot(*points.T, "o", color=EXACT, markersize=3.5)
         error = np.sum((gradients - exact) ** 2)
         axes.set_title(f"{name}: total squared error {error:.2f}", loc="left", fontsize=10)
         axes.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), aspect="equal", xticks=[], yticks=[])

@@ -122,3 +122,49 @@ def pairwise(
     scale = float(max(primal, 1e-300))
     drift = float(np.abs(left).max() / max(np.abs(force).max(), np.longdouble(1e-300)))
     return Verdict(float(primal - dual) / scale, rounding / scale, float(over.max()), drift)
+
+
+def one_function(
+    points: ArrayLike,
+    gradients: ArrayLike,
+    solution: coco.Solution,
+    *,
+    L: float,
+    mu: float = 0.0,
+    noise_variance: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    values: ArrayLike | None = None,
+    value_variance: float = 1.0,
+) -> tuple[float, float]:
+    """Return the relative gap, and the flow that is missing, of gradients of one function.
+
+    From the Lagrangian with the inequalities as they are printed: after mu / 2 ||x||^2 is taken
+    off, the function is convex and (L - mu)-smooth. The covariance is diagonal.
+    """
+    x, a = long(points), long(solution.multipliers)
+    x = x - x.mean(axis=0)
+    K, d = x.shape
+    v = np.ones(K) if noise_variance is None else np.asarray(noise_variance)
+    n = 1 / (long(v)[:, None] * long(np.ones(d) if covariance is None else covariance))
+    bend = long(mu) / 2 * (x * x).sum(axis=1)
+    g, theta = long(gradients) - mu * x, long(solution.gradients) - mu * x
+    f = np.asarray(solution.values, np.longdouble) - bend
+    flow = a.sum(axis=1) - a.sum(axis=0)
+    primal = (n * (theta - g) ** 2).sum() / 2
+    dual = np.longdouble(0)
+    if values is not None:
+        seen = long(values) - bend
+        primal += ((f - seen) ** 2).sum() / (2 * value_variance)
+        f = seen + value_variance * flow
+        dual += ((f - seen) ** 2).sum() / (2 * value_variance)
+    dual -= flow @ f
+    pull = (a + a.T) / (long(L) - mu)
+    laplacian = np.diag(pull.sum(axis=1)) - pull
+    linear = a.T @ x - a.sum(axis=0)[:, None] * x
+    for axis in range(d):
+        hessian = np.diag(n[:, axis]) + laplacian
+        right = n[:, axis] * g[:, axis] - linear[:, axis]
+        t = eliminate(hessian, right[:, None])[:, 0]
+        dual += t @ hessian @ t / 2 - right @ t + (n[:, axis] * g[:, axis] ** 2).sum() / 2
+    missing = 0.0 if values is not None else float(np.abs(flow).max() / max(a.max(), 1e-300))
+    return float((primal - dual) / primal), missing

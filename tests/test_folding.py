@@ -1,6 +1,5 @@
 """Folding: the laws of the fold, and a stream that folds against one that is folded by hand."""
 
-import io
 from typing import Any
 
 import numpy as np
@@ -169,22 +168,6 @@ def test_shifts_turns_and_scales_pass_through(K: int, seed: int, scale: float) -
         answers(points, 4.0 * gradients, L=4.0) / 4.0,
     ):
         np.testing.assert_allclose(found, plain, atol=1e-9 if K == 2 else 1e-3)
-
-
-@pytest.mark.parametrize("K", [2, 3, 8])
-@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 11])
-def test_a_restored_denoiser_goes_on_bit_for_bit(K: int, saved_after: int) -> None:
-    points, gradients = sgd(np.random.default_rng(1), 24, 6)
-    original, restored = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
-    stream(original, points[:saved_after], gradients[:saved_after], np.ones(saved_after))
-    file = io.BytesIO()
-    np.savez(file, **original.state_dict())
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as state:
-        restored.load_state_dict(state)
-    assert len(restored) == len(original)
-    rest = points[saved_after:], gradients[saved_after:], np.ones(24 - saved_after)
-    np.testing.assert_array_equal(stream(original, *rest), stream(restored, *rest))
 
 
 def test_a_state_of_the_other_kind_is_refused() -> None:

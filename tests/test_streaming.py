@@ -14,7 +14,6 @@ import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser.models import Averaging, Snapshot
 from coco_denoiser.models.cocoercive import CoCoercive
-from coco_denoiser.solution import Status
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import passes
 
@@ -68,8 +67,8 @@ def test_noise_variances_are_those_of_the_observations(window: int | None) -> No
         np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 8, None])
-@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize("window", [1, None])
+@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 20])
 def test_a_restored_denoiser_goes_on_bit_for_bit(window: int | None, saved_after: int) -> None:
     points, gradients = sgd(np.random.default_rng(1), 24, 6)
     original, restored = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
@@ -256,16 +255,6 @@ def test_nothing_is_aliased(window: int | None) -> None:
         shared.state_dict()["points"][:] = np.nan
 
 
-def test_nothing_active_means_bit_equal_gradients() -> None:
-    rng = np.random.default_rng(7)
-    denoiser = Denoiser(L=1.0, window=5)
-    for k in range(12):
-        x = 1e6 * (k + rng.normal(size=3))
-        g = 0.5 * x + rng.normal(size=3)
-        np.testing.assert_array_equal(denoiser(x, g), g)
-    assert denoiser.solution.status is Status.UNCHANGED
-
-
 @pytest.mark.parametrize("scale", [1e-150, 1e-300, 1e150])
 @pytest.mark.parametrize("window", [2, 4])
 def test_extreme_scales(scale: float, window: int) -> None:
@@ -406,3 +395,17 @@ def test_long_vectors_are_summed_block_by_block() -> None:
     for x, g in zip(points, gradients, strict=True):
         theta = denoiser(x, g)
     np.testing.assert_allclose(theta, coco.denoise(points, gradients, L=1.0)[-1], atol=1e-4)
+
+
+def test_it_shows_its_settings_and_how_much_it_holds() -> None:
+    denoiser = Denoiser(L=2.0, window=3, forget="fold")
+    denoiser([1.0], [2.0])
+    shown = repr(denoiser)
+    for setting in ("L=2.0", "window=3", "mu=0.0", "tol=1e-09", "forget='fold'"):
+        assert setting in shown
+    assert shown.endswith("with 1 observations>")
+
+
+def test_the_noise_is_asked_for_only_where_it_makes_a_difference() -> None:
+    with pytest.raises(ValueError, match=r"noise_std goes with L='auto' only.*Leave it out"):
+        Denoiser(1.0, noise_std=3)

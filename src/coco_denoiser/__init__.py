@@ -1,7 +1,7 @@
 """Exact co-coercive denoising of stochastic gradients, in batch and in a stream."""
 
 from coco_denoiser._version import __version__
-from coco_denoiser.denoise import denoise, solve
+from coco_denoiser.batch import denoise, solve
 from coco_denoiser.descent import MinimizeError, Minimum, minimize
 from coco_denoiser.solution import ConvergenceError, ConvergenceWarning, Solution, Status
 from coco_denoiser.solvers.closed_form import denoise_pairs

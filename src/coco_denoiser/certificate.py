@@ -1,4 +1,4 @@
-"""How good an answer is, from the definition of the problem alone.
+"""How good an answer is, from the definition of the problem alone. No solver uses this file.
 
 For any feasible phi and any forces y_e on the pairs, weak duality says that the objective at
 phi exceeds its minimum by at most
@@ -8,71 +8,150 @@ phi exceeds its minimum by at most
 where f_i = n_i (h_i - phi_i) - sum of the forces on i, and v_e = phi_m - phi_l. Every term is
 non-negative, so nothing cancels. A distance is known up to ROUNDING, so rho_e ||y_e|| is known
 up to ROUNDING ||y_e||, which is forgiven: else no answer to a window whose bounds are barely
-broken would pass. The multipliers give the forces: y_e = lam_e (v_e + u_m - u_l),
-where u makes up for the rounding of phi, which large multipliers would magnify. Any forces
-would do for a valid bound. No solver uses this file.
+broken would pass. The multipliers give the forces: y_e = lam_e (v_e + u_m - u_l), where u makes
+up for the rounding of phi, which large multipliers would magnify. Any forces would do for a
+valid bound.
+
+For gradients of one function (`constraints/curves.py`) the ordered pairs have multipliers
+a_ij >= 0, and what is said of phi, of values E and of these is
+
+    gap = sum_ij a_ij slack_ij + 1/2 sum_c <e_c, (N + Laplacian)^-1 e_c> + 1/2 sum_i u_i^2 / m_i,
+
+where slack_ij = ||X_i - X_j||^2 - ||phi_i - phi_j||^2 - s_ij, the Laplacian is that of
+2 (a_ij + a_ji), and e (K, q) and u (K,) are the gradients of the Lagrangian in phi and in E:
+the Lagrangian is quadratic, so its minimum is that far below. Values that were not observed
+enter linearly, and u must vanish: the multipliers that flow into a point must equal those that
+flow out of it. Points that coincide are held together by forces as above.
 """
 
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
 from coco_denoiser._linalg import solve_large_laplacian
+from coco_denoiser.constraints.curves import excess, rounding
 from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64
 
 
-def certify(window: Window, weights: Float64, multipliers: Float64) -> tuple[float, float]:
-    """Return the relative duality gap and the worst relative violation of phi = weights·h.
+def certify(
+    window: Window, phi: Float64, multipliers: Float64, values: Float64 | None = None
+) -> tuple[float, float]:
+    """Return the relative duality gap and the worst relative violation of an answer.
 
-    A pair whose bound is infinite is free, and no part of the problem.
+    A pair whose bound is infinite is no part of the problem.
 
     Args:
-        window: K residuals and their bounds.
-        weights: (K, K), the answer.
-        multipliers: (K, K), symmetric; infinite for pairs that move as one.
+        window: K residuals and what is asked of them.
+        phi: (K, q), the residuals of the answer.
+        multipliers: (K, K), symmetric, or those of the ordered pairs for one function; infinite
+            for pairs that move as one.
+        values: (K,), E, for one function.
     """
-    h, n = window.residuals, window.precisions
-    phi, force, u, value = _forces(h, n, weights, multipliers)
-    solve_large_laplacian(np.minimum(multipliers, 1e30), n.copy(), u, h.shape[1])
-    gap, violation = _certify(phi, force, u, window.bounds, multipliers, n)
-    return relative(gap, value), violation
-
-
-def relative(gap: float, value: float) -> float:
-    """Return a gap relative to the objective; what is not a number certifies nothing."""
+    n = window.table()
+    value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
+    if window.curve is not None and values is not None:
+        value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
+        gap, violation = _one_function(window, n, phi, values, multipliers)
+    else:
+        force, rest = _forces(window.residuals, n, phi, multipliers)
+        u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
+        gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
     if gap == 0.0:
-        return 0.0
-    return gap / value if gap > 0.0 and value > 0.0 else np.inf
+        return 0.0, violation
+    # An answer that is not a number certifies nothing.
+    return (gap / value if gap > 0.0 and value > 0.0 else np.inf), violation
+
+
+def _relaxed(window: Window, pull: Float64, rest: Float64) -> Float64:
+    """Return (N + Laplacian(pull))^-1 rest, (K, q), coordinate by coordinate."""
+    if window.shares is None:
+        out = rest.copy()
+        solve_large_laplacian(pull.copy(), window.precisions.copy(), out, out.shape[1])
+        return out
+    out = np.empty_like(rest)
+    for share in np.unique(window.shares):
+        here = window.shares == share
+        part = rest[:, here] / share
+        solve_large_laplacian(pull / share, window.precisions.copy(), part, part.shape[1])
+        out[:, here] = part
+    return out
+
+
+def _one_function(
+    window: Window, n: Float64, phi: Float64, E: Float64, multipliers: Float64
+) -> tuple[float, float]:
+    """Return the gap and the violation of residuals and values of one function."""
+    curve = window.one_function
+    held = np.isinf(multipliers)
+    group = held | np.eye(len(phi), dtype=bool)
+    size = group.sum(axis=1)
+    a, gap = np.where(held, 0.0, multipliers), 0.0
+    if curve.observed:
+        u = curve.precisions * (E - curve.values) - (a - a.T).sum(axis=1)
+        a = a + held * np.maximum(u[:, None] - u, 0.0) / size
+        u = curve.precisions * (E - curve.values) - (a - a.T).sum(axis=1)
+        gap += 0.5 * float(np.sum(u * u / curve.precisions))
+    else:
+        a = balanced(a, np.isfinite(window.bounds), held)
+    squared, s, bound = excess(window, phi, E)
+    used = a > 0.0
+    slack = np.abs(bound[used] - squared[used] - s[used]) - 2.0 * ROUNDING * np.sqrt(bound[used])
+    gap += float(a[used] @ np.maximum(slack, 0.0))
+    pull, flow, X = 2.0 * (a + a.T), a - a.T, curve.points
+    e = n * (phi - window.residuals) + pull.sum(axis=1)[:, None] * phi - pull @ phi
+    e += 2.0 * (flow.sum(axis=1)[:, None] * X - flow @ X)
+    for i, j in np.argwhere(np.triu(held)):
+        y = (e[j] - e[i]) / size[i]
+        work = float(y @ (phi[i] - phi[j]))
+        gap += _unbalanced(float(window.bounds[i, j]), float(np.sqrt(y @ y)), work)
+    e = group @ e / size[:, None]
+    gap += 0.5 * float(np.sum(e * _relaxed(window, pull, e)))
+    over, forgiven = squared + s - bound, rounding(window, phi, E)
+    worst = np.zeros_like(over)
+    np.divide(over, bound + forgiven, out=worst, where=over > forgiven)
+    return gap, float(worst.max())
+
+
+def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
+    """Return multipliers with equal flow into and out of every point, changed as little as can be.
+
+    The missing flow takes the ways that carry most already, as a current does; what little
+    goes against the multipliers is then added the other way round. Ways are the pairs that are
+    listed; those of points held together carry as much as any.
+    """
+    a = multipliers
+    ways = a + a.T
+    ways = ways + ways.max() * (1e-12 * listed + held) + np.finfo(float).tiny * listed
+    np.fill_diagonal(ways, 0.0)
+    laplacian = np.diag(ways.sum(axis=1)) - ways
+    for _ in range(3):  # the first finds the flow, the others take off what it was rounded by
+        lacking = a.sum(axis=0) - a.sum(axis=1)
+        potential = np.linalg.lstsq(laplacian, lacking, rcond=None)[0]
+        a = a + np.maximum(ways * (potential[:, None] - potential), 0.0)
+    return np.asarray(a)
 
 
 @kernel
-def _forces(
-    h: Float64, n: Float64, W: Float64, lam: Float64
-) -> tuple[Float64, Float64, Float64, float]:
-    """Return phi, the forces that hold it, what the forces lam v leave of them, and its value."""
+def _forces(h: Float64, n: Float64, phi: Float64, lam: Float64) -> tuple[Float64, Float64]:
+    """Return the forces that hold phi, (K, q), and what the forces lam v leave of them."""
     K, q = h.shape
-    phi, force, u = np.zeros((K, q)), np.empty((K, q)), np.empty((K, q))
-    value = 0.0
+    force, rest = np.empty((K, q)), np.empty((K, q))
     for i in range(K):
-        for j in range(K):
-            for c in range(q):
-                phi[i, c] += W[i, j] * h[j, c]
         for c in range(q):
-            force[i, c] = n[i] * (h[i, c] - phi[i, c])
-            u[i, c] = force[i, c]
-            value += 0.5 * n[i] * (h[i, c] - phi[i, c]) ** 2
+            force[i, c] = n[i, c] * (h[i, c] - phi[i, c])
+            rest[i, c] = force[i, c]
     for i in range(K):
         for j in range(i):
             if np.isfinite(lam[i, j]):
                 for c in range(q):
                     y = lam[i, j] * (phi[i, c] - phi[j, c])
-                    u[i, c] -= y
-                    u[j, c] += y
-    return phi, force, u, value
+                    rest[i, c] -= y
+                    rest[j, c] += y
+    return force, rest
 
 
 @kernel
-def _certify(
+def _pairs(
     phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
 ) -> tuple[float, float]:
     """Return the gap and the violation; `force` is used up."""
@@ -96,13 +175,13 @@ def _certify(
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
     for i in range(K):
-        gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, n, i) / n[i]
+        gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, n, i)
     return gap, violation
 
 
 @subroutine
 def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
-    """Return half the square of the mean force on the group that i moves with."""
+    """Return what the mean force on the group that i moves with, if it is no rounding, costs."""
     total = 0.0
     for c in range(force.shape[1]):
         mean, size = force[i, c], 1
@@ -110,8 +189,10 @@ def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
             if j != i and np.isinf(lam[i, j]):
                 mean += force[j, c]
                 size += 1
-        total += 0.5 * (mean / size) ** 2
-    return total if total > 0.5 * (ROUNDING * n[i]) ** 2 else 0.0
+        mean /= size
+        if abs(mean) > ROUNDING * n[i, c]:
+            total += 0.5 * mean * mean / n[i, c]
+    return total
 
 
 @subroutine
@@ -133,7 +214,7 @@ def _remainder(phi: Float64, force: Float64, bounds: Float64, lam: Float64, i: i
     return total
 
 
-@subroutine
+@kernel
 def _unbalanced(bound: float, strength: float, work: float) -> float:
     """Return rho ||y|| - <y, v>, as far as rounding does not explain it."""
     return max(abs(bound * strength - work) - ROUNDING * strength, 0.0)

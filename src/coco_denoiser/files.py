@@ -41,20 +41,14 @@ def read(path: Path) -> Observations:
 def write(path: Path, solution: Solution) -> None:
     """Write the denoised gradients: as columns theta1, …, thetad, or with all else as arrays."""
     if suffix(path) == ".csv":
-        names = ",".join(f"theta{j + 1}" for j in range(solution.gradients.shape[1]))
+        header = ",".join(f"theta{j + 1}" for j in range(solution.gradients.shape[1]))
         rows = [",".join(map(repr, row)) for row in solution.gradients.tolist()]
-        text = "\n".join([names, *rows]) + "\n"
+        text = "\n".join([header, *rows]) + "\n"
         write_bytes(path, text.encode())
         return
-    arrays = {
-        "gradients": solution.gradients,
-        "weights": solution.weights,
-        "multipliers": solution.multipliers,
-        "gap": np.array(solution.gap),
-        "violation": np.array(solution.violation),
-    }
-    if solution.values is not None:
-        arrays["values"] = solution.values
+    names = ("gradients", "weights", "multipliers", "gap", "violation", "values")
+    found = {name: getattr(solution, name) for name in names}
+    arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 

@@ -14,12 +14,12 @@ where rho_ml = r ||x_m - x_l|| and n_i is the inverse noise variance of observat
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine, sweep
-from coco_denoiser._linalg import solve_large_laplacian, squared_distance
+from coco_denoiser._linalg import squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
 # Both relative to the largest residual coordinate. Points whose bound is below the first are one
@@ -30,19 +30,61 @@ ROUNDING = 2e-15
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """Where residuals lie, and the values there: what `constraints/curves.py` needs.
+
+    Attributes:
+        points: (K, q), X = r x, in the coordinates and the scale of the residuals.
+        values: (K,), observed values Y; zeros if there are none.
+        precisions: (K,), those of the values; zeros if there are none.
+    """
+
+    points: Float64
+    values: Float64
+    precisions: Float64
+
+    @property
+    def observed(self) -> bool:
+        """Whether values were observed."""
+        return bool(self.precisions.any())
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
-    """K residuals and how far apart each two may be: all that a solver sees.
+    """K residuals and what is asked of them: all that a solver or the certificate sees.
 
     Attributes:
         residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is 1, and
             shifted so that their mean, weighted by the precisions, is zero.
-        bounds: (K, K), symmetric, in the same scale; infinite for a pair that is free.
+        bounds: (K, K), symmetric, in the same scale; infinite for a pair that is not constrained.
         precisions: (K,), inverse noise variances, the largest being 1.
+        shares: (q,), what the precisions of each coordinate are multiplied by, the largest
+            being 1; None where all are alike.
+        curve: what ties all residuals together, if they must belong to one function.
     """
 
     residuals: Float64
     bounds: Float64
     precisions: Float64
+    shares: Float64 | None = None
+    curve: Curve | None = None
+
+    @property
+    def one_function(self) -> Curve:
+        """The curve of a window that has one."""
+        if self.curve is None:
+            raise ValueError("the residuals of this window need not belong to one function.")
+        return self.curve
+
+    def pairs(self) -> tuple[Int64, Int64]:
+        """Return the pairs that are constrained, as two lists of points."""
+        first, second = np.nonzero(np.triu(np.isfinite(self.bounds), 1))
+        return first, second
+
+    def table(self) -> Float64:
+        """Return the precisions of all coordinates, (K, q)."""
+        alike = np.ones(self.residuals.shape[1]) if self.shares is None else self.shares
+        return self.precisions[:, None] * alike
 
 
 def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
@@ -122,82 +164,12 @@ def nearest(window: Window, neighbors: int) -> Window:
     reach = np.partition(apart, neighbors - 1, axis=1)[:, neighbors - 1]
     # A tie is one whatever the rounding.
     near = bounds <= (1.0 + 1e-12) * reach[:, None]
-    return Window(window.residuals, np.where(near | near.T, bounds, np.inf), window.precisions)
+    return replace(window, bounds=np.where(near | near.T, bounds, np.inf))
 
 
 def is_feasible(window: Window) -> bool:
     """Say whether every pair of residuals obeys its bound, up to rounding."""
     return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
-
-
-def merge(window: Window, labels: Int64) -> Window:
-    """Join points with the same label into one, with their mean and their added precision."""
-    count = int(labels.max()) + 1
-    if count == labels.size:
-        return window
-    precisions = np.bincount(labels, window.precisions).astype(np.float64)
-    sums = np.zeros((count, window.residuals.shape[1]))
-    np.add.at(sums, labels, window.precisions[:, None] * window.residuals)
-    bounds = np.full((count, count), np.inf)
-    np.minimum.at(bounds, (labels[:, None], labels[None, :]), window.bounds)
-    np.fill_diagonal(bounds, 0.0)
-    return Window(sums / precisions[:, None], bounds, precisions)
-
-
-@kernel
-def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
-    """Number the groups of points no further apart than this, in the order of first members."""
-    K = bounds.shape[0]
-    labels = np.empty(K, np.int64)
-    for i in range(K):
-        labels[i] = -1
-    stack = np.empty(K, np.int64)
-    count = 0
-    for i in range(K):
-        if labels[i] >= 0:
-            continue
-        labels[i] = count
-        stack[0], size = i, 1
-        while size > 0:
-            size -= 1
-            member = stack[size]
-            for j in range(i + 1, K):
-                if labels[j] < 0 and bounds[member, j] <= limit:
-                    labels[j] = count
-                    stack[size] = j
-                    size += 1
-        count += 1
-    return labels
-
-
-def stationary(multipliers: Float64, window: Window) -> Float64:
-    """Return phi (K, q), where these multipliers, all finite, balance the observations."""
-    phi = window.precisions[:, None] * window.residuals
-    solve_large_laplacian(multipliers.copy(), window.precisions.copy(), phi, phi.shape[1])
-    return phi
-
-
-def weights(multipliers: Float64, window: Window) -> Float64:
-    """Return W (K, K), so that phi = W h is feasible and, for the best multipliers, optimal.
-
-    W = (N + Laplacian)^-1 N, drawn towards the centroid until every pair fits. Points that
-    infinite multipliers hold together share their weight in the ratio of their precisions.
-    """
-    if not multipliers.any():
-        # Nothing to average: exactly, so that what is unchanged is so to the last bit.
-        return np.eye(len(multipliers))
-    if np.isinf(multipliers).any():
-        labels = coincident(1.0 / np.maximum(multipliers, 1.0), 0.0)
-        merged = merge(window, labels)
-        between = np.zeros_like(merged.bounds)
-        apart = labels[:, None] != labels
-        np.add.at(between, tuple(labels[np.argwhere(apart)].T), multipliers[apart])
-        share = window.precisions / merged.precisions[labels]
-        return weights(between, merged)[np.ix_(labels, labels)] * share
-    W = np.eye(len(multipliers))
-    solve_large_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
-    _complete(W, window.residuals, window.bounds, window.precisions)
-    return W
 
 
 @kernel
@@ -357,30 +329,3 @@ def _worst_excess(h: Float64, bounds: Float64) -> float:
                 total += (x[c] - y[c]) ** 2
             worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + 1e-12) - ROUNDING)
     return worst
-
-
-@kernel
-def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
-    """Multiply W by N, then draw it towards the centroid until every pair fits."""
-    K, q = h.shape
-    phi = np.zeros((K, q))
-    total = 0.0
-    for i in range(K):
-        total += n[i]
-        for j in range(K):
-            W[i, j] *= n[j]
-            for c in range(q):
-                phi[i, c] += W[i, j] * h[j, c]
-    shrink = 1.0
-    for i in range(K):
-        for j in range(i):
-            squared = 0.0
-            for c in range(q):
-                squared += (phi[i, c] - phi[j, c]) ** 2
-            apart = np.sqrt(squared) - ROUNDING
-            if apart > bounds[i, j]:
-                shrink = min(shrink, bounds[i, j] / apart)
-    if shrink < 1.0:
-        for i in range(K):
-            for j in range(K):
-                W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total

@@ -18,7 +18,7 @@ class Style(NamedTuple):
     marker: int
 
 
-_ALONE = {
+_NAMED = {
     "SGD": Style(PLAIN, (5, 2), 1),
     "Adam": Style("#a3195b", (5, 2, 1, 2), 2),
     "STRSAGA": Style("#7d5a00", (8, 2), 3),
@@ -29,6 +29,11 @@ _ALONE = {
     "COCO": Style(COCO, (), 0),
     "No WS": Style(PLAIN, (5, 2), 1),
     "WS": Style(COCO, (), 0),
+    "ΔL=-0.90": Style("#8c1c13", (9, 2, 2, 2), 0),
+    "ΔL=-0.45": Style(PLAIN, (5, 2), 1),
+    "ΔL=0": Style("#111111", (), 2),
+    "ΔL=+0.45": Style(COCO, (3, 1.5), 3),
+    "ΔL=+0.90": Style("#1f9e89", (1, 1.2), 4),
 }
 _WINDOWS = {
     "2": Style("#7aa61e", (1, 1.2), 4),
@@ -37,13 +42,13 @@ _WINDOWS = {
     "16": Style("#3b1c8c", (9, 2, 2, 2), 2),
     "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
 }
-_WINDOW = re.compile(r"\w+\+COCO_?(\d*)$")
+_WINDOW = re.compile(r"\w+\+COCO_?(\d*)(, corrected)?$")
 _SMALLER = {"2": (6, 2, 1, 1, 1, 2), "4": (10, 2, 1, 2), "8": (2, 2)}
 _SMALLER_STEP = re.compile(r"SGD\+SS\(COCO_(\d+)\)$")
 
 
 def method(name: str) -> Style | None:
-    """Return the style of a method by its name in the figures, or None if it has none of its own.
+    """Return the style of a series by its name in the figures, or None if it has none of its own.
 
     `SGD+COCO_4` and `Adam+COCO_4` look alike: a figure shows one of them.
     """
@@ -53,4 +58,4 @@ def method(name: str) -> Style | None:
     tuned = _SMALLER_STEP.match(name)
     if tuned:  # the colour of the COCO_K that it is compared with
         return _WINDOWS[tuned[1]]._replace(dash=_SMALLER[tuned[1]])
-    return _ALONE.get(name)
+    return _NAMED.get(name)

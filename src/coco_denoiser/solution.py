@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from coco_denoiser.typing import Float64
 
@@ -36,44 +37,93 @@ class Status(Enum):
         """Whether the tolerance was reached."""
         return self in (Status.SOLVED, Status.UNCHANGED)
 
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.value
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is known of a window once it is solved; its size does not depend on d.
+    """What is known of a window once it is solved, in its own units and coordinates.
 
     Attributes:
-        weights: (K, K) matrix W of the average phi = W h; rows sum to 1, no entry is negative.
-        multipliers: (K, K), one number a pair, symmetric; W = (N + Laplacian)^-1 N with
-            N = diag(1 / noise_variance). Infinite for points that coincide.
+        average: (K, K), W of phi = W h; None where no one matrix serves all coordinates.
+        phi: (K, q), the residuals of the answer.
+        multipliers: (K, K), one number for each pair; infinite for points that coincide.
+        values: (K,), those that go with phi, if all of them belong to one function.
         gap: duality gap, relative to the objective.
         violation: worst excess of a pair's distance over its bound, relative to the bound.
         iterations: number of iterations.
         method: the name of the method that answered.
         status: how it ended.
+        unchanged: whether phi is h, to the last bit.
     """
 
-    weights: Float64
+    average: Float64 | None
+    phi: Float64
     multipliers: Float64
+    values: Float64 | None
     gap: float
     violation: float
     iterations: int
     method: str
     status: Status
+    unchanged: bool
+
+    @property
+    def weights(self) -> Float64:
+        """W (K, K), of a window that has one: any but those with a covariance or a curve."""
+        if self.average is None:
+            raise ValueError("no one matrix of weights serves all coordinates of this window.")
+        return self.average
 
 
-@dataclass(frozen=True, slots=True)
-class Solution(Answer):
-    r"""An answer together with the denoised gradients, (K, d).
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Solution:
+    r"""The denoised gradients, and what is known about them.
 
-    With constraints="interpolation" there are also `values`, (K,), of a function that has these
-    gradients; they are None otherwise. The multipliers are then those of the ordered pairs, of
-    $f_i \ge f_j + \dots$, and the weights are what the residuals have of each other, to which a
-    share of the points is added. With a covariance there is a matrix of weights for each of its
-    eigenvalues, from the least to the largest, (d, K, K).
+    Attributes:
+        gradients: (K, d), the denoised gradients.
+        weights: (K, K) matrix W of the average $\theta - c x = W (g - c x)$: rows sum to 1, no
+            entry is negative. None where the answer is no such average; `no_weights` says why.
+        no_weights: why there are no weights; None where there are.
+        multipliers: (K, K), one number for each pair, symmetric;
+            $W = (N + \text{Laplacian})^{-1} N$ with N = diag(1 / noise_variance). With a
+            covariance, the multipliers refer to it and to the variances together. With
+            constraints="interpolation" they are those of the ordered pairs, of
+            $f_i \ge f_j + \dots$. Infinite for points that coincide.
+        gap: duality gap, relative to the objective.
+        violation: worst excess of a pair's distance over its bound, relative to the bound.
+        iterations: number of iterations.
+        method: the name of the method that answered.
+        status: how it ended.
+        values: (K,), values of a function that has these gradients, with
+            constraints="interpolation"; None otherwise.
     """
 
     gradients: Float64
+    # None for some models only, which their callers know: no type that all must check for it.
+    weights: Any
+    multipliers: Any
+    gap: float
+    violation: Any
+    iterations: int
+    method: str
+    status: Status
     values: Float64 | None = None
+    no_weights: str | None = None
+    std: Float64 | None = None
+    noise_std: float | None = None
+    curvature: float | None = None
+
+    def __repr__(self) -> str:
+        """Show shapes and the verdict; the arrays are fields."""
+        shape = " x ".join(map(str, self.gradients.shape))
+        checked = "" if self.violation is None else f", violation={self.violation:.1e}"
+        return (
+            f"Solution({shape} gradients, status=Status.{self.status.name}, "
+            f"gap={self.gap:.1e}{checked}, method={self.method!r}, iterations={self.iterations})"
+        )
 
 
 class ConvergenceError(RuntimeError):
@@ -82,7 +132,7 @@ class ConvergenceError(RuntimeError):
     def __init__(self, solution: Solution, tol: float) -> None:
         self.solution = solution
         super().__init__(
-            f"{solution.method} {solution.status.value}: relative gap {solution.gap:.1e}, "
+            f"{solution.method} {solution.status}: relative gap {solution.gap:.1e}, "
             f"violation {solution.violation:.1e}, tol={tol:.1e}. Raise tol or max_iter, or pass "
             "throw=False to get this answer with its status."
         )

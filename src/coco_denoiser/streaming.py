@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser.denoise import with_gradients
 from coco_denoiser.models.choice import ModelName, WindowSize, choose, size
 from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.models.gaussian import Gaussian
-from coco_denoiser.solution import Answer, Solution
+from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Array, ArrayLike
 from coco_denoiser.window import Engine, Step
 from coco_denoiser.window.vectors import Ring
@@ -187,17 +186,17 @@ class Denoiser:
         x, h = (np.asarray(v[order], np.float64) for v in (points, residuals))
         raw = h + engine.centre * x
         h = h - (model.centre - engine.centre) * x
-        ordered = Answer(
+        gradients = raw + (W @ h - h)
+        return Solution(
+            gradients=gradients.reshape(-1, *self._shape),
             weights=W,
-            multipliers=found.multipliers[np.ix_(order, order)],
+            multipliers=found.multipliers[np.ix_(order, order)] / window.variances.min(),
             gap=found.gap,
             violation=found.violation,
             iterations=found.iterations,
             method=found.method,
             status=found.status,
         )
-        gradients = raw + (W @ h - h)
-        return with_gradients(ordered, gradients.reshape(-1, *self._shape), window.variances[order])
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain arrays and numbers; 0 stands for None."""

@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mse-vs-distance": {"runs": 300},
     "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
+    "logistic-mushrooms-published": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from coco_denoiser.experiments import elementwise_mse, mse_vs_variance, synthetic, tightness
+from coco_denoiser import denoise_pairs
+from coco_denoiser.experiments import (
+    elementwise_mse,
+    logistic,
+    mse_vs_variance,
+    synthetic,
+    tightness,
+)
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
-from coco_denoiser.experiments.experiment import Curve
+from coco_denoiser.experiments.experiment import Result
+from coco_denoiser.problems import datasets
 
 
 @pytest.mark.parametrize("L", [0.1, 0.55, 1.0, 1.45])
@@ -49,8 +57,8 @@ def test_denoising_helps_and_a_longer_window_helps_more_at_every_seed() -> None:
     experiment = EXPERIMENTS["synthetic-sgd"]
     for seed in (1, 2, 3):
         result = experiment.run(replace(experiment.paper, runs=25, seed=seed))
-        verdicts = {c.sentence[:30]: c.verdict for c in experiment.claims(result)}
-        assert set(verdicts.values()) == {Verdict.HOLDS}, seed
+        (falls,) = [c for c in experiment.claims(result) if "falls monotonically" in c.sentence]
+        assert falls.verdict is Verdict.HOLDS, seed
 
 
 def test_seeds_agree_with_each_other_within_their_errors() -> None:
@@ -90,5 +98,45 @@ def test_one_point_is_left_alone_and_no_noise_changes_nothing() -> None:
 
 def test_the_power_of_an_exact_law_is_found() -> None:
     K = np.arange(1, 11.0)
-    power, _ = mse_vs_variance._exponent(Curve(K, 3 / K, 0.01 / K))
-    assert power == pytest.approx(-1.0)
+    config = replace(mse_vs_variance.VarianceConfig(), runs=6, blocks=1)
+    flat = np.ones((6, 1))
+    units = [
+        {"oracle": flat * s * 3 + 0 * K, "coco": flat * s * 3 / K, "centroid": 0 * flat * K}
+        for s in config.variances
+    ]
+    curves = mse_vs_variance._gather(config, units)
+    assert curves["exponent", "COCO"].mean[0] == pytest.approx(-1.0)
+    assert curves["exponent", "Oracle"].mean[0] == pytest.approx(0.0, abs=1e-12)
+    verdicts = {c.verdict for c in mse_vs_variance._claims(Result(config, curves))[4:]}
+    assert verdicts == {Verdict.HOLDS}
+
+
+@pytest.mark.parametrize("L", [0.3, 1.0, 4.0])
+def test_two_points_have_equal_errors_since_mean_and_difference_are_independent(L: float) -> None:
+    """Noise u + v and u - v: with -u for u, which is as likely, the two points change places."""
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(2, 4))
+    u, v = rng.normal(size=(2, 500, 1, 4))
+    noise = np.concatenate((u, u), axis=1) + np.concatenate((v, -v), axis=1)
+    mirrored = noise - 2 * u
+    errors = [
+        np.sum((denoise_pairs(points, points + each, L=L) - points) ** 2, axis=2)
+        for each in (noise, mirrored)
+    ]
+    one, two = (errors[0] + errors[1]).T
+    np.testing.assert_allclose(one, two, rtol=1e-9)
+
+
+def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -> None:
+    right = logistic.regression("mushrooms", regularized=True)
+    published = logistic.regression("mushrooms", regularized=True, published=True)
+    assert published.L == right.L == pytest.approx(2.597, abs=1e-3)
+    data = datasets.mushrooms()
+    labels = np.where(data.labels > 0, 2.0, 1.0)
+    x = np.linspace(-1, 1, 112)
+    margins = labels * (data.features @ x)
+    value = np.mean(np.log1p(np.exp(-margins))) + 0.5 * published.regularization * x @ x
+    assert published.value(x) == pytest.approx(value)
+    rows = labels[:, None] * data.features
+    curvature = np.linalg.norm(rows, 2) ** 2 / (4 * len(labels)) + published.regularization
+    assert curvature == pytest.approx(7.07, abs=0.01)

@@ -1,5 +1,5 @@
 import copy
-from typing import cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -211,3 +211,49 @@ class TestRefusals:
     def test_a_batch_of_points(self, kind: type[SAG | SAGA]) -> None:
         with pytest.raises(ValueError, match="one point"):
             kind(0.1).advance(make_problem(), np.ones((2, 3)), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("denoise", ["direction", "gradient"])
+def test_strsaga_denoises_once_per_step_what_it_says(
+    denoise: Literal["direction", "gradient"],
+) -> None:
+    problem, given_to = Watched(4), []
+
+    def halve(_: Array, g: Array) -> Array:
+        given_to.append(g.copy())
+        return 0.5 * g
+
+    optimizer = STRSAGA(0.1, denoiser=halve, denoise=denoise)
+    x: Array = optimizer.advance(problem, np.ones(3), np.random.default_rng(1))
+    for step in range(2, 31):
+        before, stored = optimizer.average, optimizer._alpha.copy()
+        held = optimizer._count
+        after = optimizer.advance(problem, x, np.random.default_rng(step))
+        term = problem.asked[-1]
+        g = problem.last[term]
+        mean = before * held / optimizer._count  # what arrives enters with 0
+        used = 0.5 * g if denoise == "gradient" else g
+        direction = used - stored[term] + mean
+        assert len(given_to) == step
+        assert np.allclose(given_to[-1], g if denoise == "gradient" else direction, atol=1e-14)
+        assert np.allclose(optimizer._alpha[term], used, atol=1e-14)
+        moved = direction if denoise == "gradient" else 0.5 * direction
+        assert np.allclose(x - after, 0.1 * moved, atol=1e-14)
+        x = after
+
+
+def test_strsaga_can_take_one_step_per_arrival() -> None:
+    problem = Watched(2)
+    optimizer = STRSAGA(0.1, steps_per_arrival=1)
+    x: Array = np.ones(3)
+    rng = np.random.default_rng(0)
+    for step in range(1, 30):
+        x = optimizer.advance(problem, x, rng)
+        assert len(optimizer.stored) == min(step, problem.size)
+        assert np.allclose(optimizer.average, optimizer.stored.mean(axis=0), atol=1e-14)
+
+
+@pytest.mark.parametrize("options", [{"denoise": "both"}, {"steps_per_arrival": 3}], ids=min)
+def test_strsaga_refuses_what_it_does_not_know(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        STRSAGA(0.1, **options)

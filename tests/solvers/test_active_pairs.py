@@ -6,6 +6,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import geometry
 from coco_denoiser._linalg import solve_laplacian, solve_large_laplacian
+from coco_denoiser.constraints import averages
 from coco_denoiser.solvers import _active_step, active_pairs, interior_point
 from tests.families import box, path
 
@@ -35,7 +36,7 @@ def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
     found, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
     expected, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
     np.testing.assert_allclose(
-        geometry.weights(found, window), geometry.weights(expected, window), atol=1e-5
+        averages.weights(found, window), averages.weights(expected, window), atol=1e-5
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser import geometry
+from coco_denoiser.constraints import averages
 from coco_denoiser.geometry import Window
 from coco_denoiser.solvers import fdpg, interior_point
 from coco_denoiser.typing import Float64
@@ -53,7 +54,7 @@ def test_the_dual_objective_ends_at_minus_the_primal(seed: int) -> None:
     problem = window(seed)
     _, _, history = fdpg.iterate(problem, tol=1e-12, max_iter=100_000)
     lam, _ = interior_point.solve(problem, tol=1e-12, max_iter=100)
-    W = geometry.weights(lam, problem)
+    W = averages.weights(lam, problem)
     h = problem.residuals
     assert -history[-1] == pytest.approx(0.5 * np.sum((W @ h - h) ** 2), rel=1e-9)
     assert history[0] == 0.0
@@ -75,11 +76,3 @@ def test_restarts_save_iterations() -> None:
     _, with_restart, _ = fdpg.iterate(problem, tol=1e-9, max_iter=100_000)
     _, without, _ = fdpg.iterate(problem, tol=1e-9, max_iter=100_000, restart=False)
     assert with_restart < without
-
-
-def test_multipliers_of_an_earlier_answer_are_a_start() -> None:
-    problem = window(3, K=6)
-    lam, cold = fdpg.solve(problem, tol=1e-9, max_iter=10_000)
-    again, warm = fdpg.solve(problem, tol=1e-9, max_iter=10_000, start=lam)
-    assert warm < cold
-    np.testing.assert_allclose(again, lam, atol=1e-4 * lam.max())

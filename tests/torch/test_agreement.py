@@ -14,7 +14,7 @@ from torch import nn
 import coco_denoiser
 from coco_denoiser import optimizers
 from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, _generic, _kernels, _ring
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 
 PAIRS = [
     (optimizers.SGD, torch.optim.SGD, 0.5),
@@ -140,19 +140,24 @@ def test_groups_that_disagree_about_the_direction_are_refused() -> None:
         optimizer.step()
 
 
-def test_other_devices_take_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("L", [None, 2.0])
+def test_the_gaussian_model_follows_the_numpy_trajectory(L: float | None) -> None:
     problem = Quadratic.spaced(12, noise_std=1.0)
-    ends = []
-    for passes in (_kernels, _generic):
-        monkeypatch.setattr(_ring, "_passes", lambda _, chosen=passes: chosen)
-        tensors = [nn.Parameter(t) for t in split(np.full(12, 3.0))]
-        bound = schedule([1.0 + 0.1 * (k // 5) for k in range(20)])
-        optimizer = CocoOptimizer(torch.optim.Adam(tensors, lr=0.1), L=bound, window=4)
-        rng = np.random.default_rng(1)
-        for _ in range(20):
-            for p, g in zip(tensors, split(problem.oracle(join(tensors), rng)), strict=True):
-                p.grad = g
-            optimizer.step()
-        assert optimizer.diagnostics().active > 0
-        ends.append(join(tensors))
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+    denoiser = coco_denoiser.Denoiser(L, 6, model="gaussian")
+    tensors = [nn.Parameter(t) for t in split(np.full(12, 3.0))]
+    sgd = torch.optim.SGD(tensors, lr=0.5)
+    optimizer = CocoOptimizer(sgd, L=L, model="gaussian", window=6)
+    rng, moved = np.random.default_rng(1), 0
+    for _ in range(20):
+        x = join(tensors)
+        g = problem.oracle(x, rng)
+        for p, part in zip(tensors, split(g), strict=True):
+            p.grad = part
+        optimizer.step()
+        np.testing.assert_allclose(join(tensors), x - 0.5 * denoiser(x, g), atol=1e-7)
+        moved += optimizer.diagnostics().moved > 0.0
+    assert moved > 10
+    assert optimizer.diagnostics().std == pytest.approx(denoiser.std, rel=1e-6)
+    other = CocoOptimizer(torch.optim.SGD(tensors, lr=0.5), L=1.0, window=6)
+    with pytest.raises(ValueError, match="saved with model=gaussian, this one has model=coco"):
+        other.load_state_dict(optimizer.state_dict())

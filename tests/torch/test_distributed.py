@@ -52,12 +52,12 @@ def test_shards_equal_one_process(two_shards: tuple[Path, list[dict[str, Any]]])
         assert_close(found["estimated"], alone(workers.STEPS, L="auto"))
 
 
-def test_a_step_sends_2k_plus_2_numbers_once(
+def test_a_step_sends_3k_plus_2_numbers_once(
     two_shards: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     window = 4
     for found in two_shards[1]:
-        assert found["numbers"] == [2 * window + 2]
+        assert found["numbers"] == [3 * window + 2]
 
 
 def test_ranks_may_differ_in_gradients_that_are_none_or_not_finite(
@@ -84,7 +84,7 @@ def test_shards_fold_as_one_process_does(two_shards: tuple[Path, list[dict[str, 
     folder, ranks = two_shards
     first, second = (found["folded"] for found in ranks)
     assert first["weights"] == second["weights"]
-    assert first["numbers"] == [4]  # two distances, and two signs of what must not enter
+    assert first["numbers"] == [5]  # three products, and two signs of what must not enter
     assert_close(first["parameters"], alone(workers.STEPS, **workers.FOLDING))
     parameters, weights = workers.resume(folder / "folded", **workers.FOLDING)
     np.testing.assert_allclose(weights, first["weights"], rtol=1e-6)

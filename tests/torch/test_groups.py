@@ -175,3 +175,14 @@ def test_memory_formats_are_no_obstacle() -> None:
         pair.append((module.weight.detach(), optimizer.diagnostics().weights))
     torch.testing.assert_close(pair[0][0], pair[1][0].contiguous(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(pair[0][1], pair[1][1], atol=1e-3)
+
+
+def test_one_tensor_is_one_parameter_and_other_things_are_refused() -> None:
+    tensor = nn.Parameter(torch.ones(3, 2))
+    denoiser = GradientDenoiser(tensor, L=1.0)
+    tensor.grad = torch.ones(3, 2)
+    assert denoiser.denoise()
+    assert denoiser.vectors.members == [tensor]
+    assert "with 1 observations" in repr(denoiser)
+    with pytest.raises(TypeError, match="parameters must be tensors, got a dict"):
+        GradientDenoiser([{"params": [tensor]}], L=1.0)  # type: ignore[list-item]

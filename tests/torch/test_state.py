@@ -94,7 +94,7 @@ def test_another_window_is_refused_and_another_curvature_is_not() -> None:
     optimizer = coco(tensors)
     noisy_gradients(tensors, 3, optimizer.step)
     longer = coco(copies(tensors), window=5)
-    with pytest.raises(ValueError, match=r"saved with window=4, this optimizer has window=5"):
+    with pytest.raises(ValueError, match=r"saved with window=4, this one has window=5"):
         longer.load_state_dict(saved(optimizer))
     assert not longer.state  # refused as a whole
     others = copies(tensors)
@@ -188,7 +188,9 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
             "symmetric, and zero on the diagonal",
         ),
         ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
-        ("coco_variances", torch.ones(2).double(), "variances must have shape"),
+        ("coco_variances", torch.ones(2).double(), "variances must be a table of 4 slots"),
+        ("coco_cosines", torch.full((4, 4), 2.0).double().fill_diagonal_(0.0), "between -1 and 1"),
+        ("coco_centre", torch.inf, "centre must be a finite number"),
         ("coco_point_2", torch.zeros(3), r"coco_point_2 of parameter 0 must have shape \(3, 4\)"),
         ("coco_residual_1", None, r"must have shape \(3, 4\), got None"),
     ],

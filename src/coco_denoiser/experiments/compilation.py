@@ -7,9 +7,9 @@ for as long. Here one is given the core and another the rest; afterwards all fin
 import numpy as np
 
 from coco_denoiser import Denoiser, denoise_pairs
+from coco_denoiser.constraints import reduce
 from coco_denoiser.experiments.experiment import Array
-from coco_denoiser.interpolation import interior_point, problem
-from coco_denoiser.solvers import fdpg
+from coco_denoiser.solvers import fdpg, one_function
 
 PARTS = ("core", "rest")
 
@@ -37,10 +37,11 @@ def _rest() -> None:
     denoiser = Denoiser(L=1.0, window=2, forget="fold")
     for x, g in zip(points, gradients, strict=True):
         denoiser(x, g)
-    tight, _, window = problem.observe(points, gradients, 1.0, 0.0, np.ones(len(points)), None)
-    fdpg.solve(window, tol=1.0, max_iter=1)
     K = len(points)
-    interior_point.solve(tight, 0.1 * tight.residuals, np.ones((K, K)), tol=1.0, max_iter=1)
+    window, _ = reduce(points, gradients, L=1.0, mu=0.0, variances=np.ones(K), one_function=True)
+    fdpg.solve(window, tol=1.0, max_iter=1)
+    start = 0.1 * window.residuals, np.ones((K, K))
+    one_function.solve(window, start, tol=1.0, max_iter=1)
 
 
 def _observations(dimension: int) -> Array:

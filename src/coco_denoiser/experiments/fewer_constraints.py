@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from coco_denoiser import solve
-from coco_denoiser.experiments.claims import Claim, at_most, increases, nowhere_positive
+from coco_denoiser.experiments.claims import Claim, at_most, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
     Array,
@@ -194,10 +194,11 @@ def _claims(result: Result) -> list[Claim]:
             gains,
             fewest,
         ),
-        nowhere_positive(
+        no_worse(
             f"16 neighbours cost at most 10% of the error of all pairs, at {series[-1]}.",
-            [Curve(cost.x[-1:], cost.mean[-1:] - 0.1, cost.sem[-1:]) for cost in last.values()],
+            [Curve(*(column[-1:] for column in cost)) for cost in last.values()],
             fewest,
+            margin=0.1,
             note="Cost: "
             + ", ".join(f"{cost.mean[-1]:.0%} ({place})" for place, cost in last.items())
             + ".",

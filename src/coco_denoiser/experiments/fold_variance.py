@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from coco_denoiser import Denoiser, optimizers
-from coco_denoiser.experiments.claims import Claim, agrees, increases, nowhere_positive
+from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
     Array,
@@ -184,12 +184,13 @@ def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
         for series in _RULES:
             distance = stack(f"{name} {series} distance")
             curves.add(f"{name} late", series, SETTINGS[name].step, distance)
-            curves.add(f"{name} late minus {_PLAIN}", series, SETTINGS[name].step, distance - plain)
+            excess = (distance - plain) / plain.mean()
+            curves.add(f"{name} late over {_PLAIN}", series, SETTINGS[name].step, excess)
     alone = np.repeat(stack("SGD"), len(_FACTORS), axis=1)
     for series in _WRONG:
         found = stack(f"{series} wrong L")
         curves.add("wrong L", series, _FACTORS, found)
-        curves.add("wrong L minus SGD", series, _FACTORS, found - alone)
+        curves.add("wrong L over SGD", series, _FACTORS, (found - alone) / alone.mean())
     curves.add("wrong L", "SGD", _FACTORS, alone)
     return curves
 
@@ -224,7 +225,7 @@ def _claims(result: Result) -> list[Claim]:
     def calibrated(series: str, sentence: str, note: str) -> Claim:
         late = [curves[f"{series}, last half", label] for label in _SHOWN.values()]
         ratios = ", ".join(f"{ratio.mean[0]:.2f}" for ratio in late)
-        return agrees(
+        return equivalent(
             f"{sentence} ({ratios} at 1/L, 0.3/L, curvatures 1 to 0.001).",
             [Curve(ratio.x, ratio.mean - 1.0, ratio.sem) for ratio in late],
             runs,
@@ -232,10 +233,10 @@ def _claims(result: Result) -> list[Claim]:
         )
 
     def wrong(series: str, which: slice) -> list[Curve]:
-        return [Curve(*(column[which] for column in curves["wrong L minus SGD", series]))]
+        return [Curve(*(column[which] for column in curves["wrong L over SGD", series]))]
 
     def against_plain(series: str, names: Iterable[str]) -> list[Curve]:
-        return [curves[f"{name} late minus {_PLAIN}", series] for name in names]
+        return [curves[f"{name} late over {_PLAIN}", series] for name in names]
 
     ill = against_plain(_MOVED, ["ill"])[0]
     return [
@@ -265,14 +266,14 @@ def _claims(result: Result) -> list[Claim]:
             [Curve(ill.x, -ill.mean, ill.sem)],
             runs,
         ),
-        nowhere_positive(
+        no_worse(
             "To count the bias as variance is no loss on the quadratic "
             f"({_distances(curves, _COUNTED)}).",
             against_plain(_COUNTED, QUADRATIC),
             runs,
             note="A fold that trusts itself less averages less.",
         ),
-        nowhere_positive(
+        no_worse(
             "With L exact or overestimated up to 10 times, folding is no further than SGD.",
             wrong(_PLAIN, right),
             runs,
@@ -282,7 +283,7 @@ def _claims(result: Result) -> list[Claim]:
             wrong(_PLAIN, under),
             runs,
         ),
-        nowhere_positive(
+        no_worse(
             "COCO_2, which forgets, is not.",
             wrong(_FORGETTING, under),
             runs,

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coco_denoiser import denoise_pairs
-from coco_denoiser.experiments.claims import (
-    Claim,
-    agrees,
-    at_most,
-    increases,
-    nowhere_positive,
-)
+from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     Array,
     Curve,
@@ -35,6 +29,7 @@ from coco_denoiser.experiments.tightness import (
 
 NAME = "mse-vs-distance"
 _BLOCK = 11  # distances of a unit
+_TOGETHER = 10  # distances whose deviations are averaged
 
 
 def _count(config: PairConfig) -> int:
@@ -96,160 +91,311 @@ def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
     return curves
 
 
-def _panels(_: Result) -> list[Panel]:
-    apart = "distance Δx"
+def _panels(result: Result) -> list[Panel]:
+    apart, raw = "distance Δx", frozenset({"MSE(g)"})
+    above = tuple(series_name(L) for L in result.config.L if L >= 1)
     return [
-        Panel("p_active", "Probability of an active constraint", apart, "p_active"),
+        Panel(
+            "p_active",
+            "Probability of an active constraint",
+            apart,
+            "p_active",
+            figure="9, top",
+            y_range=(0.0, 1.0),
+        ),
         Panel(
             "MSE",
             "Total error of the two gradients",
             apart,
             "MSE(θ)",
-            references=frozenset({"MSE(g)"}),
-            log="y",
+            references=raw,
+            figure="9, bottom",
+            y_range=(0.0, 250.0),
             new_row=True,
         ),
-        Panel("Bias", "Bias", apart, "|Bias(θ)|", new_row=True, magnitude=True),
+        Panel(
+            "MSE",
+            "The same in full, on a logarithmic axis",
+            apart,
+            "MSE(θ)",
+            references=raw,
+            log="y",
+        ),
+        Panel(
+            "Bias",
+            "Bias",
+            apart,
+            "|Bias(θ)|",
+            new_row=True,
+            magnitude=True,
+            figure="12",
+            y_range=(0.0, 5.0),
+        ),
+        Panel("Bias", "The same, L not too small", apart, "|Bias(θ)|", above, magnitude=True),
     ]
+
+
+def _together(curve: Curve) -> Curve:
+    """Average over neighbouring distances, whose noise is independent."""
+    cuts = range(_TOGETHER, curve.x.size - _TOGETHER + 1, _TOGETHER)
+    x, mean, square = (np.split(c, cuts) for c in (curve.x, curve.mean, curve.sem**2))
+    return Curve(
+        np.array([part.mean() for part in x]),
+        np.array([part.mean() for part in mean]),
+        np.array([np.sqrt(part.sum()) / part.size for part in square]),
+    )
+
+
+def _part(curve: Curve, which: slice) -> Curve:
+    return Curve(*(column[which] for column in curve))
 
 
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
+    at = distances(config)
+    off = curves["p_active theory", series_name(1.0)].mean - 0.5
+    settled = slice(int(np.argmax(off <= 0.01)), None)
+    loose = {
+        L: slice(int(np.argmax(p_active(L, at, config.sigma) < 0.01)), None)
+        for L in config.L
+        if L > 1
+    }
+    return [
+        *_error_claims(config, curves, settled, loose),
+        *_bias_claims(config, curves, settled, loose),
+        _closed_form_claim(config, curves),
+    ]
+
+
+def _error_claims(
+    config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
+) -> list[Claim]:
     runs, at = config.runs, distances(config)
     mse = {L: curves["MSE", series_name(L)] for L in config.L}
-    bias = {L: curves["Bias", series_name(L)] for L in config.L}
     raw = 2 * config.sigma**2
-    over = [L for L in config.L if L >= 1]
-    above = [L for L in over if L > 1]
-    under = sorted(L for L in config.L if L < 1)
+    under, over = sorted(L for L in config.L if L < 1), [L for L in config.L if L >= 1]
 
-    def deviations(panel: str) -> list[Curve]:
-        out = []
-        for L in config.L:
-            seen, known = (
-                curves[panel, series_name(L)],
-                curves[f"{panel} theory", series_name(L)].mean,
-            )
-            p = curves["p_active theory", series_name(L)].mean
-            error = np.sqrt(p * (1 - p) / runs) if panel == "p_active" else seen.sem
-            # Where the constraint is active, or inactive, in a handful of runs only, a mean is
-            # not normal, and its standard error not known.
-            usual = np.minimum(p, 1 - p if panel == "p_active" else 1) * runs >= 30
-            out.append(Curve(at, np.where(usual, seen.mean - known, 0), error))
-        return out
+    def against(L: float, level: float) -> Curve:
+        return Curve(at, mse[L].mean / level - 1, mse[L].sem / level)
 
+    p = [curves["p_active", series_name(L)] for L in config.L]
+    known = [curves["p_active theory", series_name(L)].mean for L in config.L]
     reach = {L: float(at[mse[L].mean <= raw].max()) for L in under}
-    exact_best = [
-        Curve(at, mse[1.0].mean - mse[L].mean, np.hypot(mse[1.0].sem, mse[L].sem))
-        for L in config.L
-        if L != 1
-    ]
-    first = slice(0, 1)
-    off = curves["p_active theory", series_name(1.0)].mean - 0.5
-    settled = int(np.argmax(off <= 0.5 / np.sqrt(runs)))
-    tail = mse[1.0].sem[settled:]
+    noisier = {
+        factor: max(
+            int(np.argmax(p_active(L, at, factor * config.sigma) < 0.01)) for L in loose if L > 1.5
+        )
+        for factor in (1, 2)
+    }
+    drop = max(float(-np.diff(curves["MSE theory", series_name(L)].mean).min()) / raw for L in over)
     return [
-        agrees(
-            "p_active agrees with its formula at every distance, for every L.",
-            deviations("p_active"),
+        equivalent(
+            "The simulated p_active recovers that of Figure 7.",
+            [_together(Curve(at, a.mean - b, a.sem)) for a, b in zip(p, known, strict=True)],
             runs,
+            margin=0.02,
+            measure="largest deviation that the runs leave possible",
             theory=True,
+            figure=9,
         ),
-        agrees(
-            "At distance 0 the estimate is the average: the total error is σ² (σ²/2 a point).",
-            [
-                Curve(c.x[first], c.mean[first] - config.sigma**2, c.sem[first])
-                for c in mse.values()
-            ],
+        equivalent(
+            "At distance 0 the estimate is the average, whatever L is: the total error is σ².",
+            [_part(against(L, config.sigma**2), slice(1)) for L in config.L],
             runs,
+            margin=0.1,
             theory=True,
-        ),
-        agrees(
-            "At distance 0 the estimate has no bias.",
-            [Curve(*(column[first] for column in c)) for c in bias.values()],
-            runs,
-            theory=True,
-        ),
-        agrees(
-            "Error and bias agree with the moments of a clipped normal variable at every "
-            "distance (ours; the paper has no closed form).",
-            deviations("MSE") + deviations("Bias"),
-            runs,
-            theory=True,
-        ),
-        nowhere_positive(
-            "With L exact or overestimated, MSE(θ) ≤ MSE(g) at every distance.",
-            [Curve(at, mse[L].mean - raw, mse[L].sem) for L in over],
-            runs,
-            theory=True,
-        ),
-        increases(
-            "With L underestimated, MSE(θ) can exceed MSE(g): it can hurt.",
-            [Curve(at[-1:], mse[L].mean[-1:] - raw, mse[L].sem[-1:]) for L in under],
-            runs,
-            measure="smallest excess at Δx=120, in standard errors",
+            figure=9,
         ),
         at_most(
-            "The more L is underestimated, the smaller the range of distances where COCO helps.",
-            reach[under[0]],
-            reach[under[1]],
-            measure=f"largest distance with MSE(θ) ≤ MSE(g) at L={under[0]}; threshold: that at "
-            f"L={under[1]}",
+            "The looser the constraint, the less is denoised: with L exact or too large the error "
+            "grows with the distance.",
+            drop,
+            1e-12,
+            measure="largest fall of the error from one distance to the next, by the closed form",
+            theory=True,
+            figure=9,
         ),
-        nowhere_positive(
-            "With L exact the error is minimal among all L, at every distance.",
-            exact_best,
+        increases(
+            "With L underestimated, MSE(θ) can exceed MSE(g).",
+            [_part(against(L, raw), slice(-1, None)) for L in under],
+            runs,
+            measure="smallest excess at Δx=120, in standard errors",
+            figure=9,
+        ),
+        increases(
+            "Yet there is a range of distances where MSE(θ) ≤ MSE(g), even then.",
+            [
+                Curve(c.x, -c.mean, c.sem)
+                for L in under
+                for c in [_part(against(L, raw), slice(1, int(reach[L]) // 2 + 1))]
+            ],
+            runs,
+            figure=9,
+        ),
+        at_most(
+            "The more L is underestimated, the smaller that range.",
+            reach[under[0]],
+            reach[under[1]] - 1,
+            measure=f"its end at L={under[0]}; threshold: just below that at L={under[1]}",
+            figure=9,
+        ),
+        no_worse(
+            "With L exact or overestimated, MSE(θ) ≤ MSE(g) at every distance.",
+            [_together(against(L, raw)) for L in over],
             runs,
             theory=True,
+            figure=9,
         ),
-        agrees(
-            "With L overestimated, the error tends to MSE(g) at long distances.",
-            [Curve(at[-1:], mse[L].mean[-1:] - raw, mse[L].sem[-1:]) for L in above],
-            runs,
-        ),
-        agrees(
-            "With L exact, the error settles at an intermediate value: 3σ²/2.",
-            [Curve(at[-10:], mse[1.0].mean[-10:] - 1.5 * config.sigma**2, mse[1.0].sem[-10:])],
-            runs,
-        ),
-        agrees(
-            "With L exact, where p_active has settled (within its standard error of 1/2, from "
-            f"Δx={at[settled]:.0f} on) the error has settled, too.",
-            [Curve(at[settled:], mse[1.0].mean[settled:] - 1.5 * config.sigma**2, tail)],
-            runs,
-        ),
-        agrees(
-            "With L underestimated the bias grows linearly with the distance, and the faster the "
-            "smaller L: as (1 − L)Δx/2, from Δx=90 on.",
+        no_worse(
+            "With L exact the error is minimal among all L, at every distance.",
             [
-                Curve(at[90:], np.abs(bias[L].mean[90:]) - (1 - L) * at[90:] / 2, bias[L].sem[90:])
-                for L in under
-            ],
-            runs,
-        ),
-        agrees(
-            "With L exact the bias grows until it settles, at σ/(2√π).",
-            [
-                Curve(
-                    at[-10:],
-                    np.abs(bias[1.0].mean[-10:]) - config.sigma / (2 * np.sqrt(np.pi)),
-                    bias[1.0].sem[-10:],
+                _together(
+                    Curve(
+                        at,
+                        (mse[1.0].mean - mse[L].mean) / raw,
+                        np.hypot(mse[1.0].sem, mse[L].sem) / raw,
+                    )
                 )
+                for L in config.L
+                if L != 1
             ],
             runs,
+            theory=True,
+            figure=9,
         ),
-        nowhere_positive(
-            "With L overestimated the bias is the lower the larger L.",
-            [
-                Curve(
-                    at,
-                    np.abs(bias[above[1]].mean) - np.abs(bias[above[0]].mean),
-                    np.hypot(bias[above[0]].sem, bias[above[1]].sem),
-                )
-            ],
+        equivalent(
+            "With L exact the error settles at an intermediate value where p_active does (from "
+            f"Δx={at[settled][0]:.0f} on): 3σ²/2.",
+            [_together(_part(against(1.0, 1.5 * config.sigma**2), settled))],
             runs,
+            figure=9,
+        ),
+        equivalent(
+            "With L overestimated the error is MSE(g) where p_active has settled at 0.",
+            [_together(_part(against(L, raw), where)) for L, where in loose.items()],
+            runs,
+            figure=9,
+        ),
+        at_most(
+            "More noise moves that to longer distances.",
+            noisier[1],
+            noisier[2] - 1,
+            measure="distance from which p_active < 1% at σ=10; threshold: just below that at σ=20",
+            theory=True,
+            figure=9,
         ),
     ]
+
+
+def _bias_claims(
+    config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
+) -> list[Claim]:
+    runs, at = config.runs, distances(config)
+    sigma, limit = config.sigma, config.sigma / (2 * np.sqrt(np.pi))
+    signed = {L: curves["Bias", series_name(L)] for L in config.L}
+    # The second point moves down if the constraint is active: the sign is known.
+    bias = {
+        L: Curve(c.x, np.sign(c.mean.sum()) * c.mean / sigma, c.sem / sigma)
+        for L, c in signed.items()
+    }
+    under, above = sorted(L for L in config.L if L < 1), sorted(loose)
+
+    def minus(a: Curve, b: Curve) -> Curve:
+        return Curve(a.x, a.mean - b.mean, np.hypot(a.sem, b.sem))
+
+    off_line = [
+        Curve(at, (bias[L].mean * sigma - (1 - L) * at / 2) / top, bias[L].sem * sigma / top)
+        for L in under
+        for top in [(1 - L) * at[-1] / 2]
+    ]
+    peaks = {L: _together(bias[L]) for L in above}
+    falls = []
+    for c in peaks.values():
+        high = int(c.mean.argmax())
+        falls += [
+            minus(_part(c, slice(high, high + 1)), _part(c, slice(i, i + 1))) for i in (6, -1)
+        ]
+    end = _part(bias[1.0], settled)
+    return [
+        equivalent(
+            "At distance 0 the estimate has no bias, whatever L is.",
+            [_part(c, slice(1)) for c in bias.values()],
+            runs,
+            measure="largest bias that the runs leave possible, as a share of σ",
+            theory=True,
+            figure=12,
+        ),
+        equivalent(
+            "With L underestimated the bias grows linearly with the distance: as (1 − L)Δx/2.",
+            off_line,
+            runs,
+            measure="largest distance from that line that the runs leave possible, as a share of "
+            "its height at Δx=120",
+            figure=12,
+        ),
+        increases(
+            "The smaller L, the steeper.",
+            [minus(*(_part(bias[L], slice(-10, None)) for L in under))],
+            runs,
+            figure=12,
+        ),
+        equivalent(
+            "With L exact the bias grows until it settles, at σ/(2√π), where p_active does.",
+            [_together(Curve(end.x, end.mean * sigma / limit - 1, end.sem * sigma / limit))],
+            runs,
+            figure=12,
+        ),
+        increases(
+            "With L overestimated the estimate is biased, too, and its bias decreases again with "
+            "the distance.",
+            [
+                *falls,
+                *(
+                    _part(c, slice(int(c.mean.argmax()), int(c.mean.argmax()) + 1))
+                    for c in peaks.values()
+                ),
+            ],
+            runs,
+            measure="smallest of the bias at its peak and of its fall until Δx=60 and 120, in "
+            "standard errors",
+            figure=12,
+        ),
+        no_worse(
+            "The more L is overestimated, the lower the bias.",
+            [_together(minus(bias[above[1]], bias[above[0]]))],
+            runs,
+            margin=0.005,
+            measure="largest excess that the runs leave possible, as a share of σ",
+            figure=12,
+        ),
+        equivalent(
+            "Where the constraint is inactive (p_active below 1%) there is no bias.",
+            [_together(_part(bias[L], where)) for L, where in loose.items()],
+            runs,
+            margin=0.01,
+            measure="largest bias that the runs leave possible, as a share of σ",
+            figure=12,
+        ),
+    ]
+
+
+def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
+    deviations = []
+    for panel, unit in (("MSE", 2 * config.sigma**2), ("Bias", config.sigma)):
+        for L in config.L:
+            seen = curves[panel, series_name(L)]
+            known = curves[f"{panel} theory", series_name(L)].mean
+            scale = np.maximum(np.abs(known), unit)
+            deviations.append(
+                _together(Curve(seen.x, (seen.mean - known) / scale, seen.sem / scale))
+            )
+    return equivalent(
+        "Error and bias are the moments of a clipped normal variable (the paper has no closed "
+        "form).",
+        deviations,
+        config.runs,
+        theory=True,
+    )
 
 
 EXPERIMENTS = (
@@ -258,11 +404,12 @@ EXPERIMENTS = (
         "MSEvsDistance, Bias",
         "Active constraints, error and bias of two gradients against their distance, for five L.",
         PairConfig(),
-        {"runs": 1000},
+        {"runs": 4000},
         _count,
         _unit,
         _gather,
         _panels,
         _claims,
+        seconds=(6.0, 3.0),
     ),
 )

@@ -174,7 +174,7 @@ def _claim(claim: Claim) -> str:
     must = f" <small>(must be {limit})</small>" if limit else ""
     return (
         f"<tr><td>{_text(claim.sentence)}{note}</td>"
-        f'<td>{claim.number:.3g}{must}<div class="note">{_text(claim.measure)}</div></td>'
+        f'<td>{claim.number + 0.0:.3g}{must}<div class="note">{_text(claim.measure)}</div></td>'
         f'<td class="{_CLASSES[claim.verdict]}">{claim.verdict.value}</td></tr>'
     )
 

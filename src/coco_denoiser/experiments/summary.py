@@ -112,7 +112,7 @@ def table(entries: Iterable["Entry"]) -> "Table":
             whose = f"[dim]{'ours' if claim.figure is None else f'Figure {claim.figure}'}:[/dim] "
             found.add_row(
                 whose + claim.sentence + note,
-                f"{claim.number:.3g}",
+                f"{claim.number + 0.0:.3g}",
                 wanted(claim),
                 f"[{COLOURS[claim.verdict]}]{claim.verdict.value}[/]",
             )

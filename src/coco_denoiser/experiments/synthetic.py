@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from coco_denoiser.experiments.claims import Claim, agrees, increases, nowhere_positive
+from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     Config,
     Curve,
@@ -26,13 +26,13 @@ from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import (
     Method,
     Regimes,
-    apart,
     coco,
     coco_name,
     difference,
     follow,
     gather,
     percent,
+    relative,
     solved,
 )
 from coco_denoiser.optimizers import SGD, Adam, Optimizer, decreasing
@@ -42,8 +42,12 @@ _WINDOWS: tuple[int | None, ...] = (1, 2, 4, 8, 16, None)
 _SMALLER_STEPS = {2: 0.8, 4: 0.6, 8: 0.4}  # the share of 1/L that the paper tuned to COCO_K
 _EARLY = 6
 _LATE = {"synthetic-adam": 8}  # Adam needs longer to get there; for the others, 16
-
-_BANDS = "largest difference, in the standard errors of the two bands"
+_STALLED = 6  # steps whose mean is compared with that of as many before them
+_STANDSTILL = 0.1  # a fall of less between them: in the bias regime it is by nine tenths
+_FALL = (
+    f"largest fall from the {_STALLED} steps before the last {_STALLED} to these that the runs "
+    "leave possible, as a share"
+)
 
 
 @dataclass(frozen=True)
@@ -108,24 +112,34 @@ def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     series = [method.series for method in METHODS[config.figure]]
     gather(curves, units, series, Regimes(_EARLY, _late(config)))
     at = np.arange(config.steps + 1)
+    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    for name in series:
+        end = distance[name][:, -_STALLED:].mean(axis=1)
+        before = distance[name][:, -2 * _STALLED : -_STALLED].mean(axis=1)
+        fall = (before - end) / end.mean()
+        curves.add("last fall", name, config.steps - _STALLED, fall[:, None])
     if "SGD" in series:
-        squares = np.stack([unit["SGD distance"] for unit in units]) ** 2
-        curves.add("squared distance", "SGD", at, squares)
-        curves.exact("squared distance", "theory", at, _theory(config))
+        squares = distance["SGD"][:, 1:] ** 2 / _theory(config)[1:] - 1
+        curves.add("squared distance over theory", "SGD", 1, squares.mean(axis=1, keepdims=True))
     if config.figure == "variance-reduction":
-        ours = np.stack([unit["SGD+COCO distance"] for unit in units])
+        ours = distance["SGD+COCO"]
         for rival in series[:-1]:
-            lead = ours - np.stack([unit[f"{rival} distance"] for unit in units])
-            curves.add("step by step", f"SGD+COCO minus {rival}", at, lead)
+            lead = (ours - distance[rival]) / distance[rival].mean(axis=0)
+            curves.add("step by step", f"SGD+COCO over {rival}", at, lead)
+        best = np.min([distance[rival].mean(axis=0) for rival in series[:-1]], axis=0)
+        curves.exact("step by step", "COCO over the best rival", at, ours.mean(axis=0) / best - 1)
         rates = {}  # p of k^-p between the middle and the end of a run
         for name in series:
-            d = np.stack([unit[f"{name} distance"] for unit in units])
+            d = distance[name]
             half, end = d[:, 13:17].mean(axis=1), d[:, -4:].mean(axis=1)
             curves.add("still falling", name, config.steps // 2, (half - end)[:, None])
             rates[name] = np.log(half / end) / np.log((config.steps - 1.5) / 14.5)
         gained = rates["SGD+PRaveraging"] - rates["SGD+COCO"]
         for name, rate in (*rates.items(), ("SGD+PRaveraging minus SGD+COCO", gained)):
             curves.add("rate", name, config.steps // 2, rate[:, None])
+        for rival in series[:2]:
+            last = distance[rival][:, -1:] - distance["SGD+PRaveraging"][:, -1:]
+            curves.add("last step", f"{rival} minus SGD+PRaveraging", config.steps, last)
     return curves
 
 
@@ -144,17 +158,32 @@ def _theory(config: SyntheticConfig) -> np.ndarray:
     return np.asarray(out.sum(axis=1))
 
 
+_NUMBERS = {
+    "synthetic-sgd": "4, left",
+    "synthetic-adam": "4, right",
+    "tuned-step": "13",
+    "variance-reduction": "14",
+}
+
+
 def _panels(result: Result) -> list[Panel]:
     series = tuple(method.series for method in METHODS[result.config.figure])
+    calls, number = "oracle calls k", _NUMBERS[result.config.figure]
     return [
         Panel(
-            "distance", "Distance to the minimiser", "oracle calls k", "‖xₖ − x*‖", series, log="y"
+            "distance",
+            "Distance to the minimiser",
+            calls,
+            "‖xₖ − x*‖",
+            series,
+            log="y",
+            figure=number,
         ),
-        Panel("objective", "Objective", "oracle calls k", "f(xₖ) − f(x*)", series, log="y"),
+        Panel("objective", "Objective", calls, "f(xₖ) − f(x*)", series, log="y"),
     ]
 
 
-def _monotone(result: Result, base: str) -> list[Claim]:
+def _regimes(result: Result, base: str) -> list[Claim]:
     """Return the claims that SGD's and Adam's figures have in common."""
     curves, runs = result.curves, result.config.runs
     names = [coco_name(base, window) for window in _WINDOWS]
@@ -162,57 +191,64 @@ def _monotone(result: Result, base: str) -> list[Claim]:
     if base == "Adam":
         steps = steps[:-1]  # the paper says of the last two that they are superimposed
     gains = ", ".join(percent(curves, "late", name, base) for name in names[1:])
+    changes = ", ".join(percent(curves, "early", name, base) for name in names[1:])
     return [
+        no_worse(
+            f"COCO does not compromise the bias regime of {base}: no K is further away in the "
+            f"first {_EARLY} steps ({changes} for K = 2, 4, 8, 16, all).",
+            [relative(curves, "early", name, base) for name in names[1:]],
+            runs,
+            figure=4,
+        ),
+        no_worse(
+            f"{base} alone ends in stagnation, the variance regime.",
+            [curves["last fall", base]],
+            runs,
+            margin=_STANDSTILL,
+            measure=_FALL,
+            figure=4,
+        ),
         increases(
-            f"In the variance regime (last {_late(result.config)} steps) the distance falls "
-            f"monotonically with K: {gains} against {base} for K = 2, 4, 8, 16, all.",
+            f"In the variance regime (last {_late(result.config)} steps) the distance of {base} "
+            f"falls monotonically with K: {gains} against {base} alone for K = 2, 4, 8, 16, all.",
             steps,
             runs,
-            note=f"{base}+COCO_2 is no better than {base} alone.",
-        ),
-        nowhere_positive(
-            f"COCO does not compromise the bias regime: no {base}+COCO_K is further away than "
-            f"{base} in the first {_EARLY} steps.",
-            [difference(curves, "early", name, base) for name in names[1:]],
-            runs,
-            note="; ".join(f"{name} {percent(curves, 'early', name, base)}" for name in names[1:]),
+            note=f"{base}+COCO_2 is no better than {base} alone. From K = 4 on it is.",
+            figure=4,
         ),
     ]
 
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    claims = []
-    if ("squared distance", "SGD") in curves:
-        seen, known = curves["squared distance", "SGD"], curves["squared distance", "theory"]
-        claims.append(
-            agrees(
-                "SGD's mean squared distance is what theory gives, at every step.",
-                [Curve(seen.x[1:], seen.mean[1:] - known.mean[1:], seen.sem[1:])],
-                config.runs,
-                theory=True,
-            )
-        )
-    own = {
-        "synthetic-sgd": lambda r: _monotone(r, "SGD"),
+    claims = {
+        "synthetic-sgd": lambda r: _regimes(r, "SGD"),
         "synthetic-adam": _adam_claims,
         "tuned-step": _tuned_claims,
         "variance-reduction": _rival_claims,
-    }
-    return [*claims, *own[config.figure](result), solved(curves)]
+    }[config.figure](result)
+    if ("squared distance over theory", "SGD") in curves:
+        claims.append(
+            equivalent(
+                "SGD's mean squared distance is what theory gives.",
+                [curves["squared distance over theory", "SGD"]],
+                config.runs,
+                margin=0.1,
+                theory=True,
+            )
+        )
+    return [*claims, solved(curves)]
 
 
 def _adam_claims(result: Result) -> list[Claim]:
+    pair = "Adam+COCO_16", "Adam+COCO"
     return [
-        *_monotone(result, "Adam"),
-        agrees(
+        *_regimes(result, "Adam"),
+        equivalent(
             "Adam+COCO_16 and Adam+COCO are superimposed.",
-            [
-                apart(result.curves, regime, "Adam+COCO_16", "Adam+COCO")
-                for regime in ("early", "late")
-            ],
+            [relative(result.curves, regime, *pair) for regime in ("early", "late")],
             result.config.runs,
-            measure=_BANDS,
+            figure=4,
         ),
     ]
 
@@ -223,17 +259,18 @@ def _tuned_claims(result: Result) -> list[Claim]:
     late = ", ".join(percent(curves, "late", tuned, ours) for ours, tuned in pairs)
     early = ", ".join(percent(curves, "early", tuned, ours) for ours, tuned in pairs)
     return [
-        agrees(
+        equivalent(
             f"The smaller steps reach the same variance regime as COCO_2, COCO_4, COCO_8 ({late}).",
-            [apart(curves, "late", ours, tuned) for ours, tuned in pairs],
+            [relative(curves, "late", tuned, ours) for ours, tuned in pairs],
             runs,
-            measure=_BANDS,
+            figure=13,
         ),
         increases(
             "SGD with a smaller step is clearly outperformed in the bias regime: it is further "
             f"away in the first {_EARLY} steps ({early} against COCO_2, 4, 8).",
             [difference(curves, "early", tuned, ours) for ours, tuned in pairs],
             runs,
+            figure=13,
         ),
     ]
 
@@ -241,30 +278,50 @@ def _tuned_claims(result: Result) -> list[Claim]:
 def _rival_claims(result: Result) -> list[Claim]:
     curves, runs = result.curves, result.config.runs
     rivals = ("SGD", "SGD+DecreasingSS", "SGD+PRaveraging")
-    leads = [curves["step by step", f"SGD+COCO minus {rival}"] for rival in rivals]
+    leads = [curves["step by step", f"SGD+COCO over {rival}"] for rival in rivals]
+    worst = float(curves["step by step", "COCO over the best rival"].mean.max())
     exponents = [curves["rate", name].mean[0] for name in ("SGD+COCO", "SGD+PRaveraging")]
     falling = [curves["still falling", name] for name in (*rivals[1:], "SGD+COCO")]
+    late = [Curve(lead.x[17:], -lead.mean[17:], lead.sem[17:]) for lead in leads]
     return [
-        nowhere_positive(
-            "COCO with all points is the best at any iteration.",
+        no_worse(
+            "COCO with all points is the best at any iteration: no rival is ahead by more than the "
+            f"margin at any step (at most {worst:.1%}).",
             leads,
             runs,
-            note="Only in the first steps, where noise is not yet what matters, is COCO behind "
-            "by a little.",
+            figure=14,
         ),
-        agrees(
-            "SGD with a fixed step stagnates after its bias regime.",
-            [curves["still falling", "SGD"]],
+        increases(
+            "In the second half of the run it is ahead of all three at every step.",
+            late,
             runs,
+            figure=14,
         ),
-        increases("The other three go on converging.", falling, runs),
-        agrees(
+        no_worse(
+            "The bias regime of COCO is as fast as that of SGD.",
+            [relative(curves, "early", "SGD+COCO", "SGD")],
+            runs,
+            figure=14,
+        ),
+        no_worse(
+            "SGD with a fixed step stagnates after its bias regime.",
+            [curves["last fall", "SGD"]],
+            runs,
+            margin=_STANDSTILL,
+            measure=_FALL,
+            figure=14,
+        ),
+        increases("The other three go on converging.", falling, runs, figure=14),
+        equivalent(
             "In the variance regime COCO converges at a rate similar to that of averaging: "
             f"k^-p with p = {exponents[0]:.2f} and {exponents[1]:.2f} over the second half.",
             [curves["rate", "SGD+PRaveraging minus SGD+COCO"]],
             runs,
+            margin=0.1,
+            measure="largest difference of the exponents that the runs leave possible",
             note="Averaging is still getting rid of the starting point, which it forgets like "
             "1/k; noise alone would leave it k^-1/2.",
+            figure=14,
         ),
         increases(
             "A decreasing step delays the bias regime, and Polyak-Ruppert averaging even more.",
@@ -273,21 +330,16 @@ def _rival_claims(result: Result) -> list[Claim]:
                 difference(curves, "early", "SGD+PRaveraging", "SGD+DecreasingSS"),
             ],
             runs,
+            figure=14,
         ),
         increases(
             "In the end averaging outperforms both SGD and the decreasing step.",
-            [_end(curves, rival, "SGD+PRaveraging") for rival in rivals[:2]],
+            [curves["last step", f"{rival} minus SGD+PRaveraging"] for rival in rivals[:2]],
             runs,
             measure="smallest lead at the last step, in standard errors",
+            figure=14,
         ),
     ]
-
-
-def _end(curves: Curves, worse: str, better: str) -> Curve:
-    """Return worse - better at the last step, from what each is behind COCO."""
-    a, b = (curves["step by step", f"SGD+COCO minus {name}"] for name in (worse, better))
-    # The errors of the two leads are added: an upper bound, since both contain COCO's.
-    return Curve(a.x[-1:], b.mean[-1:] - a.mean[-1:], a.sem[-1:] + b.sem[-1:])
 
 
 _SUMMARIES = {
@@ -314,12 +366,13 @@ EXPERIMENTS = tuple(
         figure,
         summary,
         SyntheticConfig(figure=name),
-        {"runs": 20},
+        {"runs": 40},
         lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,
         _claims,
+        seconds=(15.0, 6.0),
     )
     for name, (figure, summary) in _SUMMARIES.items()
 )

@@ -8,9 +8,10 @@ from bokeh.document import Document
 from bokeh.models import Button, Div, RadioButtonGroup, Slider, Toggle
 from jinja2 import Template
 
-from coco_denoiser.explore.pictures import COCO, Curves, Paths, Weights
+from coco_denoiser.explore.pictures import Curves, Paths, Weights
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, simulate
+from coco_denoiser.palette import COCO
 
 PATIENCE = 2.0  # seconds
 FRAME = 120  # milliseconds between the frames of a run that plays

@@ -7,11 +7,9 @@ from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
 from bokeh.plotting import figure
 
 from coco_denoiser.explore.simulation import HESSIAN, START, Path, Simulation
+from coco_denoiser.palette import COCO, EXACT, PLAIN
 from coco_denoiser.typing import Array
 
-# Orange and blue are told apart by those who confuse red and green, and whatever differs in
-# colour also differs in dash or marker.
-PLAIN, COCO, EXACT = "#c65102", "#0062a8", "#333333"
 ARROWS = 3  # at so many last points: more hide the path
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis

@@ -74,12 +74,12 @@ class CoCoercive(Model):
 
     def begin(self, sign: float) -> None:
         """Ask for the curvature bounds."""
-        mu = self.mu() if callable(self.mu) else self.mu
+        mu = _now(self.mu)
         if self.estimate is not None:
             self.bounds = self.estimate.L, check.number("mu", mu)
             centre, self.radius = self.estimate.centre_and_radius(self.bounds[1])
         else:
-            L = self.L() if callable(self.L) else self.L
+            L = _now(self.L)
             if self.bounds != (L, mu):
                 self.bounds = check.curvature(L, mu)
             centre, self.radius = centre_and_radius(*self.bounds)
@@ -135,10 +135,15 @@ class CoCoercive(Model):
         """Return the estimate in a saved state."""
         if self.estimate is None:
             if "estimate" in state:
-                raise ValueError(f"state was saved with L='auto', this one has L={self.L}.")
+                raise ValueError(
+                    f"state was saved with L='auto', this one has L={self.L}. Create it with the "
+                    "same L."
+                )
             return {}
         if "estimate" not in state:
-            raise ValueError("state was saved with L given, this one has L='auto'.")
+            raise ValueError(
+                "state was saved with L given, this one has L='auto'. Create it with the same L."
+            )
         return {"estimate": StreamEstimate.checked(state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -175,3 +180,9 @@ class CoCoercive(Model):
         estimate.observe(window.points[newest, slots] ** 2, gradients**2, variances)
         if before != estimate.L:
             self.begin(self._sign)
+
+
+def _now(bound: Bound | str) -> Any:
+    """Return a bound as it is at this step; a tensor with one entry is a number."""
+    value: Any = bound() if callable(bound) else bound
+    return value.item() if getattr(value, "ndim", None) == 0 else value

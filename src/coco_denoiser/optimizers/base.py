@@ -79,10 +79,13 @@ class Optimizer:
         """Denoise g, take one step from x and return the next point; x and g stay as they are."""
         if x.shape != g.shape:
             raise ValueError(f"g must have the shape of x, got {g.shape} and {x.shape}.")
-        if self._denoiser is not None:
-            g = self._denoiser(x, g)
+        g = self.denoised(x, g)
         self.steps += 1
         return x - self.increment(g, self._schedule(self.steps))
+
+    def denoised(self, x: Array, g: Array) -> Array:
+        """Return what the denoiser, if there is one, makes of the estimate g at x."""
+        return g if self._denoiser is None else self._denoiser(x, g)
 
     def increment(self, g: Array, step_size: float) -> Array:
         """Return what to subtract from x."""

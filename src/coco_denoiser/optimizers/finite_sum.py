@@ -6,14 +6,17 @@ table's mean correct the next estimate. Each step evaluates the gradient of one 
 
 With a denoiser, it is the corrected direction that is denoised, not the gradient of the term.
 COCO takes its input for a noisy gradient of f, and the corrected direction is that estimate
-here: it stands where g_k stands in Figure 1(b). Denoising the term's gradient before the
-correction would take away the very noise that g - alpha_i is there to cancel, so that the
-correction would put it back with the opposite sign.
+here. Denoising the term's gradient before the correction takes away the very noise that
+g - alpha_i is there to cancel, so that the correction puts it back with the opposite sign. The
+paper does so nevertheless (its Figure 1(b)); STRSAGA can do either.
 """
+
+from typing import Literal
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import Optimizer
+from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
+from coco_denoiser.optimizers.schedules import Schedule
 from coco_denoiser.problems.base import Array, FiniteSum, Oracle, draw_index, is_finite_sum
 
 
@@ -148,8 +151,12 @@ class SAGA(_Table):
     def _correct(self, terms: FiniteSum, x: Array, index: int) -> Array:
         self.evaluations += 1
         mean = self._mean.copy()
-        mean += self._store(index, terms.example_gradient(x, index))
+        mean += self._store(index, self._ask(terms, x, index))
         return mean
+
+    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
+        """Return the gradient of a term that is stored and corrected."""
+        return terms.example_gradient(x, index)
 
 
 class STRSAGA(SAGA):
@@ -163,10 +170,38 @@ class STRSAGA(SAGA):
     \alpha_p \leftarrow g$$
 
     Terms arrive in an order drawn once, each of them once. Their method takes two steps per
-    arrival, one on the arrival and one on a sample already held ($\rho = 2 \lambda$ in their
+    arrival, one on the arrival and one on a sample already held (rho = 2 lambda in their
     notation); so does this one, at one gradient evaluation per step, as for SGD. When all n terms
-    have arrived, every step is a step of SAGA.
+    have arrived, every step is a step of SAGA. The mean is over all that is held, the arrival
+    included; theirs, on an arrival, divides by what was held before it.
+
+    Args:
+        step_size: gamma, a number or a schedule.
+        denoiser: called once per step.
+        denoise: "direction" denoises g - alpha_p + mean, which is an estimate of the gradient of
+            f; "gradient" denoises g and stores the denoised one, as the COCO paper does.
+        steps_per_arrival: 2, or 1 for the schedule of the COCO paper's code: a term arrives at
+            every step, and the step is on a sample drawn from all that is held.
     """
+
+    def __init__(
+        self,
+        step_size: float | Schedule,
+        *,
+        denoiser: GradientDenoiser | None = None,
+        denoise: Literal["direction", "gradient"] = "direction",
+        steps_per_arrival: Literal[1, 2] = 2,
+    ) -> None:
+        if denoise not in ("direction", "gradient"):
+            raise ValueError(f"denoise must be 'direction' or 'gradient', got {denoise!r}.")
+        if steps_per_arrival not in (1, 2):
+            raise ValueError(f"steps_per_arrival must be 1 or 2, got {steps_per_arrival!r}.")
+        super().__init__(step_size, denoiser=denoiser)
+        self._denoise, self._steps_per_arrival = denoise, steps_per_arrival
+
+    def denoised(self, x: Array, g: Array) -> Array:
+        """Return the direction denoised, unless the gradient in it was."""
+        return g if self._denoise == "gradient" else super().denoised(x, g)
 
     def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
         """Draw the order of arrival; nothing has arrived yet."""
@@ -177,9 +212,14 @@ class STRSAGA(SAGA):
 
     def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
         """Return g - alpha_p + mean(alpha over T), p by turns a new and an old sample."""
-        if self._arrival and self._count < terms.size:
-            index = self._admit()
-        else:
+        arrived = self._admit() if self._arrival and self._count < terms.size else None
+        if arrived is None or self._steps_per_arrival == 1:
             index = int(self._order[draw_index(self._count, rng)])
-        self._arrival = not self._arrival
+        else:
+            index = arrived
+        self._arrival = self._steps_per_arrival == 1 or not self._arrival
         return self._correct(terms, x, index)
+
+    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
+        g = super()._ask(terms, x, index)
+        return super().denoised(x, g) if self._denoise == "gradient" else g

@@ -173,9 +173,8 @@ def fetch(
         # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
         reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
         raise DatasetError(
-            f"{name} could not be downloaded from {url} ({reason}). Fetch it by other means "
-            f"(SHA-256 {SHA256[name]}), put it into a folder as {name!r}, and name that folder "
-            f"in the environment variable {DATA_VARIABLE}."
+            f"{name} could not be downloaded from {url} ({reason}); put the file into a folder "
+            f"and set {DATA_VARIABLE} to that folder."
         ) from error
     return cached
 

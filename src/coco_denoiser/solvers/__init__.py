@@ -1,41 +1,87 @@
-"""One method a file, one signature; here they are listed, chosen, and their answers certified.
+"""One method per file; here they are listed, chosen and tried, and their answers certified.
 
-    solve(window, tol=, max_iter=, start=) -> multipliers (K, K), iterations
+    solve(window, tol=, max_iter=) -> multipliers (K, K), iterations
 
-A solver sees distinct points only, whose residuals break at least one bound.
+A solver sees distinct points only, whose residuals break at least one bound. Where phi or values
+do not follow from the multipliers, it returns them as a third and a fourth.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
+from coco_denoiser.constraints import averages, curves
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import active_pairs, closed_form, conic, fdpg, interior_point
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.solvers import (
+    active_pairs,
+    closed_form,
+    conic,
+    fdpg,
+    interior_point,
+    one_function,
+)
+from coco_denoiser.typing import Float64
 
 
 class Method(NamedTuple):
-    """A solver and the number of iterations it is given unless the caller says otherwise."""
+    """A solver, and what it is for.
 
-    solve: Callable[..., tuple[Float64, int]]
+    Attributes:
+        solve: the function.
+        max_iter: the number of iterations it is given unless the caller says otherwise.
+        shares: whether noise may differ from coordinate to coordinate.
+        curve: whether it knows gradients of one function: None for nothing else.
+        two: whether it is for two distinct points only.
+        from_pairs: whether it is also given the answer under the pairs' bounds alone.
+    """
+
+    solve: Callable[..., tuple[Any, ...]]
     max_iter: int
+    shares: bool = False
+    curve: bool | None = False
+    two: bool = False
+    from_pairs: bool = False
+
+    def refuses(self, window: Window, count: int) -> str | None:
+        """Return why it cannot solve a window of so many distinct points; None if it can."""
+        if self.two and count > 2:
+            return f"is for two distinct points, got {count}"
+        if window.shares is not None and not self.shares:
+            return "needs noise that is alike in all directions, not a covariance"
+        if window.curve is not None and self.curve is False:
+            return "knows bounds on pairs only, not constraints='interpolation'"
+        if window.curve is None and self.curve is None:
+            return "is for constraints='interpolation' only"
+        return None
 
 
 METHODS = {
-    "closed-form": Method(closed_form.solve, 1),
+    "closed-form": Method(closed_form.solve, 1, two=True),
     "interior-point": Method(interior_point.solve, 200),
     "active-pairs": Method(active_pairs.solve, 200),
-    "fdpg": Method(fdpg.solve, 100_000),
-    "conic": Method(conic.solve, 200),
+    "fdpg": Method(fdpg.solve, 100_000, shares=True),
+    "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
+    "conic": Method(conic.solve, 200, shares=True, curve=True),
 }
 
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
 LARGE = 256
+
+
+class _Found(NamedTuple):
+    """What a method found; phi and values where they do not follow from the multipliers."""
+
+    multipliers: Float64
+    iterations: int
+    phi: Float64 | None = None
+    values: Float64 | None = None
+    exhausted: bool = False
 
 
 def answer(
@@ -45,81 +91,125 @@ def answer(
     tol: float = 1e-9,
     max_iter: int | None = None,
 ) -> Answer:
-    """Solve one window by the method asked for, and certify the answer.
+    """Solve one window by the method asked for, certify the answer, and keep the best.
 
     Args:
-        window: residuals, bounds and precisions.
-        method: a name in METHODS, or "auto": the closed form for two distinct points, the
-            interior-point method for more, and the conic solver where that falls short; for
-            LARGE windows the method of active pairs, which alone has bounded memory.
+        window: residuals and what is asked of them.
+        method: a name in METHODS, or "auto", which takes what the window needs: the closed form
+            for two distinct points, the interior-point method for more, the method of active
+            pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
+            has a covariance, the one for one function; and where that falls short the conic
+            solver.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
+
+    Raises:
+        ValueError: if the method is not for such a window.
     """
-    count, finer = (
-        int(geometry.coincident(window.bounds, limit).max()) + 1 for limit in (COINCIDENT, ROUNDING)
-    )
-    if method == "closed-form" and count > 2:
-        raise ValueError(
-            f"method='closed-form' is for two distinct points, got {count}. Use method='auto'."
-        )
-    attempts = [(method, COINCIDENT)]
-    if method == "auto":
-        attempts = [(_suited("auto", count), COINCIDENT)]
-        if finer > count:  # it may take points that nearly coincide one by one after all
-            attempts.append((_suited("auto", finer), ROUNDING))
-        if 2 < count < LARGE:
-            attempts.append(("conic", COINCIDENT))
-
-    def certified(name: str, multipliers: Float64, iterations: int, *, exhausted: bool) -> Answer:
-        W = geometry.weights(multipliers, window)
-        gap, violation = certify(window, W, multipliers)
-        unchanged = not multipliers.any()
-        status = Status.of(gap, violation, tol, unchanged=unchanged, exhausted=exhausted)
-        return Answer(W, multipliers, gap, violation, iterations, name, status)
-
     answers = []
-    if geometry.is_feasible(window):
-        answers.append(certified(attempts[0][0], np.zeros_like(window.bounds), 0, exhausted=False))
-        if answers[0].status.success:
-            return answers[0]
-    for name, near in attempts:
-        found, iterations, exhausted = _solved(window, name, near, tol, max_iter)
-        answers.append(certified(name, found, iterations, exhausted=exhausted))
+    for name, found in _attempts(window, method, tol, max_iter):
+        answers.append(_certified(window, name, found, tol))
         if answers[-1].status.success:
             break
     return min(answers, key=lambda found: (not found.status.success, found.gap))
 
 
-def _suited(name: str, count: int) -> str:
-    """Return the method for so many distinct points, if it need not be this one."""
-    if name in ("auto", "closed-form", "interior-point", "active-pairs"):
-        return (
-            "closed-form" if count <= 2 else "interior-point" if count < LARGE else "active-pairs"
-        )
-    return name
+def _certified(window: Window, name: str, found: _Found, tol: float) -> Answer:
+    """Complete an answer, and let the certificate say how good it is."""
+    multipliers, phi, E = found.multipliers, found.phi, found.values
+    unchanged = not multipliers.any()
+    average = None
+    if phi is None or (window.curve is None and (window.shares is None or unchanged)):
+        average, phi = averages.average(multipliers, window)
+    elif window.curve is None:
+        phi = averages.drawn_in(window, phi)
+    if window.curve is not None and E is not None:
+        phi, E = curves.drawn_in(window, phi, E)
+        average = np.eye(len(phi)) if unchanged else None
+    gap, violation = certify(window, phi, multipliers, E)
+    unchanged = unchanged and np.array_equal(phi, window.residuals)
+    return Answer(
+        average=average,
+        phi=phi,
+        multipliers=multipliers,
+        values=E,
+        gap=gap,
+        violation=violation,
+        iterations=found.iterations,
+        method=name,
+        status=Status.of(gap, violation, tol, unchanged=unchanged, exhausted=found.exhausted),
+        unchanged=unchanged,
+    )
 
 
-def _solved(
-    window: Window, name: str, near: float, tol: float, max_iter: int | None
-) -> tuple[Float64, int, bool]:
-    """Return the multipliers, (K, K), of a window, the iterations, and if they were used up.
+def _attempts(
+    window: Window, method: str, tol: float, max_iter: int | None
+) -> Iterator[tuple[str, _Found]]:
+    """Yield what the methods find, one after another, until the caller is content."""
+    count, finer = (
+        int(averages.coincident(window.bounds, limit).max()) + 1 for limit in (COINCIDENT, ROUNDING)
+    )
+    if method == "auto":
+        names = [_suited(window, count)]
+        if 2 < count < LARGE or window.curve is not None:
+            names.append("conic")
+    else:
+        names = [method]
+        reason = METHODS[method].refuses(window, count)
+        if reason is not None:
+            able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(window, count))
+            raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
+    nothing = np.zeros_like(window.bounds)
+    if window.curve is not None:
+        yield from _of_one_function(window, names, tol, max_iter, auto=method == "auto")
+        return
+    if geometry.is_feasible(window):
+        yield names[0], _Found(nothing, 0)
+    yield names[0], _apart(window, names[0], COINCIDENT, tol, max_iter)
+    if method == "auto" and finer > count:
+        # It may take points that nearly coincide one by one after all.
+        name = _suited(window, finer)
+        yield name, _apart(window, name, ROUNDING, tol, max_iter)
+    for name in names[1:]:
+        yield name, _apart(window, name, COINCIDENT, tol, max_iter)
+
+
+def _suited(window: Window, count: int) -> str:
+    """Return the first method to try on a window of so many distinct points."""
+    if window.curve is not None:
+        return "one-function"
+    if window.shares is not None:
+        return "fdpg"
+    return "closed-form" if count <= 2 else "interior-point" if count < LARGE else "active-pairs"
+
+
+def _run(
+    window: Window, name: str, tol: float, max_iter: int | None, *start: tuple[Float64, Float64]
+) -> _Found:
+    method = METHODS[name]
+    limit = method.max_iter if max_iter is None else max_iter
+    found = _Found(*method.solve(window, *start, tol=tol, max_iter=limit))
+    return found._replace(exhausted=found.iterations >= limit)
+
+
+def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | None) -> _Found:
+    """Solve a window some of whose points may coincide.
 
     Points with bounds up to `near` are one to the others. What holds them together is found
     after that, in a window of their own on which the others pull with the forces found before.
     """
-    labels = geometry.coincident(window.bounds, near)
-    distinct = geometry.merge(window, labels)
+    labels = averages.coincident(window.bounds, near)
+    distinct = averages.merge(window, labels)
     count = len(distinct.bounds)
-    multipliers, iterations = np.zeros_like(distinct.bounds), 0
-    limit = METHODS[name].max_iter if max_iter is None else max_iter
+    found = _Found(np.zeros_like(distinct.bounds), 0)
     if not geometry.is_feasible(distinct):
-        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
-    exhausted = iterations >= limit
+        found = _run(distinct, name, tol, max_iter)
     if count == labels.size:
-        return multipliers, iterations, exhausted
-    full = split(multipliers, window, labels)
-    phi = geometry.stationary(multipliers, distinct)[labels]
+        return found
+    full = averages.split(found.multipliers, window, labels)
+    phi = averages.stationary(found.multipliers, distinct)[labels]
     pull = full @ phi - full.sum(axis=1)[:, None] * phi
+    found = found._replace(multipliers=full, phi=None if found.phi is None else found.phi[labels])
     for members in (np.flatnonzero(labels == a) for a in range(count)):
         inside = np.ix_(members, members)
         if members.size == 1:
@@ -127,37 +217,54 @@ def _solved(
         if count == 1 or window.bounds[inside].max() <= ROUNDING:
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
-        own = _group(window, members, pull[members])
+        own = averages.alone(window, members, pull[members])
         if not geometry.is_feasible(own):
-            found, more, stopped = _solved(own, _suited(name, members.size), near, tol, max_iter)
-            full[inside] = found * window.precisions[members].max()
-            iterations, exhausted = iterations + more, exhausted or stopped
-    return full, iterations, exhausted
+            inner = name if name in ("fdpg", "conic") else _suited(own, members.size)
+            held = _apart(own, inner, near, tol, max_iter)
+            full[inside] = held.multipliers * window.precisions[members].max()
+            found = found._replace(
+                iterations=found.iterations + held.iterations,
+                phi=None,  # it now follows from the multipliers only
+                exhausted=found.exhausted or held.exhausted,
+            )
+    return found
 
 
-def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:
-    """Return multipliers of all K points from those of the groups, none of them inside one.
+def _of_one_function(
+    window: Window, names: list[str], tol: float, max_iter: int | None, *, auto: bool
+) -> Iterator[tuple[str, _Found]]:
+    """Yield what is found where all gradients must belong to one function.
 
-    What pulls two groups together acts on the pair of members whose bound is the least.
+    Points that coincide are one to the methods: they have one gradient and one value.
     """
-    K = labels.size
-    full = np.zeros((K, K))
-    members = [np.flatnonzero(labels == a) for a in range(len(multipliers))]
-    for a, b in np.argwhere(np.tril(multipliers)):
-        mine, theirs = members[a], members[b]
-        block = window.bounds[np.ix_(mine, theirs)]
-        i, j = divmod(int(block.argmin()), theirs.size)
-        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
-    return full
+    labels = averages.coincident(window.bounds, COINCIDENT)
+    distinct = averages.merge(window, labels)
+    same = labels[:, None] == labels
 
+    def every(found: _Found, phi: Float64, E: Float64) -> _Found:
+        """Return what was found for all points, from what it is for the distinct ones."""
+        if len(distinct.bounds) == labels.size:
+            return found._replace(phi=phi, values=E)
+        full = np.where(same & ~np.eye(labels.size, dtype=bool), np.inf, 0.0)
+        first = np.unique(labels, return_index=True)[1]
+        full[np.ix_(first, first)] = found.multipliers
+        points = window.one_function.points
+        offsets = points - distinct.one_function.points[labels]
+        E = E[labels] + 4.0 * np.sum(phi[labels] * offsets, axis=1)
+        return _Found(full, found.iterations, phi[labels], E, found.exhausted)
 
-def _group(window: Window, members: Int64, pull: Float64) -> Window:
-    """Return the window of some points alone, on which the others pull with given forces, (m, q).
-
-    Its scale is its own, so that bounds too small beside the whole window's are not beside it;
-    its multipliers are relative to the largest precision of the members.
-    """
-    n = window.precisions[members]
-    residuals = window.residuals[members] - window.residuals[members[0]] + pull / n[:, None]
-    scale = geometry.standardise(residuals, n)
-    return Window(residuals, window.bounds[np.ix_(members, members)] / scale, n / n.max())
+    nothing = _Found(np.zeros_like(distinct.bounds), 0)
+    E = curves.consistent_values(distinct, distinct.residuals)
+    if E is not None:
+        yield names[0], every(nothing, distinct.residuals, E)
+    # The pairs' bounds are necessary: if their answer belongs to a function, it is the answer.
+    pairs = answer(replace(distinct, curve=None), tol=tol)
+    E = curves.consistent_values(distinct, pairs.phi)
+    if E is not None and auto and not window.one_function.observed:
+        found = _Found(0.25 * pairs.multipliers, pairs.iterations)
+        yield pairs.method, every(found, pairs.phi, E)
+    for name in names:
+        start = [(pairs.phi, pairs.multipliers)] if METHODS[name].from_pairs else []
+        found = _run(distinct, name, tol, max_iter, *start)
+        if found.phi is not None and found.values is not None:
+            yield name, every(found, found.phi, found.values)

@@ -38,18 +38,14 @@ from coco_denoiser.typing import Float64
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-def solve(
-    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
+def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations.
 
     Args:
         window: residuals, bounds and precisions; no bound is zero.
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
-        start: not used: multipliers of an earlier window make it no faster.
     """
-    del start
     bounds = _irredundant(window.bounds)
     iterations = 0
     for near, floor in ATTEMPTS:

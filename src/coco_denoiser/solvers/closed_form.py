@@ -15,11 +15,9 @@ from coco_denoiser.geometry import Window, centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
 
 
-def solve(
-    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
+def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multiplier, as a (2, 2) table, and 0 iterations; the rest is not needed."""
-    del tol, max_iter, start
+    del tol, max_iter
     difference = window.residuals[0] - window.residuals[1]
     variances = 1.0 / window.precisions
     excess = np.sqrt(difference @ difference) / window.bounds[0, 1] - 1.0

@@ -7,6 +7,8 @@ Slower by orders of magnitude than the exact method, and independent of it: the 
 a witness in the tests.
 """
 
+from typing import Any
+
 import numpy as np
 
 from coco_denoiser._linalg import solve_laplacian
@@ -16,70 +18,92 @@ from coco_denoiser.typing import Float64, Int64
 _POLISH = 10  # at most so many steps of Newton's method on Clarabel's multipliers
 
 
-def solve(
-    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
-    """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
-    del start
-    K = window.precisions.size
-    first, second = _pairs(window)
-    _, forces, iterations = vectors(window, window.precisions[:, None], tol=tol, max_iter=max_iter)
+def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
+    """Return the multipliers, (K, K), the iterations, and phi or E where they do not follow."""
+    if window.curve is not None:
+        return _one_function(window, tol=tol, max_iter=max_iter)
+    K, q = window.residuals.shape
+    first, second = window.pairs()
+    rows = (q + 1) * np.arange(first.size)[:, None] + 1 + np.arange(q)
+    entries = [
+        (rows, q * nodes[:, None] + np.arange(q), np.full(rows.shape, sign))
+        for nodes, sign in ((first, -1.0), (second, 1.0))
+    ]
     rho = window.bounds[first, second]
-    lam = _polished(window, first, second, np.linalg.norm(forces, axis=1) / rho)
+    heads = np.insert(np.zeros((first.size, q)), 0, rho, axis=1)
+    n = window.table().ravel()
+    x, dual, iterations = _clarabel(n, window.residuals.ravel(), entries, heads, tol, max_iter)
+    lam = np.linalg.norm(dual[:, 1:], axis=1) / rho
+    if window.shares is None:
+        lam = _polished(window, first, second, lam)
     multipliers = np.zeros((K, K))
-    multipliers[first, second] = lam
-    return multipliers + multipliers.T, iterations
+    multipliers[first, second] = multipliers[second, first] = lam
+    if window.shares is None:
+        return multipliers, iterations
+    return multipliers, iterations, x.reshape(K, q)
 
 
-def vectors(
-    window: Window, precisions: Float64, *, tol: float, max_iter: int
+def _one_function(
+    window: Window, *, tol: float, max_iter: int
+) -> tuple[Float64, int, Float64, Float64]:
+    """Return the multipliers of the ordered pairs (K, K), iterations, phi (K, q) and E (K,).
+
+    An inequality ||v||^2 <= t is the cone ((t / u + u) / 2, (t / u - u) / 2, v), u being any
+    length; here v = phi_i - phi_j, t = u^2 - s_ij and u = ||X_i - X_j||.
+    """
+    curve = window.one_function
+    K, q = window.residuals.shape
+    one, two = window.pairs()
+    first, second = np.concatenate((one, two)), np.concatenate((two, one))
+    D = curve.points[first] - curve.points[second]
+    u = np.linalg.norm(D, axis=1)
+    # Rows of a pair: the two of t, then those of v. Unknowns: phi, row by row, then E.
+    top = (q + 2) * np.arange(first.size)
+    entries, half = [], 1.0 / (2.0 * u)
+    for nodes, sign in ((first, 1.0), (second, -1.0)):
+        at = q * nodes[:, None] + np.arange(q)
+        for row in (top, top + 1):
+            entries.append((row[:, None] + 0 * at, at, 2.0 * D * half[:, None]))
+            entries.append((row, K * q + nodes, -sign * half))
+        entries.append((top[:, None] + 2 + np.arange(q), at, np.full(at.shape, -sign)))
+    heads = np.insert(np.zeros((first.size, q + 1)), 0, u, axis=1)
+    n = np.concatenate((window.table().ravel(), curve.precisions))
+    observed = np.concatenate((window.residuals.ravel(), curve.values))
+    x, dual, iterations = _clarabel(n, observed, entries, heads, tol, max_iter)
+    multipliers = np.zeros((K, K))
+    multipliers[first, second] = np.maximum((dual[:, 0] + dual[:, 1]) * half, 0.0)
+    return multipliers, iterations, x[: K * q].reshape(K, q), x[K * q :]
+
+
+def _clarabel(
+    n: Float64, observed: Float64, entries: list[Any], heads: Float64, tol: float, max_iter: int
 ) -> tuple[Float64, Float64, int]:
-    """Return phi (K, q), the forces on the pairs (pairs, q), and the number of iterations.
+    """Minimise 1/2 sum n (x - observed)^2 over cones; return x, the dual vectors, iterations.
 
-    Args:
-        window: residuals and bounds.
-        precisions: (K, 1), or (K, q) where they differ from coordinate to coordinate too.
-        tol: relative duality gap to reach.
-        max_iter: limit on the iterations.
+    `entries` are rows, columns and numbers of a matrix A, and `heads` (cones, size) a table b:
+    every row of b - A x is to be in the second-order cone.
     """
     # Imported here: both together cost more than the rest of the package.
     import clarabel  # noqa: PLC0415
     from scipy import sparse  # noqa: PLC0415
 
-    K, q = window.residuals.shape
-    first, second = _pairs(window)
-    pairs = first.size
-    rows = ((q + 1) * np.arange(pairs)[:, None] + 1 + np.arange(q)).ravel()
-    columns = [(q * nodes[:, None] + np.arange(q)).ravel() for nodes in (first, second)]
-    ones = np.ones(rows.size)
-    A = sparse.csc_matrix(
-        (np.concatenate((-ones, ones)), (np.tile(rows, 2), np.concatenate(columns))),
-        shape=(pairs * (q + 1), K * q),
+    rows, columns, numbers = (
+        np.concatenate([part.ravel() for part in kind]) for kind in zip(*entries, strict=True)
     )
-    b = np.zeros(pairs * (q + 1))
-    b[:: q + 1] = window.bounds[first, second]
-    n = np.broadcast_to(precisions, (K, q)).ravel()
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_iter = max_iter
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = max(1e-3 * tol, 1e-13)
-    solver = clarabel.DefaultSolver(
+    result = clarabel.DefaultSolver(
         sparse.diags(n, format="csc"),
-        -n * window.residuals.ravel(),
-        A,
-        b,
-        [clarabel.SecondOrderConeT(q + 1)] * pairs,
+        -n * observed,
+        sparse.csc_matrix((numbers, (rows, columns)), shape=(heads.size, n.size)),
+        heads.ravel(),
+        [clarabel.SecondOrderConeT(heads.shape[1])] * len(heads),
         settings,
-    )
-    result = solver.solve()
-    phi, dual = np.asarray(result.x).reshape(K, q), np.asarray(result.z).reshape(pairs, q + 1)
-    return phi, -dual[:, 1:], int(result.iterations)
-
-
-def _pairs(window: Window) -> tuple[Int64, Int64]:
-    """Return the pairs that have a bound, as rows and columns."""
-    first, second = np.nonzero(np.triu(np.isfinite(window.bounds), 1))
-    return first, second
+    ).solve()
+    dual = np.asarray(result.z).reshape(heads.shape)
+    return np.asarray(result.x), dual, int(result.iterations)
 
 
 def _polished(window: Window, first: Int64, second: Int64, lam: Float64) -> Float64:

@@ -18,29 +18,16 @@ from coco_denoiser.typing import Float64
 _CHECK_EVERY = 10
 
 
-def solve(
-    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
-    """Return the multipliers, (K, K) and symmetric, and the number of iterations.
-
-    `start`, multipliers of an earlier window, is the paper's warm start: the pairs that were
-    there begin with the dual vectors they had, new ones with zero.
-    """
-    dual = None
-    if start is not None:
-        K = start.shape[0]
-        first, second = np.triu_indices(K, 1)
-        lam = np.where(np.isfinite(start), start, 0.0)
-        W = np.diag(window.precisions + lam.sum(axis=1)) - lam
-        phi = np.linalg.solve(W, window.precisions[:, None] * window.residuals)
-        dual = lam[first, second][:, None] * (phi[first] - phi[second])
+def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int, Float64]:
+    """Return the multipliers, (K, K) and symmetric, the number of iterations, and phi (K, q)."""
     # The multipliers are one step behind the dual vectors: aim a little lower.
-    s, iterations, _ = iterate(window, tol=0.1 * tol, max_iter=max_iter, dual=dual)
-    K = window.bounds.shape[0]
+    s, iterations, _ = iterate(window, tol=0.1 * tol, max_iter=max_iter)
+    K, q = window.residuals.shape
     first, second = np.triu_indices(K, 1)
-    multipliers = np.zeros((K, K))
+    multipliers, phi = np.zeros((K, K)), np.empty((K, q))
+    _primal(window.residuals, window.table(), s, phi)
     multipliers[first, second] = np.linalg.norm(s, axis=1) / window.bounds[first, second]
-    return multipliers + multipliers.T, iterations
+    return multipliers + multipliers.T, iterations, phi
 
 
 def iterate(
@@ -50,7 +37,6 @@ def iterate(
     max_iter: int,
     dual: Float64 | None = None,
     restart: bool = True,
-    precisions: Float64 | None = None,
 ) -> tuple[Float64, int, Float64]:
     """Run the method; return the dual vectors, the iterations, and the dual objective at each.
 
@@ -62,15 +48,11 @@ def iterate(
             None. The paper's warm start passes what the last window ended with.
         restart: drop the momentum when it points uphill; False is the paper's method to the
             letter.
-        precisions: (K, q), where they differ from coordinate to coordinate too.
     """
     K, q = window.residuals.shape
     s = np.zeros((K * (K - 1) // 2, q)) if dual is None else dual.copy()
-    n = window.precisions if precisions is None else precisions
-    n = np.ascontiguousarray(np.broadcast_to(n.reshape(K, -1), (K, q)))
-    history, iterations = _iterate(
-        window.residuals, window.bounds, n, s, tol, max_iter, int(restart)
-    )
+    n, h = window.table(), np.ascontiguousarray(window.residuals)
+    history, iterations = _iterate(h, window.bounds, n, s, tol, max_iter, int(restart))
     return s, iterations, history[: iterations + 1]
 
 
@@ -120,7 +102,7 @@ def _iterate(
     return history, iteration
 
 
-@subroutine
+@kernel
 def _primal(h: Float64, n: Float64, s: Float64, phi: Float64) -> None:
     """Fill phi = h - N^-1 B s."""
     for i in range(h.shape[0]):

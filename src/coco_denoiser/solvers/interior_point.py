@@ -44,18 +44,14 @@ _START = 1.025  # how far inside its bounds step 2 starts
 ATTEMPTS, STEPS = ((0.95, 0.2), (0.8, 0.1), (0.5, 0.05)), 70  # (near, floor), steps of each
 
 
-def solve(
-    window: Window, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
+def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations.
 
     Args:
         window: residuals, bounds and precisions; no bound is zero.
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
-        start: not used: multipliers of an earlier window make it no faster.
     """
-    del start
     iterations = 0
     for near, floor in ATTEMPTS:
         # Half the tolerance: the certificate is computed after a last rounding.

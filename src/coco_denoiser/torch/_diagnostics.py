@@ -1,39 +1,8 @@
 """What the last step did, and what the window costs."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
-
-from coco_denoiser.solution import Answer
-from coco_denoiser.tables import Tables
 from coco_denoiser.typing import Float64
-
-
-class Averaging(NamedTuple):
-    """How the newest gradient was averaged: four entries of `Diagnostics`."""
-
-    weights: Float64
-    active: int
-    gap: float
-    moved: float
-
-
-def averaging(tables: Tables, found: Answer | None, slot: int) -> Averaging:
-    """Return how the answer of a window averaged the gradient in a slot; None changes nothing."""
-    count = tables.count
-    if not count:
-        return Averaging(np.zeros(0), 0, 0.0, 0.0)
-    if found is None:
-        W, multipliers, gap = np.eye(count), np.zeros((count, count)), 0.0
-    else:
-        W, multipliers, gap = found.weights, found.multipliers, found.gap
-    # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
-    v = W[slot].copy()
-    v[slot] -= 1.0
-    square = -0.5 * v @ tables.residuals[:count, :count] ** 2 @ v
-    active = int(np.count_nonzero(np.triu(multipliers > 0.0, 1)))
-    return Averaging(W[slot, tables.order()], active, gap, float(np.sqrt(max(0.0, square))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +20,8 @@ class Diagnostics:
         active: how many pairs of observations were drawn together.
         gap: relative duality gap of the last step.
         moved: distance between the last gradient and the denoised one.
+        std: standard error of every coordinate of the denoised gradient; NaN if the model does
+            not tell.
         skipped: how many observations were refused because they were not finite.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
@@ -64,6 +35,7 @@ class Diagnostics:
     active: int
     gap: float
     moved: float
+    std: float
     skipped: int
     nbytes: int
 

@@ -1,122 +1,130 @@
-"""The two passes over a window on any device, in PyTorch's own operations.
+"""The passes over a window on any device, in PyTorch's own operations.
 
-The same two functions as in `coco_denoiser.torch._kernels`, which says what they are for. Here
-nothing waits for the device: what is returned is read once, by the caller.
+The same functions as in `coco_denoiser.torch._kernels`. Nothing is done tensor by tensor but to
+lay an observation out like a slot, and nothing waits for the device: what is returned is read
+once, by the caller.
 """
 
 import torch
 
-from coco_denoiser.torch._kernels import Plain
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.torch._kernels import Layout, Plain
+from coco_denoiser.typing import Float64
+from coco_denoiser.window.history import Plan
+from coco_denoiser.window.passes import room
 
 # Numbers of one row for which differences are formed at a time: temporaries stay small.
 _BLOCK = 1 << 20
 
 
-def hold(tensors: Plain) -> Plain:
-    """Return tensors as the passes need them: as they are."""
-    return tensors
+def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> torch.Tensor:
+    """Return tensors side by side, as they lie in a slot of a ring; None stands for zeros."""
+    parts, end = [], 0
+    for tensor, offset, size in zip(tensors, *map(list, layout), strict=True):
+        if offset > end:
+            parts.append(like.new_zeros(offset - end))
+        parts.append(like.new_zeros(size) if tensor is None else tensor.detach().reshape(-1))
+        end = offset + size
+    return torch.cat([*parts, like.new_zeros(like.shape[1] - end)])
 
 
 def measure(
     points: torch.Tensor,
     residuals: torch.Tensor,
-    x: Plain,
-    g: Plain,
+    x: torch.Tensor,
+    g: torch.Tensor,
+    layout: Layout,
     *,
-    offsets: Int64,
-    sizes: Int64,
-    shares: Float64,
     centre: float,
-    count: int,
-    skip: int,
+    limit: float,
+    plan: Plan,
 ) -> torch.Tensor:
-    """Return (2K + 2,): squared distances, a number that is NaN or 0, one that is 0 if g is."""
-    K = points.shape[0]
-    out = torch.zeros(2 * K + 2, dtype=torch.float64, device=points.device)
-    for t, a, b in _blocks(sizes):
-        X, G, H = _observation(x, g, t, a, b, centre)
-        out[2 * K] += (H * 0.0).sum(dtype=torch.float64)
-        if G is not None:
-            out[2 * K + 1] += G.abs().sum(dtype=torch.float64)
-        where = slice(int(offsets[t]) + a, int(offsets[t]) + b)
-        for row, ring, new in ((out[:K], points, X), (out[K : 2 * K], residuals, H)):
-            differences = ring[:count, where] - new
-            norms = torch.linalg.vector_norm(differences, dim=1, dtype=torch.float64)
-            row[:count] += float(shares[t]) * norms.square()
+    """Return what `passes.measure` adds up, in float64; write nothing."""
+    del layout
+    used, skip, heir = plan.used, plan.skip, plan.heir
+    out = torch.from_numpy(room(used, heir)).to(points.device)
+    h = torch.sub(g, x, alpha=centre)
+    for new in (x, g, h):
+        out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
+    out[-1] = g.abs().sum(dtype=torch.float64)
+    for start in range(0, x.numel(), _BLOCK):
+        where = slice(start, start + _BLOCK)
+        P, R = points[:used, where], residuals[:used, where]
+        if heir >= 0:
+            M = mixed(P, R, plan)
+            R = R.clone()
+            R[heir] = M
+            _add(out[3 * used : 6 * used], P - P[heir], R - M)
+        _add(out[: 3 * used], P - x[where], R - h[where])
     if skip >= 0:
-        out[[skip, K + skip]] = 0.0
+        out[:-2].view(-1, used)[:, skip] = 0.0
     return out
+
+
+def mixed(points: torch.Tensor, residuals: torch.Tensor, plan: Plan) -> torch.Tensor:
+    """Return the residual of the heir as it is once the oldest is mixed into it."""
+    old, heir = plan.skip, plan.heir
+    move = residuals[old] - residuals[heir]
+    if plan.shift:
+        move.sub_(points[old] - points[heir], alpha=plan.shift)
+    return residuals[heir] + plan.merger.weight * move
+
+
+def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
+    """Add ||dx||^2, <dx, dh> and ||dh||^2 of every row to out, (3 used,)."""
+    sums = out.view(3, -1)
+    sums[0] += torch.linalg.vector_norm(dx, dim=1, dtype=torch.float64).square()
+    sums[1] += (dx * dh).sum(dim=1, dtype=torch.float64)
+    sums[2] += torch.linalg.vector_norm(dh, dim=1, dtype=torch.float64).square()
 
 
 def commit(
     points: torch.Tensor,
     residuals: torch.Tensor,
-    x: Plain,
-    g: Plain,
+    x: torch.Tensor,
+    g: torch.Tensor,
+    layout: Layout,
     *,
-    offsets: Int64,
-    sizes: Int64,
     centre: float,
     slot: int,
     weights: Float64 | None,
+    shift: float,
     out: torch.Tensor | None,
 ) -> None:
     """Write an observation into its slot; if there are weights, its denoised gradient to out."""
-    row = None
-    if weights is not None:
-        row = torch.from_numpy(weights).to(residuals.device, residuals.dtype, non_blocking=True)
-    for t, a, b in _blocks(sizes):
-        X, G, H = _observation(x, g, t, a, b, centre)
-        where = slice(int(offsets[t]) + a, int(offsets[t]) + b)
-        points[slot, where] = X
-        residuals[slot, where] = H
-        if row is not None and out is not None:
-            theta = out[where]
-            torch.mv((residuals[: row.numel(), where] - H).T, row, out=theta)
-            if G is not None:
-                theta += G
+    del layout
+    points[slot] = x
+    residuals[slot] = torch.sub(g, x, alpha=centre)
+    if weights is None or out is None:
+        return
+    w = torch.from_numpy(weights).to(residuals.device, residuals.dtype, non_blocking=True)
+    for start in range(0, x.numel(), _BLOCK):
+        where = slice(start, start + _BLOCK)
+        P, R = points[: w.numel(), where], residuals[: w.numel(), where]
+        move = R - residuals[slot, where]
+        if shift:
+            move.sub_(P - points[slot, where], alpha=shift)
+        torch.addmv(g[where], move.T, w, out=out[where])
 
 
 def advance(
     points: torch.Tensor,
     residuals: torch.Tensor,
-    x: Plain,
-    g: Plain,
+    x: torch.Tensor,
+    g: torch.Tensor,
+    layout: Layout,
     *,
-    offsets: Int64,
-    sizes: Int64,
     centre: float,
     weight: float,
+    shift: float,
     out: torch.Tensor,
 ) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
-    for t, a, b in _blocks(sizes):
-        X, G, H = _observation(x, g, t, a, b, centre)
-        where = slice(int(offsets[t]) + a, int(offsets[t]) + b)
-        move = weight * (residuals[0, where] - H)
-        points[0, where] = X
-        residuals[0, where] = H + move
-        out[where] = move if G is None else G + move
-
-
-def _blocks(sizes: Int64) -> list[tuple[int, int, int]]:
-    return [
-        (t, a, min(a + _BLOCK, int(size)))
-        for t, size in enumerate(sizes)
-        for a in range(0, int(size), _BLOCK)
-    ]
-
-
-def _observation(
-    x: Plain, g: Plain, t: int, a: int, b: int, centre: float
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """Return a block of the point, of the gradient and of the residual."""
-    point, gradient = x[t], g[t]
-    if point is None:
-        raise TypeError("x must hold tensors only.")
-    X = point.detach().reshape(-1)[a:b]
-    if gradient is None:
-        return X, None, X * -centre
-    G = gradient.detach().reshape(-1)[a:b]
-    return X, G, torch.sub(G, X, alpha=centre)
+    del layout
+    h = torch.sub(g, x, alpha=centre)
+    move = residuals[0] - h
+    if shift:
+        move.sub_(points[0] - x, alpha=shift)
+    move.mul_(weight)
+    points[0] = x
+    residuals[0] = h + move
+    torch.add(g, move, out=out)

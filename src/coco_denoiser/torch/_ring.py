@@ -11,12 +11,16 @@ import numpy as np
 import torch
 
 from coco_denoiser.torch import _generic, _kernels, _sharding
+from coco_denoiser.torch._kernels import Layout
 from coco_denoiser.typing import Float64
+from coco_denoiser.window.history import Plan
+from coco_denoiser.window.vectors import LIMITS
 
 # Every parameter's columns begin at a multiple of so many numbers: whole cache lines, and an
 # even number, as the view of pairs as complex numbers needs it.
 _ALIGNMENT = 16
 _WIDE = (torch.float64, torch.complex128)
+_LIMITS = {torch.float32: LIMITS[np.dtype(np.float32)], torch.float64: LIMITS[np.dtype(np.float64)]}
 
 
 def state_dtype_of(parameter: torch.Tensor, wanted: torch.dtype | None) -> torch.dtype:
@@ -34,7 +38,7 @@ class Ring:
         indices: which of them belong to this ring.
         slots: their number, K.
         dtype: float32 or float64; complex parameters count as pairs of such numbers.
-        group: the ranks that together hold the parameters, or None.
+        share: what this rank's part counts for in a sum over all ranks.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class Ring:
         indices: Sequence[int],
         slots: int,
         dtype: torch.dtype,
-        group: object,
+        share: float,
     ) -> None:
         self.indices = list(indices)
         self.parameters = parameters = [members[i] for i in indices]
@@ -52,15 +56,15 @@ class Ring:
         self.device = parts[0].device
         self._shapes = [p.shape for p in parts]
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
-        self._sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
+        sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
         # Of parameters that need no conversion; -1 for the others, which no size equals.
         self._plain_sizes = [
             p.numel() if p.dtype == dtype and not _sharding.is_sharded(p) else -1
             for p in parameters
         ]
-        room = -(-self._sizes // _ALIGNMENT) * _ALIGNMENT
-        self._offsets = np.cumsum(room) - room
-        self._shares = np.array([_sharding.share(p, group) for p in parameters])
+        room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
+        self._layout = Layout(np.cumsum(room) - room, sizes)
+        self._share = share
         width = int(room.sum())
         self._points = torch.zeros(slots, width, dtype=dtype, device=self.device)
         self._residuals = torch.zeros(slots, width, dtype=dtype, device=self.device)
@@ -105,7 +109,8 @@ class Ring:
                 point, value = self._convert(len(x), gradient)
                 x.append(point)
                 g.append(value)
-        self._x, self._g = _passes(self.device).hold(x), _passes(self.device).hold(g)
+        hold = _passes(self.device).hold
+        self._x, self._g = (hold(v, self._layout, self._points) for v in (x, g))
 
     def _convert(
         self, i: int, gradient: torch.Tensor | None
@@ -127,57 +132,34 @@ class Ring:
             return _plain(x, self.dtype), None
         return _plain(x, self.dtype), _plain(_sharding.local_gradient(p, gradient), self.dtype)
 
-    def measure(self, centre: float, count: int, skip: int) -> torch.Tensor:
-        """Return (2K + 2,): squared distances to the slots, signs of what must not enter."""
-        return self._measure(self._x, self._g, centre, count, skip)
-
-    def _measure(self, x: Any, g: Any, centre: float, count: int, skip: int) -> torch.Tensor:
+    def measure(self, centre: float, plan: Plan) -> torch.Tensor:
+        """Return this rank's part of what `passes.measure` adds up."""
         found: torch.Tensor = _passes(self.device).measure(
-            self._points,
-            self._residuals,
-            x,
-            g,
-            offsets=self._offsets,
-            sizes=self._sizes,
-            shares=self._shares,
-            centre=centre,
-            count=count,
-            skip=skip,
+            *self._all(), centre=centre, limit=_LIMITS[self.dtype], plan=plan
         )
+        if self._share != 1.0:
+            found[:-2] *= self._share
         return found
 
-    def commit(self, centre: float, slot: int, weights: Float64 | None) -> None:
+    def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
+        out = None if weights is None else self._room()
         _passes(self.device).commit(
-            self._points,
-            self._residuals,
-            self._x,
-            self._g,
-            offsets=self._offsets,
-            sizes=self._sizes,
-            centre=centre,
-            slot=slot,
-            weights=weights,
-            out=None if weights is None else self._room(),
+            *self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
         )
 
-    def advance(self, centre: float, weight: float) -> None:
+    def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix the one slot into the observation, which takes its place and is ready as `theta`."""
         _passes(self.device).advance(
-            self._points,
-            self._residuals,
-            self._x,
-            self._g,
-            offsets=self._offsets,
-            sizes=self._sizes,
-            centre=centre,
-            weight=weight,
-            out=self._room(),
+            *self._all(), centre=centre, weight=weight, shift=shift, out=self._room()
         )
 
-    def mix(self, heir: int, oldest: int, weight: float) -> None:
-        """Mix the residual of one slot into that of another, its heir."""
-        self._residuals[heir].lerp_(self._residuals[oldest], weight)
+    def mix(self, plan: Plan) -> None:
+        """Mix the residual of the slot that is about to be overwritten into that of its heir."""
+        self._residuals[plan.heir] = _generic.mixed(self._points, self._residuals, plan)
+
+    def _all(self) -> tuple[Any, ...]:
+        return self._points, self._residuals, self._x, self._g, self._layout
 
     def _room(self) -> torch.Tensor:
         """Return where denoised gradients are written."""
@@ -205,30 +187,6 @@ class Ring:
             found.append(_sharding.like(p, result))
         return found
 
-    def recentre(self, shift: float, count: int) -> torch.Tensor:
-        """Add shift times the points to the residuals; return their squared distances (K, K)."""
-        for i in range(count):
-            self._residuals[i].add_(self._points[i], alpha=shift)
-        K = self._points.shape[0]
-        table = torch.zeros(K, K, dtype=torch.float64, device=self.device)
-        for i in range(count):
-            x, h = (
-                _passes(self.device).hold(self._columns(ring[i]))
-                for ring in (self._points, self._residuals)
-            )
-            table[i] = self._measure(x, h, 0.0, count, i)[K : 2 * K]
-        return table
-
-    def gradient_squares(self, centre: float, slot: int, others: Sequence[int]) -> torch.Tensor:
-        """Return the squared distances between the gradient of a slot and those of others."""
-        out = torch.zeros(len(others), dtype=torch.float64, device=self.device)
-        for k, i in enumerate(others):
-            apart = self._residuals[slot] - self._residuals[i]
-            apart.add_(self._points[slot] - self._points[i], alpha=centre)
-            for share, part in zip(self._shares.tolist(), self._columns(apart), strict=True):
-                out[k] += share * torch.linalg.vector_norm(part, dtype=torch.float64).square()
-        return out
-
     def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:
         """Yield each parameter with its points and its residuals, K tensors like the parameter."""
         K = self._points.shape[0]
@@ -247,7 +205,7 @@ class Ring:
 
     def _columns(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Return each parameter's part of a row."""
-        where = zip(self._offsets.tolist(), self._sizes.tolist(), strict=True)
+        where = zip(*(part.tolist() for part in self._layout), strict=True)
         return [row[offset : offset + size] for offset, size in where]
 
     def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Parameters that live in pieces on several ranks: which piece is here, and how it counts.
 
 A window never gathers a parameter. Every rank holds its own part of each observation, sums over
-that part, and the sums, 2K + 2 numbers, are added over the ranks.
+that part, and the sums, 3K + 2 numbers, are added over the ranks.
 """
 
 from typing import Any

@@ -9,9 +9,11 @@ import torch
 import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
+from coco_denoiser.models.choice import ModelName
+from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch.denoiser import Bound, GradientDenoiser, NonFinite
+from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite
 
 
 class CocoOptimizer(Optimizer):
@@ -45,9 +47,12 @@ class CocoOptimizer(Optimizer):
     Args:
         optimizer: the optimizer to wrap.
         L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
-            estimate it from the gradients; `diagnostics().L` then tells the estimate.
+            estimate it from the gradients; `diagnostics().L` then tells the estimate. Without
+            L, gradients are averaged by the Gaussian model, see `coco_denoiser.Denoiser`.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
+            "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
@@ -57,7 +62,11 @@ class CocoOptimizer(Optimizer):
         tol: relative duality gap to reach at every step.
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
-            copies of the parameters.
+            copies of the parameters. Not with L="auto".
+        neighbors: how many nearest points of the present window each point is constrained
+            with; None for all of them.
+        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
+            is known; otherwise the gradients must tell that too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -68,14 +77,17 @@ class CocoOptimizer(Optimizer):
         self,
         optimizer: Optimizer,
         *,
-        L: Bound | Literal["auto"],
+        L: Bound | Literal["auto"] | None = None,
+        model: ModelName | None = None,
         mu: Bound = 0.0,
-        window: int = 8,
+        window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
+        neighbors: int | None = None,
+        noise_std: float | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
@@ -103,6 +115,7 @@ class CocoOptimizer(Optimizer):
         denoiser = GradientDenoiser(
             [],
             L=L,
+            model=model,
             mu=mu,
             window=window,
             state_dtype=state_dtype,
@@ -110,6 +123,8 @@ class CocoOptimizer(Optimizer):
             process_group=process_group,
             tol=tol,
             forget=forget,
+            neighbors=neighbors,
+            noise_std=noise_std,
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})

@@ -26,6 +26,7 @@ def measure(
     g: Array,
     c: float,
     limit: float,
+    count: int,
     skip: int,
     heir: int,
     weight: float,
@@ -41,15 +42,16 @@ def measure(
         g: (D,), the gradient.
         c: the centre of the residuals.
         limit: the largest entry that may enter.
+        count: how many slots are in use.
         skip: a slot that is left out, since it is about to be overwritten; -1 for none.
         heir: the slot that what is overwritten will be mixed into; -1 for none.
         weight: the weight with which it is.
         shift: how far the centre at which it is mixed lies from c.
-        out: (6 count + 2,), zeros. For every slot ||dx||^2, <dx, dh> and ||dh||^2 to the
-            observation, then to the heir as it will be; the number of entries that must not
-            enter; and the sum of |g|.
+        out: zeros. For every slot in use ||dx||^2, <dx, dh> and ||dh||^2 to the observation,
+            then, if there is one, to the heir as it will be; the number of entries that must
+            not enter; and the sum of |g|. See `room`.
     """
-    new, other, mixed = _blocks(points.dtype, x.size)
+    new, other, mixed = blocks(points.dtype, x.size)
     for start in range(0, x.size, BLOCK):
         stop = min(start + BLOCK, x.size)
         measure_block(
@@ -61,7 +63,7 @@ def measure(
             g[start:stop],
             c,
             limit,
-            1.0,
+            count,
             skip,
             heir,
             weight,
@@ -126,6 +128,11 @@ def advance(
         point[j] = x[j]
 
 
+def room(count: int, heir: int) -> Float64:
+    """Return zeros for what `measure` adds up."""
+    return np.zeros((3 if heir < 0 else 6) * count + 2)
+
+
 def by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     """Return weights with zeros up to a multiple of four; none for None.
 
@@ -139,7 +146,8 @@ def by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
 
 
 @subroutine
-def _blocks(dtype: Any, size: int) -> tuple[Array, Array, Array]:
+def blocks(dtype: Any, size: int) -> tuple[Array, Array, Array]:
+    """Return room for the blocks that `measure_block` works on."""
     n = min(size, BLOCK)
     return np.empty(n, dtype), np.empty(n, dtype), np.empty(n, dtype)
 
@@ -154,7 +162,7 @@ def measure_block(
     g: Array,
     c: float,
     limit: float,
-    share: float,
+    count: int,
     skip: int,
     heir: int,
     weight: float,
@@ -164,8 +172,7 @@ def measure_block(
     mixed: Array,
     out: Float64,
 ) -> None:
-    """Do for the columns a to b what `measure` does; each entry counts for a share."""
-    count = (out.size - 2) // 6
+    """Do for the columns a to b what `measure` does."""
     X, H, M = new[: b - a], other[: b - a], mixed[: b - a]
     bad, total = 0, 0.0
     for j in range(X.size):
@@ -176,8 +183,8 @@ def measure_block(
         fine = (abs(X[j]) <= limit) & (abs(g[j]) <= limit) & (abs(H[j]) <= limit)
         bad += 0 if fine else 1
         total += abs(g[j])
-    out[6 * count] += bad
-    out[6 * count + 1] += total
+    out[out.size - 2] += bad
+    out[out.size - 1] += total
     if heir >= 0:
         p, q = points[skip][a:b], points[heir][a:b]
         r, s = residuals[skip][a:b], residuals[heir][a:b]
@@ -187,14 +194,14 @@ def measure_block(
         if i != skip:
             row = M if i == heir else residuals[i][a:b]
             dx, across, dh = _products(points[i][a:b], X, row, H)
-            out[i] += share * dx
-            out[count + i] += share * across
-            out[2 * count + i] += share * dh
+            out[i] += dx
+            out[count + i] += across
+            out[2 * count + i] += dh
             if heir >= 0 and i != heir:
                 dx, across, dh = _products(points[i][a:b], points[heir][a:b], row, M)
-                out[3 * count + i] += share * dx
-                out[4 * count + i] += share * across
-                out[5 * count + i] += share * dh
+                out[3 * count + i] += dx
+                out[4 * count + i] += across
+                out[5 * count + i] += dh
 
 
 @fragment

@@ -82,7 +82,7 @@ class Tables:
     def order(self) -> Int64:
         """Return the slots in use, from the oldest observation to the newest."""
         start = self.next if self.full else 0
-        return np.roll(np.arange(self.count), -start)
+        return np.arange(start, start + self.count) % max(self.count, 1)
 
     def insert(self, new: Rows, variance: float) -> int:
         """Take one observation into the next slot, by its row to those in use; return the slot.

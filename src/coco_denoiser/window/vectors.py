@@ -122,7 +122,7 @@ class Ring:
     def measure(self, centre: float, plan: Plan) -> Measured:
         """Compare the observation with the slots in use; write nothing."""
         points, residuals = self._rings
-        sums = np.zeros(6 * plan.used + 2)
+        sums = passes.room(plan.used, plan.heir)
         passes.measure(
             points,
             residuals,
@@ -130,6 +130,7 @@ class Ring:
             self._g,
             centre,
             self.limit,
+            plan.used,
             plan.skip,
             plan.heir,
             plan.merger.weight,
@@ -138,7 +139,7 @@ class Ring:
         )
         if sums.item(-2) > 0.0:
             return measured(sums[:0], Plan(0, -1), finite=False, zero=False)
-        if plan.used and not is_in_range(sums):
+        if plan.used and not _is_in_range(sums, plan.used):
             return self._measure_again(centre, plan)
         return measured(sums, plan, finite=True, zero=False)
 
@@ -204,7 +205,7 @@ class Ring:
         points, residuals = (np.asarray(ring[used], np.float64) for ring in self._rings)
         x, h = self._x.astype(np.float64), np.asarray(self._g - centre * self._x, np.float64)
         ex, eh = (int(np.frexp(np.abs(r - v).max())[1]) for r, v in ((points, x), (residuals, h)))
-        sums = np.zeros(6 * plan.used + 2)
+        sums = passes.room(plan.used, plan.heir)
         passes.measure(
             np.ldexp(points, -ex),
             np.ldexp(residuals, -eh),
@@ -212,6 +213,7 @@ class Ring:
             np.ldexp(h, -eh),
             0.0,
             np.inf,
+            plan.used,
             plan.skip,
             plan.heir,
             plan.merger.weight,
@@ -229,9 +231,8 @@ class Ring:
 
 
 @kernel
-def is_in_range(sums: Float64) -> bool:
+def _is_in_range(sums: Float64, count: int) -> bool:
     """Say whether the squares of distances are neither infinite nor as good as zero."""
-    count = (sums.size - 2) // 6
     for first in (0, 2 * count):
         top = 0.0
         for i in range(first, first + count):

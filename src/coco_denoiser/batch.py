@@ -1,13 +1,8 @@
 """denoise() and solve(): a batch of observations at once."""
 
-from typing import Any
-
-import numpy as np
-
 from coco_denoiser import _validation as check
-from coco_denoiser import covariance as anisotropic
-from coco_denoiser import geometry, interpolation
-from coco_denoiser.solution import Answer, ConvergenceError, Solution
+from coco_denoiser.constraints import reduce
+from coco_denoiser.solution import ConvergenceError, Solution
 from coco_denoiser.solvers import METHODS, answer
 from coco_denoiser.typing import ArrayLike, Float64
 
@@ -105,9 +100,9 @@ def solve(
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
         method: "closed-form" (two points), "interior-point" (exact), "active-pairs" (exact, for
-            large windows), "fdpg" (the paper's), "conic" (Clarabel), or "auto", which picks and
-            tells in the solution. A covariance needs one of the last three,
-            constraints="interpolation" "interior-point", "conic" or "auto".
+            large windows), "fdpg" (the paper's; with a covariance too), "one-function" (exact,
+            for constraints="interpolation"), "conic" (Clarabel, for everything), or "auto",
+            which picks and tells in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -118,68 +113,23 @@ def solve(
     variances = check.variances(noise_variance, len(x))
     check.one_of("constraints", constraints, ("pairwise", "interpolation"))
     seen = check.function_values(values, value_variance, len(x))
+    if constraints == "pairwise":
+        check.absent("values", seen, "constraints='interpolation'")
+    check.one_of("method", method, ("auto", *METHODS))
     tol = check.positive("tol", tol)
     limit = check.count("max_iter", max_iter, optional=True)
-    nearest = check.count("neighbors", neighbors, optional=True)
-    common: dict[str, Any] = {
-        "L": L,
-        "mu": mu,
-        "variances": variances,
-        "method": method,
-        "tol": tol,
-        "max_iter": limit,
-    }
-    if constraints == "interpolation":
-        check.absent("covariance", covariance, "constraints='pairwise'")
-        check.absent("neighbors", nearest, "constraints='pairwise'")
-        check.one_of("method", method, ("auto", *interpolation.METHODS))
-        solution = interpolation.solve(x, g, values=seen, **common)
-    else:
-        check.absent("values", seen, "constraints='interpolation'")
-        if covariance is not None:
-            check.absent("neighbors", nearest, "covariance=None")
-            check.one_of("method", method, ("auto", *anisotropic.METHODS))
-            sigma = check.covariance(covariance, x.shape[1])
-            solution = anisotropic.solve(x, g, covariance=sigma, **common)
-        else:
-            check.one_of("method", method, ("auto", *METHODS))
-            solution = _pairwise(x, g, neighbors=nearest, **common)
+    window, frame = reduce(
+        x,
+        g,
+        L=L,
+        mu=mu,
+        variances=variances,
+        covariance=None if covariance is None else check.covariance(covariance, x.shape[1]),
+        neighbors=check.count("neighbors", neighbors, optional=True),
+        one_function=constraints == "interpolation",
+        values=seen,
+    )
+    solution = frame.solution(answer(window, method=method, tol=tol, max_iter=limit), window)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution
-
-
-def _pairwise(
-    x: Float64,
-    g: Float64,
-    *,
-    L: float,
-    mu: float,
-    variances: Float64,
-    neighbors: int | None,
-    method: str,
-    tol: float,
-    max_iter: int | None,
-) -> Solution:
-    window, residuals, scale, exponent = geometry.observe(x, g, L, mu, variances)
-    if neighbors is not None:
-        window = geometry.nearest(window, neighbors)
-    found = answer(window, method=method, tol=tol, max_iter=max_iter)
-    move = scale * (found.weights @ residuals - residuals)
-    if exponent:
-        move = np.ldexp(move, exponent)
-    return with_gradients(found, g + move, variances)
-
-
-def with_gradients(found: Answer, gradients: Float64, variances: Float64) -> Solution:
-    """Return the solution; its multipliers refer to the variances as they were given."""
-    return Solution(
-        weights=found.weights,
-        multipliers=found.multipliers / variances.min(),
-        gap=found.gap,
-        violation=found.violation,
-        iterations=found.iterations,
-        method=found.method,
-        status=found.status,
-        gradients=gradients,
-    )

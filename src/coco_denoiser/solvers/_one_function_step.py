@@ -21,6 +21,8 @@ def residuals(
     m: Float64,
     a: Float64,
     z: Float64,
+    first: Int64,
+    second: Int64,
     D: Float64,
     rho: Float64,
     w: Float64,
@@ -33,16 +35,16 @@ def residuals(
     The first is relative to the bounds; the second is a square, as it enters the gap.
     """
     K, q = h.shape
-    evaluate(base, own, D, w, s)
+    evaluate(base, own, first, second, D, w, s)
     value, gap, outside, rest, top = 0.0, 0.0, 0.0, 0.0, 1.0
     for i in range(K):
         for c in range(q + 1):
-            n_ic, seen = (n[i], h[i, c]) if c < q else (m[i], Y[i])
+            n_ic, seen = (n[i, c], h[i, c]) if c < q else (m[i], Y[i])
             away = base[i, c] + own[i, c] - seen
             gradient[i, c] = n_ic * away
             value += 0.5 * n_ic * away**2
         top = max(top, abs(base[i, q] + own[i, q]))
-    _add_transpose(base, own, D, a, gradient)
+    _add_transpose(base, own, first, second, D, a, gradient)
     for e in range(rho.size):
         for side in range(2):
             off[e, side] = w[e] + (1.0 - 2.0 * side) * s[e] - rho[e] ** 2 + z[e, side]
@@ -51,40 +53,40 @@ def residuals(
             outside = max(outside, (abs(off[e, side]) - 2e-16 * top) / rho[e] ** 2)
     for i in range(K):
         for c in range(q):
-            rest += gradient[i, c] ** 2 / n[i]
+            rest += gradient[i, c] ** 2 / n[i, c]
     return value, gap, outside, rest
 
 
 @subroutine
-def evaluate(base: Float64, own: Float64, D: Float64, w: Float64, s: Float64) -> None:
+def evaluate(
+    base: Float64, own: Float64, first: Int64, second: Int64, D: Float64, w: Float64, s: Float64
+) -> None:
     """Fill w and s of every pair."""
-    K, q = base.shape[0], base.shape[1] - 1
-    e = 0
-    for i in range(K):
-        for j in range(i + 1, K):
-            w[e], s[e] = 0.0, (base[j, q] - base[i, q]) + (own[j, q] - own[i, q])
-            for c in range(q):
-                w[e] += ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c])) ** 2
-                s[e] += 2.0 * (base[i, c] + base[j, c] + own[i, c] + own[j, c]) * D[e, c]
-            e += 1
+    q = base.shape[1] - 1
+    for e in range(first.size):
+        i, j = first[e], second[e]
+        w[e], s[e] = 0.0, (base[j, q] - base[i, q]) + (own[j, q] - own[i, q])
+        for c in range(q):
+            w[e] += ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c])) ** 2
+            s[e] += 2.0 * (base[i, c] + base[j, c] + own[i, c] + own[j, c]) * D[e, c]
 
 
 @subroutine
-def _add_transpose(base: Float64, own: Float64, D: Float64, v: Float64, out: Float64) -> None:
+def _add_transpose(
+    base: Float64, own: Float64, first: Int64, second: Int64, D: Float64, v: Float64, out: Float64
+) -> None:
     """Add J'v, where J is the derivative of the inequalities in (phi, E)."""
-    K, q = base.shape[0], base.shape[1] - 1
-    e = 0
-    for i in range(K):
-        for j in range(i + 1, K):
-            both, flow = 2.0 * (v[e, 0] + v[e, 1]), v[e, 0] - v[e, 1]
-            for c in range(q):
-                pull = both * ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c]))
-                push = 2.0 * flow * D[e, c]
-                out[i, c] += pull + push
-                out[j, c] += push - pull
-            out[i, q] -= flow
-            out[j, q] += flow
-            e += 1
+    q = base.shape[1] - 1
+    for e in range(first.size):
+        i, j = first[e], second[e]
+        both, flow = 2.0 * (v[e, 0] + v[e, 1]), v[e, 0] - v[e, 1]
+        for c in range(q):
+            pull = both * ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c]))
+            push = 2.0 * flow * D[e, c]
+            out[i, c] += pull + push
+            out[j, c] += push - pull
+        out[i, q] -= flow
+        out[j, q] += flow
 
 
 @subroutine
@@ -96,7 +98,10 @@ def matrix(
     m: Float64,
     a: Float64,
     z: Float64,
+    first: Int64,
+    second: Int64,
     D: Float64,
+    fixed: Int64,
     H: Float64,
     ridge: float,
 ) -> None:
@@ -110,32 +115,28 @@ def matrix(
     for i in range(K):
         k = leader[i]
         for c in range(b):
-            n_ic = n[i] if c < q else m[i]
+            n_ic = n[i, c] if c < q else m[i]
             H[k * b + c, k * b + c] += n_ic
             if k < i:
                 H[k * b + c, i * b + c] += n_ic
                 H[i * b + c, i * b + c] += n_ic
-    if m.max() == 0.0:  # only differences of values count: the first one stays
-        H[q, q] += 1.0
+    for k in fixed:  # only differences of values count
+        H[k * b + q, k * b + q] += 1.0
     p, t = np.empty(q), np.empty(q)
     # The unknowns that a pair depends on, and how its ||.||^2, its sum and its E do.
     node, part = np.empty(4, np.int64), np.empty((4, 3))
-    e = 0
-    for i in range(K):
-        for j in range(i + 1, K):
-            one, two = a[e, 0] / z[e, 0], a[e, 1] / z[e, 1]
-            even, odd, pull = one + two, one - two, 2.0 * (a[e, 0] + a[e, 1])
-            for c in range(q):
-                p[c] = 2.0 * ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c]))
-                t[c] = 2.0 * D[e, c]
-            count = _nodes(leader, i, j, node, part)
-            for x in range(count):
-                for y in range(count):
-                    if node[x] <= node[y]:
-                        _add_block(
-                            H, node[x] * b, node[y] * b, part[x], part[y], p, t, even, odd, pull
-                        )
-            e += 1
+    for e in range(first.size):
+        i, j = first[e], second[e]
+        one, two = a[e, 0] / z[e, 0], a[e, 1] / z[e, 1]
+        even, odd, pull = one + two, one - two, 2.0 * (a[e, 0] + a[e, 1])
+        for c in range(q):
+            p[c] = 2.0 * ((base[i, c] - base[j, c]) + (own[i, c] - own[j, c]))
+            t[c] = 2.0 * D[e, c]
+        count = _nodes(leader, i, j, node, part)
+        for x in range(count):
+            for y in range(count):
+                if node[x] <= node[y]:
+                    _add_block(H, node[x] * b, node[y] * b, part[x], part[y], p, t, even, odd, pull)
     for k in range(K * b):
         H[k, k] *= 1.0 + ridge
 
@@ -192,6 +193,8 @@ def direction(
     base: Float64,
     own: Float64,
     leader: Int64,
+    first: Int64,
+    second: Int64,
     D: Float64,
     gradient: Float64,
     a: Float64,
@@ -210,7 +213,7 @@ def direction(
             da[e, side] = (a[e, side] * off[e, side] - target[e, side]) / z[e, side]
     du = -gradient
     pushed = np.zeros((K, q + 1))
-    _add_transpose(base, own, D, da, pushed)
+    _add_transpose(base, own, first, second, D, da, pushed)
     du -= pushed
     for i in range(K):
         if leader[i] != i:
@@ -221,19 +224,17 @@ def direction(
         dbase[i] = du[leader[i]]
         if leader[i] != i:
             down[i] = du[i]
-    evaluate(dbase, down, D, w, s)
-    e = 0
-    for i in range(K):
-        for j in range(i + 1, K):
-            inner = 0.0
-            for c in range(q):
-                v = (base[i, c] - base[j, c]) + (own[i, c] - own[j, c])
-                inner += 2.0 * v * ((dbase[i, c] - dbase[j, c]) + (down[i, c] - down[j, c]))
-            for side in range(2):
-                change = inner + (1.0 - 2.0 * side) * s[e]
-                dz[e, side] = -off[e, side] - change
-                da[e, side] += a[e, side] / z[e, side] * change
-            e += 1
+    evaluate(dbase, down, first, second, D, w, s)
+    for e in range(first.size):
+        i, j = first[e], second[e]
+        inner = 0.0
+        for c in range(q):
+            v = (base[i, c] - base[j, c]) + (own[i, c] - own[j, c])
+            inner += 2.0 * v * ((dbase[i, c] - dbase[j, c]) + (down[i, c] - down[j, c]))
+        for side in range(2):
+            change = inner + (1.0 - 2.0 * side) * s[e]
+            dz[e, side] = -off[e, side] - change
+            da[e, side] += a[e, side] / z[e, side] * change
     return dbase, down
 
 

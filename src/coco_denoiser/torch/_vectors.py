@@ -1,0 +1,153 @@
+"""The vectors of a window whose points are parameters: on any devices, on any number of ranks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from coco_denoiser.torch import _sharding
+from coco_denoiser.torch._ring import Ring, state_dtype_of
+from coco_denoiser.typing import Float64
+from coco_denoiser.window.history import Plan
+from coco_denoiser.window.passes import room
+from coco_denoiser.window.vectors import Measured, measured
+
+
+class TensorVectors:
+    """All parameters together as one point; one ring for each device, dtype and share.
+
+    Args:
+        slots: how many observations are stored.
+        state_dtype: the dtype of the window; None derives it from the parameters.
+        process_group: the ranks that together hold the parameters; None derives it.
+
+    Attributes:
+        members: the parameters that are part of the point.
+        seen: which of them ever had a gradient.
+        rings: where their history lies.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        state_dtype: torch.dtype | None,
+        process_group: dist.ProcessGroup | None,
+    ) -> None:
+        self.slots = slots
+        self.state_dtype = state_dtype
+        self.process_group = process_group
+        self.reset()
+
+    def reset(self) -> None:
+        """Let go of everything, and free its memory."""
+        self.members: list[torch.Tensor] = []
+        self.rings: list[Ring] = []
+        self.seen = np.zeros(0, dtype=np.bool_)
+        self._group: Any = None
+        self._gradients: list[torch.Tensor | None] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process group belongs to its process; elsewhere it is derived anew, or set again.
+        return {**self.__dict__, "process_group": None, "_group": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._group = _sharding.group_of(self.members, None)
+
+    def prepare(self, members: Sequence[torch.Tensor]) -> None:
+        """Make room for the history of these parameters."""
+        self.members = list(members)
+        self._group = _sharding.group_of(self.members, self.process_group)
+        self.seen = np.zeros(len(members), dtype=np.bool_)
+        alike: dict[tuple[torch.device, torch.dtype, float], list[int]] = {}
+        for i, p in enumerate(members):
+            share = _sharding.share(p, self._group)
+            alike.setdefault((p.device, state_dtype_of(p, self.state_dtype), share), []).append(i)
+        self.rings = [
+            Ring(members, indices, self.slots, dtype, share)
+            for (_, dtype, share), indices in alike.items()
+        ]
+
+    def hold(self) -> None:
+        """Take hold of the parameters as they are now, and of their gradients."""
+        self._gradients = gradients = [p.grad for p in self.members]
+        for ring in self.rings:
+            ring.collect([gradients[i] for i in ring.indices])
+
+    def release(self) -> None:
+        """Let go of the tensors of the last observation."""
+        self._gradients = []
+        for ring in self.rings:
+            ring.release()
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates, on all ranks together."""
+        return sum(p.numel() * (2 if p.is_complex() else 1) for p in self.members)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the window takes on this rank."""
+        return sum(ring.nbytes for ring in self.rings)
+
+    def measure(self, centre: float, plan: Plan) -> Measured:
+        """Compare the observation with the slots in use; write nothing.
+
+        This is the only time that a step waits for the device, and for other ranks.
+        """
+        sums = self._add_up([ring.measure(centre, plan) for ring in self.rings], plan)
+        # Only the last number, a sum of absolute values, may overflow without harm.
+        finite = sums.item(-2) == 0.0 and bool(np.isfinite(sums[:-1]).all())
+        return measured(sums, plan, finite=finite, zero=sums.item(-1) == 0.0)
+
+    def _add_up(self, parts: list[torch.Tensor], plan: Plan) -> Float64:
+        """Return the sum over devices and ranks, on the host."""
+        if not parts:
+            return room(plan.used, plan.heir)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part.to(total.device)
+        return _sharding.add_up(total, self._group).cpu().numpy()
+
+    def mix(self, centre: float, plan: Plan) -> None:
+        """Mix the slot that is about to be overwritten into its heir."""
+        del centre
+        for ring in self.rings:
+            ring.mix(plan)
+
+    def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
+        """Write the observation into a slot; with weights, make its gradient ready."""
+        row = None if weights is None else np.ascontiguousarray(weights)
+        for ring in self.rings:
+            ring.commit(centre, slot, row, shift)
+        self._look()
+
+    def advance(self, centre: float, weight: float, shift: float) -> None:
+        """Mix slot 0 into the observation, which takes its place and is ready as theta."""
+        for ring in self.rings:
+            ring.advance(centre, weight, shift)
+        self._look()
+
+    def _look(self) -> None:
+        if not self.seen.all():
+            self.seen |= [g is not None for g in self._gradients]
+
+    def coordinates(self, centre: float, count: int, slot: int) -> None:
+        """Return None: the tables are what there is."""
+        del centre, count, slot
+
+    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return parameters with their denoised gradients, valid until the next step.
+
+        Without those that never had a gradient: they have not moved, and a gradient of zeros in
+        place of None would let an optimizer begin to decay them.
+        """
+        everywhere = bool(self.seen.all())
+        return [
+            (self.members[i], theta)
+            for ring in self.rings
+            for i, theta in zip(ring.indices, ring.theta(), strict=True)
+            if everywhere or self.seen[i]
+        ]

@@ -1,0 +1,304 @@
+"""The laws of a stream, once, for every front: NumPy, both paths of PyTorch, and Optax."""
+
+import copy
+import io
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+import coco_denoiser as coco
+from coco_denoiser.optax import coco_denoise
+from coco_denoiser.torch import GradientDenoiser, _generic, _kernels, _ring
+from coco_denoiser.typing import Array, Float64
+
+D, STEPS = 12, 9
+SHAPES = ((5,), (2, 3), ())  # of the parts that a point of twelve entries is cut into
+
+
+class NumPy:
+    """One vector a point."""
+
+    def __init__(self, **options: Any) -> None:
+        self.L = options.pop("L")
+        self.denoiser = coco.Denoiser(L=lambda: self.L, **options)
+
+    def __call__(self, x: Array, g: Array) -> Array | None:
+        try:
+            return self.denoiser(x, g)
+        except ValueError:
+            return None
+
+    def __len__(self) -> int:
+        return len(self.denoiser)
+
+    def reset(self) -> None:
+        self.denoiser.reset()
+
+    def save(self) -> Any:
+        file = io.BytesIO()
+        np.savez(file, **self.denoiser.state_dict())
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as state:
+            return dict(state)
+
+    def load(self, state: Any) -> None:
+        self.denoiser.load_state_dict(state)
+
+
+class Torch:
+    """Three parameters a point."""
+
+    def __init__(self, **options: Any) -> None:
+        self.L = options.pop("L")
+        self.parameters: list[torch.nn.Parameter] = []
+        self.options = options
+        self.denoiser: GradientDenoiser | None = None
+
+    def _made(self, dtype: torch.dtype) -> GradientDenoiser:
+        if self.denoiser is None:
+            self.parameters = [torch.nn.Parameter(torch.zeros(s, dtype=dtype)) for s in SHAPES]
+            self.denoiser = GradientDenoiser(self.parameters, L=lambda: self.L, **self.options)
+        return self.denoiser
+
+    def __call__(self, x: Array, g: Array) -> Array | None:
+        denoiser = self._made(torch.from_numpy(x).dtype)
+        for p, point, gradient in zip(self.parameters, cut(x), cut(g), strict=True):
+            p.data.copy_(torch.from_numpy(point))
+            p.grad = torch.from_numpy(gradient).clone()
+        if not denoiser.denoise():
+            return None
+        return np.concatenate([np.ravel(p.grad) for p in self.parameters if p.grad is not None])
+
+    def __len__(self) -> int:
+        return len(self._made(torch.float64))
+
+    def reset(self) -> None:
+        self._made(torch.float64).reset()
+
+    def save(self) -> Any:
+        file = io.BytesIO()
+        torch.save(self._made(torch.float64).state_dict(), file)
+        file.seek(0)
+        return torch.load(file, weights_only=True)
+
+    def load(self, state: Any) -> None:
+        self._made(torch.float64).load_state_dict(state)
+
+
+@cache
+def compiled(window: int, forget: Any) -> Any:
+    def update(g: Any, state: Any, x: Any, L: Any, mu: Any) -> Any:
+        return coco_denoise(L, window, mu=mu, forget=forget, tol=1e-12).update(g, state, x)
+
+    return jax.jit(update)
+
+
+class Optax:
+    """A tree of three leaves a point, compiled once for every window."""
+
+    def __init__(self, **options: Any) -> None:
+        self.L, self.mu = options["L"], options.get("mu", 0.0)
+        self.settings = options["window"], options.get("forget", "drop")
+        self.state: Any = None
+        self.count = 0
+
+    def __call__(self, x: Array, g: Array) -> Array | None:
+        point = cut(x)
+        if self.state is None:
+            self.state = self._empty(x.dtype)
+        before = self.state
+        theta, self.state = compiled(*self.settings)(cut(g), before, point, self.L, self.mu)
+        same = map(np.array_equal, *(jax.tree.leaves(s) for s in (before, self.state)))
+        if all(same):  # refused: what is not finite is passed through
+            return None
+        self.count += 1
+        return np.concatenate([np.ravel(part) for part in theta])
+
+    def _empty(self, dtype: Any) -> Any:
+        window, forget = self.settings
+        return coco_denoise(1.0, window, forget=forget).init(cut(np.zeros(D, dtype)))
+
+    def __len__(self) -> int:
+        window, forget = self.settings
+        return min(self.count, 1 if window == 2 and forget == "fold" else window)
+
+    def reset(self) -> None:
+        self.state, self.count = None, 0
+
+    def save(self) -> Any:
+        return copy.deepcopy((jax.tree.map(np.asarray, self.state), self.count))
+
+    def load(self, state: Any) -> None:
+        self.state, self.count = state
+
+
+def cut(x: Array) -> list[Any]:
+    """Cut a vector into parts of three shapes."""
+    return [np.array(x[:5]), np.array(x[5:11]).reshape(2, 3), np.array(x[11])]
+
+
+@pytest.fixture(params=["numpy", "torch-kernels", "torch-generic", "optax"])
+def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    if request.param == "numpy":
+        yield NumPy
+    elif request.param == "optax":
+        with jax.enable_x64(True):
+            yield Optax
+    else:
+        passes = _kernels if request.param == "torch-kernels" else _generic
+        monkeypatch.setattr(_ring, "_passes", lambda _: passes)
+        yield Torch
+
+
+def observations(seed: int, step: float = 0.7) -> tuple[Float64, Float64]:
+    """Return the path of SGD on a quadratic with curvatures from 1/3 to 1."""
+    rng = np.random.default_rng(seed)
+    x, points, gradients = np.full(D, 3.0), [], []
+    for _ in range(STEPS):
+        g = x * np.linspace(1.0, 1.0 / 3.0, D) + 3.0 * rng.normal(size=D)
+        points.append(x)
+        gradients.append(g)
+        x = x - step * g
+    return np.array(points), np.array(gradients)
+
+
+def follow(stream: Any, points: Array, gradients: Array) -> Float64:
+    return np.array([stream(x, g) for x, g in zip(points, gradients, strict=True)])
+
+
+WINDOWS = pytest.mark.parametrize("window", [2, 4])
+FORGET = pytest.mark.parametrize("forget", ["drop", "fold"])
+
+
+@WINDOWS
+@pytest.mark.parametrize("mu", [-1.0, 0.0, 0.3])
+@pytest.mark.parametrize("step", [0.7, 1e-2])
+def test_it_equals_a_batch_over_its_window_at_every_step(
+    stream: Any, window: int, mu: float, step: float
+) -> None:
+    points, gradients = observations(0, step)
+    some = stream(L=1.0, mu=mu, window=window)
+    for k in range(STEPS):
+        theta = some(points[k], gradients[k])
+        used = slice(max(0, k + 1 - window), k + 1)
+        batch = coco.solve(points[used], gradients[used], L=1.0, mu=mu, tol=1e-12)
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
+        assert len(some) == len(batch.gradients)
+
+
+@WINDOWS
+def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: int) -> None:
+    points, gradients = observations(1)
+    some = stream(L=1.0, mu=-0.2, window=window)
+    for k, L in enumerate([1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]):
+        some.L = L
+        theta = some(points[k], gradients[k])
+        used = slice(max(0, k + 1 - window), k + 1)
+        batch = coco.denoise(points[used], gradients[used], L=L, mu=-0.2)
+        np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
+
+
+@FORGET
+@WINDOWS
+@pytest.mark.parametrize("saved_after", [0, 1, 3, 6])
+def test_a_restored_stream_goes_on_bit_for_bit(
+    stream: Any, window: int, forget: str, saved_after: int
+) -> None:
+    points, gradients = observations(2)
+    some, other = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    follow(some, points[:saved_after], gradients[:saved_after])
+    other.load(some.save())
+    assert len(some) == len(other)
+    for k in range(saved_after, STEPS):
+        some.L = other.L = 1.0 + k % 2
+        rest = points[k], gradients[k]
+        np.testing.assert_array_equal(some(*rest), other(*rest))
+
+
+@FORGET
+@WINDOWS
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", [0, 1])
+@pytest.mark.parametrize("after", [0, 5])
+def test_what_is_refused_leaves_no_trace(
+    stream: Any, window: int, forget: str, value: float, where: int, after: int
+) -> None:
+    points, gradients = observations(3)
+    some, other = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    for pair in (some, other):
+        follow(pair, points[:after], gradients[:after])
+    bad = [points[after].copy(), gradients[after].copy()]
+    bad[where][7] = value
+    assert some(*bad) is None
+    assert len(some) == len(other)
+    rest = points[after:], gradients[after:]
+    np.testing.assert_array_equal(follow(some, *rest), follow(other, *rest))
+
+
+@FORGET
+@WINDOWS
+def test_reset_forgets_everything(stream: Any, window: int, forget: str) -> None:
+    points, gradients = observations(4)
+    used, new = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    follow(used, *observations(5))
+    used.reset()
+    assert len(used) == 0
+    np.testing.assert_array_equal(follow(used, points, gradients), follow(new, points, gradients))
+
+
+def test_single_precision_comes_back_as_such_and_follows_double(stream: Any) -> None:
+    points, gradients = (v.astype(np.float32) for v in observations(6))
+    found = follow(stream(L=1.0, window=4), points, gradients)
+    assert found.dtype == np.float32
+    wide = (v.astype(np.float64) for v in (points, gradients))
+    expected = follow(stream(L=1.0, window=4), *wide)
+    assert expected.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+@WINDOWS
+@FORGET
+def test_with_nothing_active_gradients_come_back_bit_for_bit(
+    stream: Any, window: int, forget: str
+) -> None:
+    points, gradients = observations(7)
+    found = follow(stream(L=1e9, window=window, forget=forget), points, gradients)
+    np.testing.assert_array_equal(found, gradients)
+
+
+def test_at_two_it_is_the_closed_form(stream: Any) -> None:
+    points, gradients = observations(8)
+    found = follow(stream(L=1.0, mu=-0.5, window=2), points, gradients)
+    x, g = (np.stack((v[:-1], v[1:]), axis=1) for v in (points, gradients))
+    expected = coco.denoise_pairs(x, g, L=1.0, mu=-0.5)[:, 1]
+    np.testing.assert_allclose(found[1:], expected, atol=1e-10)
+
+
+@WINDOWS
+@pytest.mark.parametrize("bounds", [[1.0] * STEPS, [1.0, 0.5, 2.0] * 3])
+def test_it_folds_as_one_would_by_hand(stream: Any, window: int, bounds: list[float]) -> None:
+    points, gradients = observations(9, 0.3)
+    some = stream(L=1.0, window=window, forget="fold")
+    held: list[tuple[Float64, Float64, float]] = []
+    for new_x, new_g, L in zip(points, gradients, bounds, strict=True):
+        some.L = L
+        if len(held) == window:
+            x, g, v = (np.array(column) for column in zip(*held[:2], strict=True))
+            pair = coco.solve(x, g, L=L, noise_variance=v)
+            held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ v))]
+        theta = some(new_x, new_g)
+        held.append((new_x, new_g, 1.0))
+        x, g, v = (np.array(column) for column in zip(*held, strict=True))
+        batch = coco.solve(x, g, L=L, noise_variance=v)
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
+        if window == 2:  # the answer is the past from now on
+            held = (
+                held[-1:]
+                if len(held) == 1
+                else [(new_x, batch.gradients[-1], float(batch.weights[-1] ** 2 @ v))]
+            )

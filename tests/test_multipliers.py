@@ -1,0 +1,184 @@
+"""Gap and stationarity, recomputed from public multipliers, variances and gradients alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coco_denoiser as coco
+from coco_denoiser import geometry, solvers
+from coco_denoiser.certificate import certify
+from coco_denoiser.constraints import averages, reduce
+from coco_denoiser.geometry import Window
+from coco_denoiser.typing import Float64
+from tests import recomputed
+from tests.families import box, path
+
+SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
+
+
+def noisy(seed: int, K: int = 6) -> tuple[Float64, Float64, Float64]:
+    rng = np.random.default_rng(seed)
+    points, gradients = (box, path)[seed % 2](rng, K, 4)
+    return points, gradients, np.asarray(10.0 ** rng.uniform(-1, 1, K))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mu", [-0.7, 0.0, 0.9])
+def test_of_pairs(seed: int, mu: float) -> None:
+    points, gradients, variance = noisy(seed)
+    points[3] = points[1]  # held together by an infinite multiplier
+    options: dict[str, Any] = {"L": 3.0, "mu": mu, "noise_variance": variance}
+    for tol in (1e-3, 1e-9):
+        solution = coco.solve(points, gradients, tol=tol, **options)
+        verdict = recomputed.pairwise(points, gradients, solution, **options)
+        assert verdict.gap <= tol + verdict.rounding
+        assert verdict.violation <= 1e-9
+        assert verdict.drift <= 10.0 * np.sqrt(tol)
+        assert solution.gap == pytest.approx(verdict.gap, rel=0.1, abs=2e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("method", ["fdpg", "conic"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_with_a_covariance(seed: int, method: str, turned: bool) -> None:
+    points, gradients, variance = noisy(seed)
+    points[3] = points[1]
+    covariance = SPREAD
+    if turned:
+        Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+        covariance = (Q * SPREAD) @ Q.T
+        covariance = 0.5 * (covariance + covariance.T)
+    options: dict[str, Any] = {"L": 3.0, "noise_variance": variance, "covariance": covariance}
+    solution = coco.solve(points, gradients, method=method, tol=1e-6, **options)
+    verdict = recomputed.pairwise(points, gradients, solution, **options)
+    assert verdict.gap <= 2e-6
+    assert verdict.violation <= 1e-9
+    assert verdict.drift <= 1e-2
+    assert solution.gap == pytest.approx(verdict.gap, rel=0.5, abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mu", [-0.7, 0.0, 0.9])
+@pytest.mark.parametrize("asked", ["nothing", "values", "covariance", "neighbors"])
+def test_of_one_function(seed: int, mu: float, asked: str) -> None:
+    points, gradients, variance = noisy(seed)
+    options: dict[str, Any] = {"L": 3.0, "mu": mu, "noise_variance": variance}
+    if asked == "values":
+        f = np.sum(points**2, axis=1) + np.random.default_rng(seed).normal(size=len(points))
+        options |= {"values": f, "value_variance": 5.0}
+    if asked == "covariance":
+        options["covariance"] = SPREAD
+    few: dict[str, Any] = {"neighbors": 2} if asked == "neighbors" else {}
+    for method in ("one-function", "conic"):
+        solution = coco.solve(
+            points,
+            gradients,
+            constraints="interpolation",
+            method=method,
+            tol=1e-6,
+            **options,
+            **few,
+        )
+        gap, missing = recomputed.one_function(points, gradients, solution, **options)
+        assert -1e-9 <= gap <= 2e-6
+        assert missing <= 1e-5
+        assert solution.gap == pytest.approx(gap, rel=0.5, abs=1e-7)
+
+
+def by_definition(window: Window, phi: Float64, lam: Float64) -> float:
+    """The gap that the certificate's docstring defines, with the forces it defines."""
+    K, q = phi.shape
+    n = window.precisions[:, None] * (np.ones(q) if window.shares is None else window.shares)
+    h, gap = window.residuals, 0.0
+    laplacian = np.diag(lam.sum(axis=1)) - lam
+    rest = n * (h - phi) - laplacian @ phi
+    u = np.column_stack(
+        [np.linalg.solve(np.diag(n[:, c]) + laplacian, rest[:, c]) for c in range(q)]
+    )
+    f = n * (h - phi) - laplacian @ (phi + u)
+    gap += 0.5 * float(np.sum(f * f / n))
+    for i in range(K):
+        for j in range(i):
+            y = lam[i, j] * (phi[i] - phi[j] + u[i] - u[j])
+            gap += abs(window.bounds[i, j] * np.linalg.norm(y) - y @ (phi[i] - phi[j]))
+    return gap / (0.5 * float(np.sum(n * (phi - h) ** 2)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spread", [None, SPREAD])
+def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) -> None:
+    points, gradients, variance = noisy(seed)
+    window, _ = reduce(points, gradients, L=3.0, mu=0.0, variances=variance, covariance=spread)
+    rng = np.random.default_rng(seed)
+    phi = window.residuals + 0.3 * rng.normal(size=window.residuals.shape)
+    lam = rng.uniform(0.0, 2.0, (6, 6))
+    lam = np.triu(lam, 1) + np.triu(lam, 1).T
+    gap, violation = certify(window, phi, lam)
+    assert gap == pytest.approx(by_definition(window, phi, lam), rel=1e-9)
+    apart = np.linalg.norm(phi[:, None] - phi, axis=2)
+    over = apart / np.where(window.bounds > 0.0, window.bounds, np.inf)
+    assert violation == pytest.approx(over.max() - 1.0, rel=1e-9)
+
+
+def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
+    bounds = np.array([[0, 1, 5, 7], [1, 0, 6, 4], [5, 6, 0, 1], [7, 4, 1, 0]], dtype=float)
+    window = Window(np.zeros((4, 1)), bounds, np.ones(4))
+    full = averages.split(np.array([[0.0, 2.0], [2.0, 0.0]]), window, np.array([0, 0, 1, 1]))
+    expected = np.zeros((4, 4))
+    expected[1, 3] = expected[3, 1] = 2.0
+    np.testing.assert_array_equal(full, expected)
+
+
+@pytest.mark.parametrize(
+    ("first", "options"),
+    [
+        ("interior-point", {}),
+        ("fdpg", {"covariance": SPREAD}),
+        ("one-function", {"constraints": "interpolation"}),
+    ],
+)
+def test_where_one_method_falls_short_another_is_tried(
+    first: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, gradients, _ = noisy(0)
+    assert coco.solve(points, gradients, L=1.0, tol=1e-5, **options).method == first
+
+    def nothing(window: Window, *_: object, tol: float, max_iter: int) -> tuple[Any, ...]:
+        del tol, max_iter
+        K = len(window.precisions)
+        return np.zeros((K, K)), 0, 0.0 * window.residuals, np.zeros(K)
+
+    lazy = solvers.METHODS[first]._replace(solve=nothing)
+    monkeypatch.setitem(solvers.METHODS, first, lazy)
+    rescued = coco.solve(points, gradients, L=1.0, tol=1e-5, **options)
+    assert rescued.method == "conic"
+    assert rescued.gap <= 1e-5
+    alone = coco.solve(points, gradients, L=1.0, method=first, throw=False, **options)
+    assert not alone.status.success
+
+
+def test_a_stream_that_learns_l_counts_noise_in_variances() -> None:
+    """Noise of 5 with variance 1 is noise of 1 with variance 25."""
+    rng = np.random.default_rng(0)
+    plain = coco.Denoiser(L="auto", window=8, noise_std=5.0)
+    scaled = coco.Denoiser(L="auto", window=8, noise_std=1.0)
+    ignorant = coco.Denoiser(L="auto", window=8, noise_std=1.0)
+    for _ in range(60):
+        x = 3.0 * rng.normal(size=6)
+        g = x * np.linspace(1.0, 0.3, 6) + 5.0 * rng.normal(size=6)
+        plain(x, g)
+        scaled(x, g, noise_variance=25.0)
+        ignorant(x, g)
+    assert np.isfinite(plain.L)
+    assert pytest.approx(plain.L, rel=1e-9) == scaled.L
+    assert pytest.approx(plain.L, rel=1e-3) != ignorant.L
+
+
+def test_neighbors_are_nearest_by_distance() -> None:
+    points, gradients, _ = noisy(0, 9)
+    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(9))
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    near = apart <= np.sort(apart, axis=1)[:, 2:3]
+    kept = np.isfinite(geometry.nearest(window, 2).bounds)
+    np.testing.assert_array_equal(kept, near | near.T)

@@ -1,0 +1,28 @@
+"""One method looks alike in every picture."""
+
+from importlib.resources import files
+
+import pytest
+
+from coco_denoiser import palette
+from coco_denoiser.experiments.panels import styles
+
+
+def test_the_page_to_play_with_has_the_colours_of_the_figures() -> None:
+    template = (files("coco_denoiser.explore") / "template.html").read_text("utf-8")
+    assert f".alone {{ color: {palette.PLAIN}; }}" in template
+    assert f".coco {{ color: {palette.COCO}; }}" in template
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "SGD+COCO_8", "Adam+COCO", "SGD+PRaveraging"])
+def test_a_method_looks_the_same_whatever_is_beside_it(name: str) -> None:
+    alone = styles([name], frozenset())[name]
+    crowd = ["SGD", "SGD+COCO_2", "something else", "SGD+DecreasingSS", name]
+    assert styles(crowd, frozenset())[name] == alone == palette.method(name)
+
+
+def test_windows_have_one_look_whatever_they_are_put_into() -> None:
+    for K in ("2", "4", "8", "16"):
+        looks = {palette.method(f"{base}+COCO_{K}") for base in ("SGD", "Adam", "STRSAGA")}
+        assert len(looks) == 1
+    assert palette.method("SGD+COCO_3") is None
