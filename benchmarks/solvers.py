@@ -57,9 +57,13 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 def cold(window: Window) -> object:
     """Run the compiled kernel of the exact method by itself, from nothing, to a gap of 1e-9."""
-    near, floor = interior_point.ATTEMPTS[0]
-    return interior_point._solve(  # noqa: SLF001
-        window.residuals, window.bounds, window.precisions, 0.5e-9, 70, near, floor
+    return interior_point.multipliers_of(
+        window.residuals,
+        window.bounds,
+        window.precisions,
+        0.5e-9,
+        interior_point.STEPS,
+        *interior_point.ATTEMPTS[0],
     )
 
 

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
+from coco_denoiser.geometry import Window
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.families import hard
+from tests.families import box, hard
 from tests.windows import windows
 
 GENERAL = [name for name in METHODS if name not in ("closed-form", "one-function")]
@@ -128,3 +130,25 @@ def test_no_method_touches_what_is_feasible(method: str) -> None:
     assert solution.status is coco.Status.UNCHANGED
     assert solution.method == method
     assert solution.gap == 0.0
+
+
+@pytest.mark.parametrize(("K", "last"), [(8, "conic"), (40, "interior-point")])
+def test_only_a_small_window_falls_back_on_the_conic_solver(
+    monkeypatch: pytest.MonkeyPatch, K: int, last: str
+) -> None:
+    tried: list[str] = []
+
+    def failing(name: str) -> solvers.Method:
+        def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+            tried.append(name)
+            return np.zeros_like(window.bounds), 1
+
+        return solvers.Method(solve, 1)
+
+    for name in ("interior-point", "conic"):
+        monkeypatch.setitem(METHODS, name, failing(name))
+    rng = np.random.default_rng(0)
+    solution = coco.solve(*box(rng, K, 5), L=1.0, throw=False)
+    assert tried[0] == "interior-point"
+    assert tried[-1] == last
+    assert not solution.status.success

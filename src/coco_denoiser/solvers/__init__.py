@@ -62,7 +62,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
-    "interior-point": Method(interior_point.solve, 200),
+    "interior-point": Method(interior_point.solve, 350),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
     "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
@@ -72,6 +72,9 @@ METHODS = {
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
 LARGE = 256
+# Rows of the cones that a conic solver is given where the exact method falls short. It takes 20 ms
+# for as many and seconds for ten times as many, and no step of a stream may take seconds.
+CONIC_ROWS = 1500
 
 
 class _Found(NamedTuple):
@@ -99,7 +102,7 @@ def answer(
             for two distinct points, the interior-point method for more, the method of active
             pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
             has a covariance, the one for one function; and where that falls short the conic
-            solver.
+            solver, unless that would take seconds.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -151,7 +154,9 @@ def _attempts(
     )
     if method == "auto":
         names = [_suited(window, count)]
-        if 2 < count < LARGE or window.curve is not None:
+        rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
+        quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
+        if (quick and 2 < count < LARGE) or window.curve is not None:
             names.append("conic")
     else:
         names = [method]

@@ -3,11 +3,13 @@
 The letters are those of interior_point.py.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._jit import sweep
 from coco_denoiser._linalg import substitute
-from coco_denoiser.solvers._interior_step import Problem, State, Step, hessian, linearise
+from coco_denoiser.solvers._interior_step import NEAREST, hessian, linearise
 from coco_denoiser.typing import Float64, Int64
 
 # How far conjugate gradients go: roughly for the predictor, which only sets the target; the
@@ -20,52 +22,104 @@ _PRODUCTS, _MOST_PRODUCTS = 400, 5000
 _STORED, _STORED_EACH = 2000, 6
 
 
-def direction(problem: Problem, state: State, *, direct: bool) -> tuple[Step, float, float, bool]:
-    """Return Mehrotra's predictor and corrector, how far s and lam may go, and `direct`."""
+class Problem(NamedTuple):
+    """Residuals, precisions, and the pairs on the list."""
+
+    h: Float64
+    n: Float64
+    first: Int64
+    second: Int64
+    rho: Float64
+    soft: Float64
+
+
+class State(NamedTuple):
+    """Where the method is; the first four have an entry a pair."""
+
+    lam: Float64
+    s: Float64
+    omega: Float64
+    w: Float64
+    phi: Float64
+    both: Float64
+
+    @property
+    def M(self) -> Float64:  # noqa: N802
+        return self.both[:, self.phi.shape[1] :]
+
+
+class Step(NamedTuple):
+    """Where it goes next."""
+
+    dlam: Float64
+    ds: Float64
+    dphi: Float64
+    step_s: float
+    step_lam: float
+
+
+def direction(problem: Problem, state: State, least: float, *, direct: bool) -> tuple[Step, bool]:
+    """Return Mehrotra's predictor and corrector, and `direct`; lam s stays above `least`."""
     lam, s, omega = state.lam, state.s, state.omega
     pairs = lam.size
     dlam, ds, coupled = np.zeros(pairs), np.zeros(pairs), np.empty(pairs, np.int64)
-    step = Step(dlam, ds, np.empty_like(state.phi), np.empty(pairs), np.empty(pairs))
-    coupled = coupled[: _linearise(problem, state, step, coupled)]
+    target, diagonal = np.empty(pairs), np.empty(pairs)
+    count = linearise(
+        problem.first,
+        problem.second,
+        problem.rho,
+        lam,
+        s,
+        state.phi,
+        state.both,
+        np.arange(pairs),
+        target,
+        diagonal,
+        coupled,
+    )
+    coupled = coupled[:count]
     v = state.phi[problem.first] - state.phi[problem.second]
     factor, storable = None, coupled.size <= max(_STORED, _STORED_EACH * len(state.phi))
     mu, tau = (lam @ s) / omega.sum(), 0.0
     for phase in range(2):
         aim = (tau * omega - dlam * ds) / lam
-        rhs, solved = aim - step.target, False
+        rhs, solved = aim - target, False
         if not (direct and storable):
             dlam, solved = _conjugate_gradients(
-                problem, state, step, v, rhs, _FINE if phase else _ROUGH
+                problem, state, diagonal, v, rhs, _FINE if phase else _ROUGH
             )
         if not solved and storable:
             direct = True
             factor = _factor(problem, state, coupled) if factor is None else factor
-            dlam = rhs / step.diagonal
-            dlam[coupled] = _substitute(factor, rhs[coupled])
+            dlam = rhs / diagonal
+            own = rhs[coupled]
+            substitute(factor, own)
+            dlam[coupled] = own
         ds = aim - s - s / lam * dlam
         # As close to the boundary as the path allows: 0.9 far out, 1 - mu near the end.
-        keep = max(0.9, 1.0 - mu) if phase else 1.0
+        keep = max(0.9, 1.0 - max(mu, NEAREST)) if phase else 1.0
         step_s, step_lam = (
             min(1.0, keep / max(float(np.max(-change / value)), 1e-300))
             for change, value in ((ds, s), (dlam, lam))
         )
         if phase == 0:
             affine = (lam + step_lam * dlam) @ (s + step_s * ds) / omega.sum()
-            tau = max((affine / mu) ** 3 * mu, 1e-16)
+            tau = max((affine / mu) ** 3 * mu, least / omega.sum())
     pull = np.empty_like(state.phi)
     _spread(problem.first, problem.second, v, dlam, pull)
-    dphi = state.hat - state.phi - state.M @ pull
-    return step._replace(dlam=dlam, ds=ds, dphi=dphi), step_s, step_lam, direct
+    hat = state.both[:, : state.phi.shape[1]]
+    dphi = hat - state.phi - state.M @ pull
+    return Step(dlam, ds, dphi, step_s, step_lam), direct
 
 
 def _conjugate_gradients(
-    problem: Problem, state: State, step: Step, v: Float64, rhs: Float64, accuracy: float
+    problem: Problem, state: State, diagonal: Float64, v: Float64, rhs: Float64, accuracy: float
 ) -> tuple[Float64, bool]:
     """Solve the Newton system, its diagonal scaled to 1; say whether that succeeded."""
     ratio = state.s / state.lam
     x, r = np.zeros_like(rhs), rhs.copy()
     pull, product = np.empty_like(state.phi), np.empty_like(rhs)
-    z = r / step.diagonal
+    z = r / diagonal
     p, size = z, float(r @ z)
     enough = accuracy**2 * size
     K, q = state.phi.shape
@@ -78,7 +132,7 @@ def _conjugate_gradients(
         length = size / float(p @ product)
         x += length * p
         r -= length * product
-        z = r / step.diagonal
+        z = r / diagonal
         size, before = float(r @ z), size
         p = z + (size / before) * p
     return x, False
@@ -88,29 +142,23 @@ def _factor(problem: Problem, state: State, coupled: Int64) -> Float64:
     """Return the Cholesky factor of the Newton system over the coupled pairs."""
     ridge = 1e-12  # dependent constraints leave it singular; this is below its rounding
     while True:
-        H = _hessian(problem, state, coupled, ridge)
+        H = hessian(
+            problem.first,
+            problem.second,
+            problem.rho,
+            state.lam,
+            state.s,
+            state.phi,
+            state.both,
+            coupled,
+            ridge,
+        )
         try:
             return np.asarray(np.linalg.cholesky(H, upper=True), np.float64)
         except np.linalg.LinAlgError:
             if ridge > 1e-3:
                 raise
             ridge *= 100.0
-
-
-@kernel
-def _linearise(problem: Problem, state: State, step: Step, coupled: Int64) -> int:
-    return linearise(problem, state, step, np.arange(problem.rho.size), coupled)
-
-
-@kernel
-def _hessian(problem: Problem, state: State, coupled: Int64, ridge: float) -> Float64:
-    return hessian(problem, state, coupled, ridge)
-
-
-@kernel
-def _substitute(U: Float64, x: Float64) -> Float64:
-    substitute(U, x)
-    return x
 
 
 @sweep

@@ -1,113 +1,113 @@
 """One step of the interior-point method: the linear system, the direction, and the move.
 
-The letters are those of interior_point.py, which calls this.
+The letters are those of interior_point.py, which calls this. Arrays come one by one and are
+indexed where they lie: records of arrays and views of rows would double the time to compile, and
+each view costs more than the few numbers it holds. `both`, (K, q + K), holds hat and, beside it, M.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser._jit import subroutine
-from coco_denoiser._linalg import add_four, add_one, substitute
+from coco_denoiser._jit import fragment, kernel
+from coco_denoiser._linalg import substitute
 from coco_denoiser.typing import Float64, Int64
 
 # A pair is solved for by itself if its coupling is below this share of its slack. Five times as
 # much saves a few percent, and makes large hard windows run in circles more often.
 _DIAGONAL = 1e-2
+NEAREST = 1e-5  # how much of a slack or a multiplier a step leaves at least
 
 
-class Problem(NamedTuple):
-    """Residuals, precisions, and the pairs that no other pairs imply."""
-
-    h: Float64
-    n: Float64
-    first: Int64
-    second: Int64
-    rho: Float64
-
-
-class State(NamedTuple):
-    """Where the method is; the first four have an entry a pair."""
-
-    lam: Float64
-    s: Float64
-    omega: Float64
-    w: Float64
-    phi: Float64
-    hat: Float64
-    M: Float64
-
-
-class Step(NamedTuple):
-    """Where it goes next, and the linearised equations for that, an entry a pair."""
-
-    dlam: Float64
-    ds: Float64
-    dphi: Float64
-    target: Float64
-    diagonal: Float64
-
-
-@subroutine
-def linearise(problem: Problem, state: State, step: Step, work: Int64, coupled: Int64) -> int:
+@kernel
+def linearise(
+    first: Int64,
+    second: Int64,
+    rho: Float64,
+    lam: Float64,
+    s: Float64,
+    phi: Float64,
+    both: Float64,
+    work: Int64,
+    target: Float64,
+    diagonal: Float64,
+    coupled: Int64,
+) -> int:
     """Fill the linearised slack at dlam = 0 and the Hessian's diagonal; list coupled pairs."""
-    lam, s, M = state.lam, state.s, state.M
+    q = phi.shape[1]
     na = 0
     for k in range(work.size):
         e = work[k]
-        i, j = problem.first[e], problem.second[e]
-        x, y, xh, yh = state.phi[i], state.phi[j], state.hat[i], state.hat[j]
+        i, j = first[e], second[e]
         vv, vhat = 0.0, 0.0
-        for c in range(x.size):
-            v = x[c] - y[c]
+        for c in range(q):
+            v = phi[i, c] - phi[j, c]
             vv += v * v
-            vhat += v * (xh[c] - yh[c])
-        step.target[e] = 0.5 * (problem.rho[e] ** 2 + vv) - vhat
-        curvature = (M[i, i] + M[j, j] - 2.0 * M[i, j]) * vv
-        step.diagonal[e] = curvature + s[e] / lam[e]
+            vhat += v * (both[i, c] - both[j, c])
+        target[e] = 0.5 * (rho[e] * rho[e] + vv) - vhat
+        curvature = (both[i, q + i] + both[j, q + j] - 2.0 * both[i, q + j]) * vv
+        diagonal[e] = curvature + s[e] / lam[e]
         if lam[e] * curvature > _DIAGONAL * s[e]:
             coupled[na] = e
             na += 1
     return na
 
 
-@subroutine
-def hessian(problem: Problem, state: State, coupled: Int64, ridge: float) -> Float64:
+@kernel
+def hessian(
+    first: Int64,
+    second: Int64,
+    rho: Float64,
+    lam: Float64,
+    s: Float64,
+    phi: Float64,
+    both: Float64,
+    coupled: Int64,
+    ridge: float,
+) -> Float64:
     """Return (b_e' M b_f)(v_e . v_f) + diag(s / lam) over the coupled pairs, upper triangle.
 
     Both factors are differences of rows, of X = M B and of Y = phi v', so that an entry costs
-    three operations instead of q.
+    three operations instead of q. Dependent constraints leave it singular: the ridge, relative
+    to the diagonal, grows with what such a difference has lost.
     """
-    phi, M, first, second = state.phi, state.M, problem.first, problem.second
     K, q = phi.shape
     m = coupled.size
-    X, Y, V = np.empty((K, m)), np.zeros((K, m)), np.empty((q, m))
+    X, Y, V, H = np.empty((K, m)), np.zeros((K, m)), np.empty((q, m)), np.empty((m, m))
     for k in range(m):
         i, j = first[coupled[k]], second[coupled[k]]
         for c in range(K):
-            X[c, k] = M[i, c] - M[j, c]
+            X[c, k] = both[i, q + c] - both[j, q + c]
         for c in range(q):
             V[c, k] = phi[i, c] - phi[j, c]
     for i in range(K):
         for c in range(q):
-            add_one(Y[i], V[c], phi[i, c])
-    H = np.empty((m, m))
+            factor = phi[i, c]
+            for k in range(m):
+                Y[i, k] += factor * V[c, k]
     for k in range(m):
         e = coupled[k]
-        Xi, Xj, Yi, Yj = X[first[e]], X[second[e]], Y[first[e]], Y[second[e]]
-        Hk = H[k]
+        i, j = first[e], second[e]
         for f in range(k, m):
-            Hk[f] = (Xi[f] - Xj[f]) * (Yi[f] - Yj[f])
-        Hk[k] = Hk[k] * (1.0 + ridge) + state.s[e] / state.lam[e]
+            H[k, f] = (X[i, f] - X[j, f]) * (Y[i, f] - Y[j, f])
+        lost = ridge + 1e-15 / rho[e]
+        H[k, k] = H[k, k] * (1.0 + lost) + s[e] / lam[e]
     return H
 
 
-@subroutine
+@fragment
 def direction(
-    problem: Problem, state: State, step: Step, U: Float64, coupled: Int64, work: Int64
+    lam: Float64,
+    s: Float64,
+    omega: Float64,
+    work: Int64,
+    coupled: Int64,
+    U: Float64,
+    target: Float64,
+    diagonal: Float64,
+    dlam: Float64,
+    ds: Float64,
+    least: float,
 ) -> tuple[float, float]:
-    """Fill the step by Mehrotra's predictor and corrector; return how far s and lam may go."""
-    lam, s, omega, dlam, ds = state.lam, state.s, state.omega, step.dlam, step.ds
+    """Fill dlam and ds by Mehrotra's predictor and corrector; return how far s and lam may go."""
     rhs = np.empty(coupled.size)
     mu, weight = 0.0, 0.0
     for k in range(work.size):
@@ -120,14 +120,14 @@ def direction(
             e = work[k]
             second_order = dlam[e] * ds[e] if phase == 1 else 0.0
             ds[e] = (tau * omega[e] - second_order) / lam[e]
-            dlam[e] = (ds[e] - step.target[e]) / step.diagonal[e]
+            dlam[e] = (ds[e] - target[e]) / diagonal[e]
         for k in range(coupled.size):
-            rhs[k] = ds[coupled[k]] - step.target[coupled[k]]
+            rhs[k] = ds[coupled[k]] - target[coupled[k]]
         substitute(U, rhs)
         for k in range(coupled.size):
             dlam[coupled[k]] = rhs[k]
         # As close to the boundary as the path allows: 0.9 far out, 1 - mu near the end.
-        keep = max(0.9, 1.0 - mu) if phase == 1 else 1.0
+        keep = max(0.9, 1.0 - max(mu, NEAREST)) if phase == 1 else 1.0
         step_s, step_lam = 1.0, 1.0
         for k in range(work.size):
             e = work[k]
@@ -141,60 +141,82 @@ def direction(
             for k in range(work.size):
                 e = work[k]
                 affine += (lam[e] + step_lam * dlam[e]) * (s[e] + step_s * ds[e])
-            tau = max((affine / weight / mu) ** 3 * mu, 1e-16)
-    _primal_direction(problem, state, step, work)
+            # Not nearer to the end of the path than the tolerance asks for: a slack far below
+            # rounding would only spoil the system.
+            tau = max((affine / weight / mu) ** 3 * mu, least / weight)
     return step_s, step_lam
 
 
-@subroutine
-def _primal_direction(problem: Problem, state: State, step: Step, work: Int64) -> None:
+@fragment
+def primal_direction(
+    first: Int64,
+    second: Int64,
+    phi: Float64,
+    both: Float64,
+    dlam: Float64,
+    work: Int64,
+    dphi: Float64,
+) -> None:
     """Fill dphi = hat - phi - M B (dlam v)."""
-    phi = state.phi
     K, q = phi.shape
     pull = np.zeros((K, q))
     for k in range(work.size):
-        factor = step.dlam[work[k]]
-        i, j = problem.first[work[k]], problem.second[work[k]]
-        x, y, px, py = phi[i], phi[j], pull[i], pull[j]
+        i, j = first[work[k]], second[work[k]]
         for c in range(q):
-            v = factor * (x[c] - y[c])
-            px[c] += v
-            py[c] -= v
-    whole = K - K % 4
+            v = dlam[work[k]] * (phi[i, c] - phi[j, c])
+            pull[i, c] += v
+            pull[j, c] -= v
     for i in range(K):
-        row, x, y, Mi = step.dphi[i], state.hat[i], phi[i], state.M[i]
         for c in range(q):
-            row[c] = x[c] - y[c]
-        for j in range(0, whole, 4):
-            add_four(row, pull, j, 0, -Mi[j], -Mi[j + 1], -Mi[j + 2], -Mi[j + 3])
-        for j in range(whole, K):
-            add_one(row, pull[j], -Mi[j])
+            dphi[i, c] = both[i, c] - phi[i, c]
+        for j in range(K):
+            for c in range(q):
+                dphi[i, c] -= both[i, q + j] * pull[j, c]
 
 
-@subroutine
-def move(state: State, step: Step, work: Int64, step_s: float, step_lam: float) -> None:
+@kernel
+def move(
+    lam: Float64,
+    s: Float64,
+    phi: Float64,
+    dlam: Float64,
+    ds: Float64,
+    dphi: Float64,
+    work: Int64,
+    step_s: float,
+    step_lam: float,
+) -> None:
+    """Take a step, or a part of it back."""
     for k in range(work.size):
-        e = work[k]
-        state.lam[e] += step_lam * step.dlam[e]
-        state.s[e] += step_s * step.ds[e]
-    for i in range(state.phi.shape[0]):
-        add_one(state.phi[i], step.dphi[i], step_s)
+        lam[work[k]] += step_lam * dlam[work[k]]
+        s[work[k]] += step_s * ds[work[k]]
+    for i in range(phi.shape[0]):
+        for c in range(phi.shape[1]):
+            phi[i, c] += step_s * dphi[i, c]
 
 
-@subroutine
-def residual(problem: Problem, state: State, work: Int64) -> float:
+@kernel
+def residual(
+    first: Int64,
+    second: Int64,
+    rho: Float64,
+    s: Float64,
+    phi: Float64,
+    both: Float64,
+    work: Int64,
+) -> float:
     """Return the worst relative error of the slacks and of phi against hat, over the pairs."""
     worst = 0.0
     for k in range(work.size):
         e = work[k]
-        i, j = problem.first[e], problem.second[e]
-        x, y, xh, yh = state.phi[i], state.phi[j], state.hat[i], state.hat[j]
+        i, j = first[e], second[e]
         vv, off = 0.0, 0.0
-        for c in range(x.size):
-            v = x[c] - y[c]
+        for c in range(phi.shape[1]):
+            v = phi[i, c] - phi[j, c]
+            rest = v - both[i, c] + both[j, c]
             vv += v * v
-            off += (v - xh[c] + yh[c]) ** 2
-        bound = problem.rho[e]
-        slack = abs(state.s[e] - 0.5 * (bound**2 - vv)) / bound**2
-        worst = max(worst, slack, np.sqrt(off) / bound)
+            off += rest * rest
+        square = rho[e] * rho[e]
+        slack = abs(s[e] - 0.5 * (square - vv)) / square
+        worst = max(worst, slack, np.sqrt(off / square))
     return worst

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from coco_denoiser._jit import kernel
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.geometry import ROUNDING, Window
-from coco_denoiser.solvers._active_step import direction
-from coco_denoiser.solvers._interior_step import Problem, State, Step, move, residual
+from coco_denoiser.solvers._active_step import Problem, State, direction
+from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
     ATTEMPTS,
     CARRY,
@@ -29,11 +29,11 @@ from coco_denoiser.solvers.interior_point import (
     ROUNDS,
     STEPS,
     distances,
+    duality_gap,
     enter,
     is_implied,
-    relative_gap,
 )
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Float64, Int64
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -48,7 +48,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """
     bounds = _irredundant(window.bounds)
     iterations = 0
-    for near, floor in ATTEMPTS:
+    for near, floor, *_ in ATTEMPTS[:3]:
         limit = min(max_iter - iterations, STEPS)
         # Half the tolerance: the certificate is computed after a last rounding. What overflows
         # is no answer, and is begun anew.
@@ -63,61 +63,79 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
 def _solve(
     window: Window, bounds: Float64, tol: float, max_iter: int, near: float, floor: float
 ) -> tuple[Float64, int, bool]:
-    pull, hat = _multiplicative(window, bounds, near)
+    pull = _multiplicative(window, bounds, near)
     listed = pull > 0.0
     first, second = np.nonzero(listed)
-    problem = Problem(window.residuals, window.precisions, first, second, bounds[first, second])
-    K, pairs = len(hat), first.size
+    n, (K, q) = window.precisions, window.residuals.shape
+    soft = _soft(n, first, second)
+    problem = Problem(window.residuals, n, first, second, bounds[first, second], soft)
+    pairs = first.size
     state = State(
         pull[first, second],
         np.zeros(pairs),
         np.zeros(pairs),
         np.zeros(pairs),
-        np.zeros_like(hat),
-        hat,
-        np.empty((K, K)),
+        np.zeros((K, q)),
+        np.empty((K, q + K)),
     )
-    state = _stationary(problem, state)
-    force = _enter(problem, state)
+    _stationary(problem, state)
+    worst = distances(first, second, problem.rho, state.both, q, state.w)
+    force = enter(
+        problem.rho,
+        soft,
+        state.lam,
+        state.w,
+        state.s,
+        state.omega,
+        state.phi,
+        state.both,
+        np.arange(pairs),
+        worst,
+    )
     error = _residual(problem, state)
-    iterations, solved, direct = 0, False, False
+    iterations, direct = 0, False
     while True:
-        solved = _gap(problem, state, bounds) <= tol
+        gap, value = _gap(problem, state, bounds)
+        solved = gap <= tol * value
         if solved or iterations >= max_iter:
             break
         problem, state = _join(problem, state, bounds, listed, force)
         try:
-            step, step_s, step_lam, direct = direction(problem, state, direct=direct)
+            step, direct = direction(problem, state, 1e-3 * tol * value, direct=direct)
         except np.linalg.LinAlgError:
             return pull, iterations, False
-        before = error
-        for attempt in range(8):
-            if attempt > 0:  # the step was too long: go back half of it
-                step_s *= 0.5
-                step_lam *= 0.5
-            sign = 1.0 if attempt == 0 else -1.0
-            _move(state, step, sign * step_s, sign * step_lam)
-            state = _stationary(problem, state)
+        before, part, sign, every = error, 1.0, 1.0, np.arange(state.lam.size)
+        for _ in range(8):
+            far = sign * part * step.step_s, sign * part * step.step_lam
+            move(state.lam, state.s, state.phi, step.dlam, step.ds, step.dphi, every, *far)
+            _stationary(problem, state)
             error = _residual(problem, state)
             if error <= max(2.0 * before, floor):
                 break
+            part, sign = 0.5 * part, -1.0  # the step was too long: go back half of it
         iterations += 1
         if not np.isfinite(error):
             return pull, iterations, False
     if solved:
         # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
-        active = state.lam * problem.rho**3 > force * state.s
-        released = _stationary(problem, state._replace(lam=np.where(active, state.lam, 0.0)))
-        if _gap(problem, released, bounds) <= 2.0 * tol:
+        active = state.lam * problem.rho**3 > force * problem.soft * state.s
+        released = state._replace(
+            lam=np.where(active, state.lam, 0.0), both=np.empty_like(state.both)
+        )
+        _stationary(problem, released)
+        gap, value = _gap(problem, released, bounds)
+        if gap <= 2.0 * tol * value:
             state = released
     return _table(problem, state.lam), iterations, solved
 
 
-def _multiplicative(window: Window, bounds: Float64, near: float) -> tuple[Float64, Float64]:
-    """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest, and hat."""
+def _multiplicative(window: Window, bounds: Float64, near: float) -> Float64:
+    """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest."""
     ratio, reach, last = np.zeros_like(bounds), np.empty_like(bounds), np.ones_like(bounds)
     _ratios(window.residuals, bounds, ratio)
-    lam = np.triu(np.maximum(ratio - 1.0, 0.01) / len(bounds), 1)
+    n = window.precisions
+    soft = 2.0 * n[:, None] * n / (n[:, None] + n)
+    lam = np.triu(np.maximum(ratio - 1.0, 0.01) * soft / len(bounds), 1)
     lam[np.isinf(bounds)] = 0.0
     for rounds in range(ROUNDS + 1):
         hat = _solved(window.residuals, window.precisions, lam)
@@ -128,7 +146,7 @@ def _multiplicative(window: Window, bounds: Float64, near: float) -> tuple[Float
             if rounds == ROUNDS or (kept.any() and _ratios(hat, bounds, reach) <= CARRY):
                 break
         _rescale(lam, ratio, last)
-    return kept, hat
+    return kept
 
 
 def _solved(h: Float64, n: Float64, lam: Float64) -> Float64:
@@ -144,12 +162,16 @@ def _table(problem: Problem, lam: Float64) -> Float64:
     return table
 
 
-def _stationary(problem: Problem, state: State) -> State:
-    """Return the state with the hat and the M of its multipliers: both from one elimination."""
+def _soft(n: Float64, first: Int64, second: Int64) -> Float64:
+    return 2.0 * n[first] * n[second] / (n[first] + n[second])
+
+
+def _stationary(problem: Problem, state: State) -> None:
+    """Fill hat and M of the multipliers: both from one elimination."""
     q = problem.h.shape[1]
-    both = np.hstack((problem.n[:, None] * problem.h, np.eye(problem.n.size)))
-    solve_large_laplacian(_table(problem, state.lam), problem.n.copy(), both, q)
-    return state._replace(hat=both[:, :q].copy(), M=both[:, q:].copy())
+    state.both[:, :q] = problem.n[:, None] * problem.h
+    state.both[:, q:] = np.eye(problem.n.size)
+    solve_large_laplacian(_table(problem, state.lam), problem.n.copy(), state.both, q)
 
 
 def _join(
@@ -160,7 +182,7 @@ def _join(
     if first.size == 0:
         return problem, state
     listed[first, second] = True
-    rho = bounds[first, second]
+    rho, soft = bounds[first, second], _soft(problem.n, first, second)
 
     def longer(old: Float64, new: Float64) -> Float64:
         return np.concatenate((old, new))
@@ -170,11 +192,12 @@ def _join(
             first=np.concatenate((problem.first, first)),
             second=np.concatenate((problem.second, second)),
             rho=longer(problem.rho, rho),
+            soft=longer(problem.soft, soft),
         ),
         state._replace(
-            lam=longer(state.lam, 1e-4 * force / rho),
+            lam=longer(state.lam, 1e-4 * force * soft / rho),
             s=longer(state.s, 1e-2 * rho**2),
-            omega=longer(state.omega, 1e-3 * force * rho),
+            omega=longer(state.omega, 1e-3 * force * soft * rho),
             w=longer(state.w, np.zeros(rho.size)),
         ),
     )
@@ -186,7 +209,7 @@ def _irredundant(bounds: Float64) -> Float64:
     out = bounds.copy()
     for i in range(out.shape[0]):
         for j in range(i):
-            if bounds[i, j] < np.inf and is_implied(bounds[i], bounds[j], bounds[i, j]):
+            if bounds[i, j] < np.inf and is_implied(bounds, i, j):
                 out[i, j] = out[j, i] = np.inf
     return out
 
@@ -226,29 +249,30 @@ def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
     return out
 
 
-@kernel
-def _enter(problem: Problem, state: State) -> float:
-    return enter(problem, state, np.arange(problem.rho.size))
-
-
-@kernel
 def _residual(problem: Problem, state: State) -> float:
-    return residual(problem, state, np.arange(problem.rho.size))
+    pairs = np.arange(state.lam.size)
+    return residual(
+        problem.first, problem.second, problem.rho, state.s, state.phi, state.both, pairs
+    )
+
+
+def _gap(problem: Problem, state: State, bounds: Float64) -> tuple[float, float]:
+    """Return the duality gap over all pairs, and the objective."""
+    q = problem.h.shape[1]
+    distances(problem.first, problem.second, problem.rho, state.both, q, state.w)
+    worst = _worst(state.both, q, bounds)
+    return duality_gap(problem.h, problem.n, problem.rho, state.lam, state.w, state.both, worst)
 
 
 @kernel
-def _move(state: State, step: Step, step_s: float, step_lam: float) -> None:
-    move(state, step, np.arange(state.lam.size), step_s, step_lam)
-
-
-@kernel
-def _gap(problem: Problem, state: State, bounds: Float64) -> float:
-    """Return the relative duality gap over all pairs."""
-    distances(problem, state.hat, state.w)
-    worst, hat = 0.0, state.hat
+def _worst(hat: Float64, q: int, bounds: Float64) -> float:
+    """Return the largest ratio of distance to bound."""
+    worst = 0.0
     for i in range(hat.shape[0]):
-        x = hat[i]
         for j in range(i + 1, hat.shape[0]):
-            apart = np.sqrt(squared_distance(x, hat[j]))
-            worst = max(worst, (apart - ROUNDING) / bounds[i, j])
-    return relative_gap(problem, state, worst)
+            total = 0.0
+            for c in range(q):
+                v = hat[i, c] - hat[j, c]
+                total += v * v
+            worst = max(worst, (np.sqrt(total) - ROUNDING) / bounds[i, j])
+    return worst

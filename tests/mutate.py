@@ -1,0 +1,185 @@
+"""Break the code on purpose, one place at a time, and see whether the tests notice.
+
+    python -m tests.mutate [WORDS ...]
+
+applies each mutation below to a copy of the package, runs the tests of its room, and prints those
+that survive. WORDS select files by name. What is compiled comes from the cache of the package,
+but for the file that is broken. The exit code is 1 if one survives, or no longer applies.
+"""
+
+# ruff: noqa: T201
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import coco_denoiser
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(coco_denoiser.__file__).parent
+
+
+class Mutation(NamedTuple):
+    """In a file, one text is replaced by another."""
+
+    file: str
+    old: str
+    new: str
+
+
+TESTS = {
+    "certificate.py": "test_multipliers.py test_certificate.py test_status.py",
+    "geometry.py": "test_multipliers.py test_neighbors.py",
+    "constraints/__init__.py": "test_multipliers.py test_combinations.py test_interpolation.py",
+    "constraints/averages.py": "test_multipliers.py test_status.py test_covariance.py",
+    "constraints/curves.py": "test_multipliers.py test_combinations.py test_interpolation.py",
+    "solvers/__init__.py": "test_status.py test_multipliers.py test_combinations.py",
+    "solution.py": "test_status.py",
+    "window/tables.py": "test_streaming.py test_folding.py",
+    "window/history.py": "test_folding.py",
+    "models/cocoercive.py": "test_multipliers.py",
+}
+
+MUTATIONS = [
+    Mutation(file, *change)
+    for file, changes in {
+        "certificate.py": [
+            ("total += 0.5 * mean * mean / n[i, c]", "total += 0.5 * mean * mean"),
+            ("        mean /= size\n", ""),
+            ("abs(mean) > ROUNDING * n[i, c]", "abs(mean) > 1e-3 * n[i, c]"),
+            ("excess > 2.0 * ROUNDING", "excess > 1e-3"),
+            ("excess / (bounds[i, j] + ROUNDING)", "excess / 2.0"),
+            ("- ROUNDING * strength, 0.0)", "- 1e-7 * strength, 0.0)"),
+            ("y = (force[i, c] - force[j, c]) / size", "y = force[i, c] - force[j, c]"),
+            ("work += y * v", "work += y * (v + u[i, c] - u[j, c])"),
+            ("value = 0.5 * float(np.sum(n *", "value = 1.0 * float(np.sum(n *"),
+            ("part = rest[:, here] / share", "part = rest[:, here]"),
+            ("value += 0.5 * float(window", "value += 0.0 * float(window"),
+            ("gap += 0.5 * float(np.sum(u * u / curve.precisions))", "pass"),
+            ("pull, flow, X = 2.0 * (a + a.T)", "pull, flow, X = (a + a.T)"),
+            ("e = group @ e / size[:, None]", "e = 0.0 * e"),
+            ("np.maximum(u[:, None] - u, 0.0) / size", "np.maximum(u[:, None] - u, 0.0) * 0"),
+            ("float(a[used] @ np.maximum(slack, 0.0))", "0.5 * float(a[used] @ slack)"),
+        ],
+        "geometry.py": [
+            ("return 0.5 * L + 0.5 * mu,", "return 0.5 * L,"),
+            ("np.where(near | near.T,", "np.where(near & near.T,"),
+            ("np.where(bounds > COINCIDENT, bounds", "np.where(bounds >= 0, bounds"),
+            ("mean += n[i] * h[i, c]", "mean += h[i, c]"),
+            ("bounds[i, j] * (1.0 + 1e-12) - ROUNDING", "bounds[i, j] * (1.0 + 1e-3) - ROUNDING"),
+        ],
+        "constraints/__init__.py": [
+            ("least *= float(spread.min())", "pass"),
+            ("shares = spread.min() / spread", "shares = spread / spread.max()"),
+            ("multiplier = 4.0 * r * frame.unit", "multiplier = 2.0 * frame.unit"),
+            ("scale, exponent, 1.0 / least, axes)", "scale, exponent, 1.0, axes)"),
+            ("move = move @ self.axes.T", "move = move @ self.axes"),
+            ("m = least * (unit / frame.scale) ** 2", "m = (unit / frame.scale) ** 2"),
+            ("offset = offset + unit * shift", "pass"),
+            ("else values - values.mean()", "else values"),
+            ("+ 0.5 * c * np.einsum", "+ c * np.einsum"),
+        ],
+        "constraints/averages.py": [
+            ("block.argmin()", "block.argmax()"),
+            ("multipliers / share, window", "multipliers, window"),
+            ("share = window.precisions / merged.precisions[labels]", "share = 1.0"),
+            ("return phi * float((rho[over]", "return phi if True else float((rho[over]"),
+            ("residuals += pull / window.table()[members]", "pass"),
+            ("bounds, n / n.max(), window.shares", "bounds, n, window.shares"),
+            ("mean(curve.values, curve.precisions), m)", "mean(curve.values, n), m)"),
+            ("shrink = min(shrink, bounds[i, j] / apart)", "pass"),
+        ],
+        "constraints/curves.py": [
+            ("bound[np.isinf(window.bounds)] = np.inf", "pass"),
+            ("s = 2.0 * np.einsum", "s = 1.0 * np.einsum"),
+            ("0.5 * (C[everyone, first] - C[first, everyone])", "0.5 * (C[:, 0] - C[0])"),
+            ("return t * phi, t * E", "return t * phi, E"),
+        ],
+        "solvers/__init__.py": [
+            ('            names.append("conic")\n', "            pass\n"),
+            ("held.multipliers * window.precisions[members].max()", "held.multipliers"),
+            ("if count == 1 or window.bounds[inside].max() <= ROUNDING:", "if True:"),
+            ("yield name, _apart(window, name, ROUNDING, tol, max_iter)", "pass"),
+            ("0.25 * pairs.multipliers", "pairs.multipliers"),
+            ("(not found.status.success, found.gap)", "-found.gap"),
+            ("E[labels] + 4.0 * np.sum", "E[labels] + 0.0 * np.sum"),
+            ("exhausted=found.iterations >= limit", "exhausted=False"),
+        ],
+        "solution.py": [
+            ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
+            ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
+            ("return cls.UNCHANGED if unchanged", "return cls.SOLVED if unchanged"),
+        ],
+        "window/tables.py": [
+            ("return (self.next + 1) % max(self.count, 1)", "return self.next"),
+            ("start = self.next if self.full else 0", "start = 0"),
+            ("        self._variances[slot] = variance\n        self.next", "        self.next"),
+        ],
+        "window/history.py": [
+            ("w = t * (newer / (older + newer))", "w = t * (older / (older + newer))"),
+            ("(1.0 - w) ** 2 * newer + w**2 * older", "newer"),
+            ("if rho > 0.0 else 1.0", "if True else 1.0"),
+            ("tables.heir, self._model.centre - centre", "tables.heir, 0.0"),
+        ],
+        "models/cocoercive.py": [
+            ("window.variances[newest] + window.variances[slots]", "0.0 * slots + 2.0"),
+            ("estimate.noise = window.d * self.noise_std**2", "estimate.noise = 0.0"),
+        ],
+    }.items()
+    for change in changes
+]
+
+
+def survives(mutation: Mutation, copy: Path) -> bool:
+    """Say whether the tests of a file pass although it is broken."""
+    path = copy / "coco_denoiser" / mutation.file
+    text = path.read_text("utf-8")
+    if mutation.old:
+        path.write_text(text.replace(mutation.old, mutation.new), "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    tests = [f"tests/{name}" for name in TESTS[mutation.file].split()]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    try:
+        # A mutant that runs in circles is noticed too.
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=900, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    else:
+        return done.returncode == 0
+    finally:
+        shutil.copy2(SOURCE / mutation.file, path)  # with its time, or all would be compiled anew
+
+
+def main(words: list[str]) -> int:
+    """Try the mutations, print survivors, and return 1 if there are any."""
+    chosen = [m for m in MUTATIONS if not words or any(word in m.file for word in words)]
+    bad, sound = 0, set[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SOURCE, Path(folder) / "coco_denoiser")
+        for number, mutation in enumerate(chosen, start=1):
+            print(f"{number} of {len(chosen)} ", end="\r", file=sys.stderr, flush=True)
+            tests = TESTS[mutation.file]
+            if tests not in sound and not survives(Mutation(mutation.file, "", ""), Path(folder)):
+                print(f"{tests}: these fail as it is")
+                return 1
+            sound.add(tests)
+            if (SOURCE / mutation.file).read_text("utf-8").count(mutation.old) == 0:
+                verdict = "does not apply"
+            elif survives(mutation, Path(folder)):
+                verdict = "survives"
+            else:
+                continue
+            bad += 1
+            old, new = mutation.old.strip(), mutation.new.strip()
+            print(f"{verdict}: {mutation.file}: {old!r} -> {new!r}", flush=True)
+    print(f"{len(chosen) - bad} of {len(chosen)} mutants killed")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
