@@ -193,7 +193,8 @@ class CocoOptimizer(Optimizer):
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
         d = self.denoiser
-        settings = f"L={d.L}, mu={d.mu}, window={d.window}, forget={d.forget!r}"
+        own = ", ".join(f"{name}={value!r}" for name, value in d.model.settings.items())
+        settings = f"{own}, window={d.window}, forget={d.forget!r}"
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
