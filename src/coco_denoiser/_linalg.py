@@ -10,7 +10,7 @@ from coco_denoiser.typing import Array, Float64
 
 _PANEL = 32  # rows of a Cholesky factor that stay in the cache together
 _BLOCK = 64  # nodes that are eliminated together where matrix products do the rest
-_LARGE = 192  # nodes from which on that is faster
+MANY = 192  # nodes from which on that is faster
 
 
 def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
@@ -19,7 +19,7 @@ def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int
     These are products of non-negative numbers, so that here, too, nothing is subtracted.
     """
     K = n.size
-    if K < _LARGE:
+    if K < MANY:
         solve_laplacian(a, n, b, identity_from)
         return
     inverse = np.empty(K)

@@ -1,7 +1,11 @@
 """denoise() and solve(): a batch of observations at once."""
 
+import numpy as np
+
 from coco_denoiser import _validation as check
 from coco_denoiser.constraints import reduce
+from coco_denoiser.models import gaussian
+from coco_denoiser.models.choice import ModelName, named
 from coco_denoiser.solution import ConvergenceError, Solution
 from coco_denoiser.solvers import METHODS, answer
 from coco_denoiser.typing import ArrayLike, Float64
@@ -11,8 +15,10 @@ def denoise(
     points: ArrayLike,
     gradients: ArrayLike,
     *,
-    L: float,
+    L: float | None = None,
     mu: float = 0.0,
+    model: ModelName | None = None,
+    noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     constraints: str = "pairwise",
@@ -20,7 +26,9 @@ def denoise(
     value_variance: ArrayLike | None = None,
     neighbors: int | None = None,
 ) -> Float64:
-    r"""Project K noisy gradients onto the gradients that a smooth convex function can have.
+    r"""Denoise K noisy gradients, by what curvature allows, or by what they tell of it.
+
+    With L they are projected onto the gradients that a smooth convex function can have:
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
@@ -31,11 +39,19 @@ def denoise(
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$. For $\mu = 0$ this is co-coercivity,
     $\|\theta_m - \theta_l\|^2 \le L\,\langle\theta_m - \theta_l, x_m - x_l\rangle$.
 
+    Without L they are those of a field with a random slope, $g_i = \theta_j + E (x_i - x_j) +
+    n_i$ with Gaussian E and n, whose sizes the observations tell; every $\theta_j$ is then
+    estimated by generalised least squares.
+
     Args:
         points: (K, d), where the gradients were observed.
         gradients: (K, d), the noisy gradients.
-        L: upper bound on the curvature of the objective.
+        L: upper bound on the curvature of the objective; a cap on the slope of the Gaussian
+            model.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
+        noise_std: for the Gaussian model, the standard deviation of the noise in every
+            coordinate, if it is known; its square multiplies $v_i$.
         noise_variance: (K,), the noise variance $v_i$ of each observation; None if they are equal.
         covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
             $v_i$: the objective becomes
@@ -58,6 +74,8 @@ def denoise(
         gradients,
         L=L,
         mu=mu,
+        model=model,
+        noise_std=noise_std,
         noise_variance=noise_variance,
         covariance=covariance,
         constraints=constraints,
@@ -71,8 +89,10 @@ def solve(
     points: ArrayLike,
     gradients: ArrayLike,
     *,
-    L: float,
+    L: float | None = None,
     mu: float = 0.0,
+    model: ModelName | None = None,
+    noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     constraints: str = "pairwise",
@@ -91,6 +111,8 @@ def solve(
         gradients: (K, d), the noisy gradients.
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
+        noise_std: standard deviation of the noise, if known, for the Gaussian model.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
         constraints: "pairwise" or "interpolation".
@@ -109,8 +131,35 @@ def solve(
             carries is what `throw=False` returns.
     """
     x, g = check.observations(points, gradients)
-    L, mu = check.curvature(L, mu)
     variances = check.variances(noise_variance, len(x))
+    if named(model, given=L is not None) == "gaussian":
+        for name, value, default in (
+            ("mu", mu, 0.0),
+            ("covariance", covariance, None),
+            ("constraints", constraints, "pairwise"),
+            ("values", values, None),
+            ("value_variance", value_variance, None),
+            ("neighbors", neighbors, None),
+            ("method", method, "auto"),
+            ("max_iter", max_iter, None),
+        ):
+            if value is not default and not (np.isscalar(value) and value == default):
+                check.absent(name, value, "model='cocoercive', which needs L")
+        estimate = gaussian.solution(
+            x,
+            g,
+            variances,
+            L=None if L is None else check.positive("L", L),
+            noise_std=None if noise_std is None else check.positive("noise_std", noise_std),
+            tol=check.positive("tol", tol),
+        )
+        return _judged(estimate, tol, throw=throw)
+    check.absent("noise_std", noise_std, "model='gaussian'")
+    if L is None:
+        raise ValueError(
+            "L must be given with model='cocoercive'. Give L, or use model='gaussian'."
+        )
+    L, mu = check.curvature(L, mu)
     check.one_of("constraints", constraints, ("pairwise", "interpolation"))
     seen = check.function_values(values, value_variance, len(x))
     if constraints == "pairwise":
@@ -130,6 +179,10 @@ def solve(
         values=seen,
     )
     solution = frame.solution(answer(window, method=method, tol=tol, max_iter=limit), window)
+    return _judged(solution, tol, throw=throw)
+
+
+def _judged(solution: Solution, tol: float, *, throw: bool) -> Solution:
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution

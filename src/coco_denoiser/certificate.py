@@ -27,7 +27,7 @@ flow out of it. Points that coincide are held together by forces as above.
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser._linalg import solve_large_laplacian
+from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
 from coco_denoiser.constraints.curves import excess, rounding
 from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64
@@ -47,15 +47,20 @@ def certify(
             for pairs that move as one.
         values: (K,), E, for one function.
     """
-    n = window.table()
-    value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
-    if window.curve is not None and values is not None:
-        value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
-        gap, violation = _one_function(window, n, phi, values, multipliers)
+    if window.plain and len(phi) < MANY:
+        gap, violation, value = _plain(
+            window.residuals, window.bounds, window.precisions, phi, multipliers
+        )
     else:
-        force, rest = _forces(window.residuals, n, phi, multipliers)
-        u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
-        gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
+        n = window.table()
+        value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
+        if window.curve is not None and values is not None:
+            value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
+            gap, violation = _one_function(window, n, phi, values, multipliers)
+        else:
+            force, rest = _forces(window.residuals, n, phi, multipliers)
+            u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
+            gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
     if gap == 0.0:
         return 0.0, violation
     # An answer that is not a number certifies nothing.
@@ -129,6 +134,25 @@ def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
         potential = np.linalg.lstsq(laplacian, lacking, rcond=None)[0]
         a = a + np.maximum(ways * (potential[:, None] - potential), 0.0)
     return np.asarray(a)
+
+
+@kernel
+def _plain(
+    h: Float64, bounds: Float64, precisions: Float64, phi: Float64, lam: Float64
+) -> tuple[float, float, float]:
+    """Return gap, violation and objective in one call, where noise is alike in all directions."""
+    K, q = h.shape
+    n, pull, value = np.empty((K, q)), np.empty((K, K)), 0.0
+    for i in range(K):
+        for c in range(q):
+            n[i, c] = precisions[i]
+            value += 0.5 * n[i, c] * (phi[i, c] - h[i, c]) ** 2
+        for j in range(K):
+            pull[i, j] = min(lam[i, j], 1e30)
+    force, u = _forces(h, n, phi, lam)
+    solve_laplacian(pull, precisions.copy(), u, q)
+    gap, violation = _pairs(phi, force, u, bounds, lam, n)
+    return gap, violation, value
 
 
 @kernel

@@ -70,6 +70,11 @@ class Window:
     curve: Curve | None = None
 
     @property
+    def plain(self) -> bool:
+        """Whether there are bounds on pairs only, and noise is alike in all directions."""
+        return self.shares is None and self.curve is None
+
+    @property
     def one_function(self) -> Curve:
         """The curve of a window that has one."""
         if self.curve is None:
@@ -145,10 +150,8 @@ def from_tables(
     """
     if residuals is None or residuals.shape[1] > 2 * residuals.shape[0]:
         return Window(*_from_tables(point_distances, residual_distances, radius, variances))
-    precisions = variances.min() / variances
     coordinates = np.array(residuals, dtype=np.float64)
-    scale = standardise(coordinates, precisions)
-    return Window(coordinates, (radius / scale) * point_distances, precisions)
+    return Window(coordinates, *_from_coordinates(point_distances, coordinates, radius, variances))
 
 
 def nearest(window: Window, neighbors: int) -> Window:
@@ -170,6 +173,20 @@ def nearest(window: Window, neighbors: int) -> Window:
 def is_feasible(window: Window) -> bool:
     """Say whether every pair of residuals obeys its bound, up to rounding."""
     return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
+
+
+def is_ordinary(window: Window) -> bool:
+    """Say whether no two points coincide and some pair breaks its bound."""
+    return bool(_is_ordinary(window.residuals, window.bounds))
+
+
+@kernel
+def _is_ordinary(h: Float64, bounds: Float64) -> bool:
+    for i in range(h.shape[0]):
+        for j in range(i):
+            if bounds[i, j] <= COINCIDENT:
+                return False
+    return _worst_excess(h, bounds) > 0.0
 
 
 @kernel
@@ -245,18 +262,38 @@ def _centre(h: Float64, n: Float64) -> float:
 def _from_tables(
     points: Float64, residuals: Float64, radius: float, variances: Float64
 ) -> tuple[Float64, Float64, Float64]:
-    # Loops, since array expressions take seconds to compile.
-    K = variances.size
-    least, precisions, bounds = np.inf, np.empty(K), np.empty((K, K))
-    for i in range(K):
-        least = min(least, variances[i])
-    for i in range(K):
-        precisions[i] = least / variances[i]
+    precisions = _precisions(variances)
     coordinates, scale = _embed(residuals, precisions)
-    for i in range(K):
-        for j in range(K):
-            bounds[i, j] = (radius / scale) * points[i, j]
-    return coordinates, bounds, precisions
+    return coordinates, _bounds(points, radius / scale), precisions
+
+
+@kernel
+def _from_coordinates(
+    points: Float64, residuals: Float64, radius: float, variances: Float64
+) -> tuple[Float64, Float64]:
+    """Return bounds and precisions; scale the residuals."""
+    precisions = _precisions(variances)
+    return _bounds(points, radius / standardise(residuals, precisions)), precisions
+
+
+# Loops, since array expressions take seconds to compile.
+@subroutine
+def _precisions(variances: Float64) -> Float64:
+    least, precisions = np.inf, np.empty(variances.size)
+    for i in range(variances.size):
+        least = min(least, variances[i])
+    for i in range(variances.size):
+        precisions[i] = least / variances[i]
+    return precisions
+
+
+@subroutine
+def _bounds(points: Float64, factor: float) -> Float64:
+    bounds = np.empty(points.shape)
+    for i in range(points.shape[0]):
+        for j in range(points.shape[1]):
+            bounds[i, j] = factor * points[i, j]
+    return bounds
 
 
 @subroutine

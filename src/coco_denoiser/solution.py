@@ -11,6 +11,7 @@ class Status(Enum):
     """How the solver ended, as a sentence."""
 
     SOLVED = "solved to the tolerance asked for"
+    ESTIMATED = "estimated by the Gaussian model"
     UNCHANGED = "the observations already agree with the curvature bounds and are unchanged"
     ITERATION_LIMIT = "stopped at the iteration limit, before the tolerance was reached"
     STALLED = "stopped where rounding allows no further progress, before the tolerance was reached"
@@ -35,7 +36,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the tolerance was reached."""
-        return self in (Status.SOLVED, Status.UNCHANGED)
+        return self in (Status.SOLVED, Status.ESTIMATED, Status.UNCHANGED)
 
     def __str__(self) -> str:
         """Return the sentence."""
@@ -99,6 +100,11 @@ class Solution:
         status: how it ended.
         values: (K,), values of a function that has these gradients, with
             constraints="interpolation"; None otherwise.
+        std: (K,), for the Gaussian model: standard error of every coordinate of each gradient.
+            Its weights may be negative, its multipliers and violation are None, and its gap is
+            the relative residual of the linear systems.
+        noise_std: standard deviation of the noise of an observation of variance 1.
+        curvature: size of the slope, s sqrt(d), to be compared with L.
     """
 
     gradients: Float64
@@ -131,9 +137,11 @@ class ConvergenceError(RuntimeError):
 
     def __init__(self, solution: Solution, tol: float) -> None:
         self.solution = solution
+        worst = solution.violation
+        violated = "" if worst is None else f"violation {worst:.1e}, "
         super().__init__(
             f"{solution.method} {solution.status}: relative gap {solution.gap:.1e}, "
-            f"violation {solution.violation:.1e}, tol={tol:.1e}. Raise tol or max_iter, or pass "
+            f"{violated}tol={tol:.1e}. Raise tol or max_iter, or pass "
             "throw=False to get this answer with its status."
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser.models.choice import ModelName, WindowSize, choose, size
 from coco_denoiser.models.cocoercive import Bound
-from coco_denoiser.models.gaussian import Gaussian
+from coco_denoiser.models.gaussian import Gaussian, as_solution
 from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Array, ArrayLike
 from coco_denoiser.window import Engine, Step
@@ -171,8 +171,6 @@ class Denoiser:
         if self._shape is None:
             raise ValueError("solution: there is none before the first observation.")
         engine, model, count = self._engine, self._model, len(self)
-        if isinstance(model, Gaussian):
-            raise TypeError("solution: the Gaussian model solves for the newest gradient only.")
         if model.bounds is None:
             model.begin(1.0)
         points, residuals = (
@@ -180,8 +178,14 @@ class Denoiser:
         )
         d = points.shape[1]
         window = engine.snapshot(d, (points, residuals) if d <= 2 * count else None)
-        found = model.solve(window)
         order = window.order
+        if isinstance(model, Gaussian):
+            fitted = model.fit(window, order)
+            fitted = fitted._replace(weights=fitted.weights[:, order])
+            g = np.asarray(residuals[order] + engine.centre * points[order], np.float64)
+            theta = (g[0] + fitted.weights @ (g - g[0])).reshape(-1, *self._shape)
+            return as_solution(fitted, theta, d, model.tol)
+        found = model.solve(window)
         W = found.weights[np.ix_(order, order)]
         x, h = (np.asarray(v[order], np.float64) for v in (points, residuals))
         raw = h + engine.centre * x

@@ -25,6 +25,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
+    "gaussian": {
+        "runs": 3,
+        "large_runs": 2,
+        "most_calls": 40,
+        "problems": ("quadratic", "least squares"),
+    },
     **{
         f"rivals-{problem}": {"runs": 2, "tuning_runs": 2, "calls": 10, "steps": (0.25, 1.0, 8.0)}
         for problem in ("quadratic", "fourclass", "mushrooms", "breast-cancer")

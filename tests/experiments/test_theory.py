@@ -101,7 +101,12 @@ def test_the_power_of_an_exact_law_is_found() -> None:
     config = replace(mse_vs_variance.VarianceConfig(), runs=6, blocks=1)
     flat = np.ones((6, 1))
     units = [
-        {"oracle": flat * s * 3 + 0 * K, "coco": flat * s * 3 / K, "centroid": 0 * flat * K}
+        {
+            "oracle": flat * s * 3 + 0 * K,
+            "coco": flat * s * 3 / K,
+            "averaged": flat * s * 3 / K,
+            "centroid": 0 * flat * K,
+        }
         for s in config.variances
     ]
     curves = mse_vs_variance._gather(config, units)

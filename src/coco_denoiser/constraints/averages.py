@@ -11,7 +11,7 @@ the coordinate then is averaged as if its multipliers were divided by that facto
 import numpy as np
 
 from coco_denoiser._jit import kernel
-from coco_denoiser._linalg import solve_large_laplacian
+from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Curve, Window, standardise
 from coco_denoiser.typing import Float64, Int64
 
@@ -50,6 +50,8 @@ def weights(multipliers: Float64, window: Window) -> Float64:
         labels, merged, between = _together(multipliers, window)
         share = window.precisions / merged.precisions[labels]
         return weights(between, merged)[np.ix_(labels, labels)] * share
+    if len(multipliers) < MANY:
+        return _weights(multipliers, window.residuals, window.bounds, window.precisions)
     W = np.eye(len(multipliers))
     solve_large_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
     _complete(W, window.residuals, window.bounds, window.precisions)
@@ -152,6 +154,17 @@ def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
                     size += 1
         count += 1
     return labels
+
+
+@kernel
+def _weights(lam: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
+    """Return W (K, K) for multipliers that are finite."""
+    W = np.zeros(lam.shape)
+    for i in range(n.size):
+        W[i, i] = 1.0
+    solve_laplacian(lam.copy(), n.copy(), W, 0)
+    _complete(W, h, bounds, n)
+    return W
 
 
 @kernel

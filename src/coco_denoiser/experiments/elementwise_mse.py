@@ -304,6 +304,6 @@ EXPERIMENTS = (
         _gather,
         _panels,
         _claims,
-        seconds=(20.0, 5.0),
+        seconds=(12.0, 3.0),
     ),
 )

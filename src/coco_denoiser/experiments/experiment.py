@@ -147,7 +147,7 @@ class Experiment:
     panels: Callable[[Result], list[Panel]]
     claims: Callable[[Result], list[Claim]]
     check: Callable[[Any], None] = lambda _: None
-    seconds: tuple[float, float] = (60.0, 10.0)
+    seconds: tuple[float, float] = (25.0, 4.0)
 
     @property
     def numbers(self) -> tuple[int, ...]:

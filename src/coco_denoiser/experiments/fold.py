@@ -268,5 +268,6 @@ EXPERIMENTS = (
         _gather,
         _panels,
         _claims,
+        seconds=(68.0, 7.0),
     ),
 )

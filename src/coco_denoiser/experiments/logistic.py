@@ -95,6 +95,11 @@ def _problem(config: LogisticConfig) -> LogisticRegression:
     return regression(config.data, regularized=config.regularized, published=config.published)
 
 
+def dataset(name: str) -> Dataset:
+    """Return a data set by its name."""
+    return _SOURCES[name]()
+
+
 def regression(data: str, *, regularized: bool, published: bool = False) -> LogisticRegression:
     """Return the problem of a data set, the same object every time."""
     # The folder is part of the key: a test, or a user, may name another one.
@@ -350,19 +355,19 @@ _PUBLISHED = LogisticConfig(
     published=True,
 )
 _CONFIGS = {
-    "fourclass": (LogisticConfig(), "real_dataset (top)", "on fourclass", (180.0, 18.0)),
+    "fourclass": (LogisticConfig(), "real_dataset (top)", "on fourclass", (415.0, 25.0)),
     "mushrooms-published": (
         _PUBLISHED,
         "real_dataset (bottom)",
         "on mushrooms, with the labels and the L of the published code",
-        (100.0, 16.0),
+        (167.0, 20.0),
     ),
     "mushrooms": (
         # From so far away that both regimes show.
-        replace(_PUBLISHED, published=False, starts=(0.5, 0.5, 1.0)),
+        replace(_PUBLISHED, published=False, starts=(3.0, 3.0, 1.0)),
         "none: what the paper means to run",
         "on mushrooms, with labels -1 and +1, from outside the noise",
-        (100.0, 16.0),
+        (190.0, 23.0),
     ),
     "breast-cancer": (
         LogisticConfig(
@@ -376,7 +381,7 @@ _CONFIGS = {
         ),
         "none: the same on data that is always there",
         "on breast-cancer",
-        (80.0, 13.0),
+        (150.0, 18.0),
     ),
 }
 EXPERIMENTS = tuple(
@@ -385,7 +390,7 @@ EXPERIMENTS = tuple(
         figure,
         f"SGD, STRSAGA and Adam, each with COCO_K, for logistic regression {what}.",
         config,
-        {"runs": 10 if name == "fourclass" else 8},
+        {"runs": 6},
         lambda config: int(config.runs),
         _unit,
         _gather,

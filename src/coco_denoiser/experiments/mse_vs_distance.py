@@ -410,6 +410,6 @@ EXPERIMENTS = (
         _gather,
         _panels,
         _claims,
-        seconds=(6.0, 3.0),
+        seconds=(1.0, 0.5),
     ),
 )

@@ -58,7 +58,7 @@ def lines(entries: Sequence["Entry"], *, quick: bool) -> list[str]:
                 out.append(_line(numbers, mine))
     for claim in paper:
         if claim.verdict is Verdict.FAILS:
-            text = f"Figure {claim.figure} contradicts: {claim.sentence}"
+            text = f"Contradicted, Figure {claim.figure}: {claim.sentence}"
             if claim.note:
                 text += f" Why: {claim.note}"
             out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
@@ -92,7 +92,7 @@ def _line(numbers: tuple[int, ...], claims: Sequence[Claim]) -> str:
     for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
         if count[verdict]:
             parts.append(f"{count[verdict]} {word}")
-    return f"  {name(numbers):17}{title(numbers):42}{', '.join(parts)}"
+    return f"  {name(numbers):18} {title(numbers):42}{', '.join(parts)}"
 
 
 def table(entries: Iterable["Entry"]) -> "Table":

@@ -372,7 +372,7 @@ EXPERIMENTS = tuple(
         _gather,
         _panels,
         _claims,
-        seconds=(15.0, 6.0),
+        seconds=(5.0, 2.0),
     )
     for name, (figure, summary) in _SUMMARIES.items()
 )

@@ -197,6 +197,6 @@ EXPERIMENTS = (
         _gather,
         _panels,
         _claims,
-        seconds=(3.0, 1.0),
+        seconds=(2.0, 0.5),
     ),
 )

@@ -14,8 +14,8 @@ import numpy as np
 from coco_denoiser._jit import subroutine
 from coco_denoiser.typing import Float64
 
-_NODES = 24  # ratios at which the likelihood is evaluated
-_NEGLIGIBLE = 12.0  # below the maximum of the log likelihood
+NODES = 24  # ratios at which the likelihood is evaluated
+NEGLIGIBLE = 12.0  # below the maximum of the log likelihood
 
 
 @subroutine
@@ -109,13 +109,13 @@ def most_likely_ratio(kappa: Float64, y: Float64, d: float, sigma2: float, limit
     low = math.log(1e-6 / kappa[last])
     high = math.log(min(1e16 / least, limit))
     low = min(low, high - 1.0)
-    width = (high - low) / (_NODES - 1)
+    width = (high - low) / (NODES - 1)
     best, at = -np.inf, 0
-    for n in range(_NODES):
+    for n in range(NODES):
         value = _log_likelihood(kappa, y, d, math.exp(low + n * width), sigma2)
         if value > best:
             best, at = value, n
-    a, b = low + max(at - 1, 0) * width, low + min(at + 1, _NODES - 1) * width
+    a, b = low + max(at - 1, 0) * width, low + min(at + 1, NODES - 1) * width
     for _ in range(48):
         middle = 0.5 * (a + b)
         if _derivative(kappa, y, d, math.exp(middle), sigma2) > 0.0:
@@ -140,10 +140,10 @@ def uncertainty(
         low = _edge(kappa, y, d, sigma2, best, -1.0, np.inf)
         high = _edge(kappa, y, d, sigma2, best, 1.0, limit)
     total, top = 0.0, _log_likelihood(kappa, y, d, best, sigma2)
-    nodes = _NODES if high > low else 1
+    nodes = NODES if high > low else 1
     change = np.empty(n)
     for m in range(nodes):
-        t = math.exp(low + (high - low) * m / (_NODES - 1)) if best > 0.0 else 0.0
+        t = math.exp(low + (high - low) * m / (NODES - 1)) if best > 0.0 else 0.0
         chance = math.exp(min(_log_likelihood(kappa, y, d, t, sigma2) - top, 0.0))
         sigma = chance * noise_variance(kappa, y, d, t, sigma2)
         total += chance
@@ -174,7 +174,7 @@ def _edge(
     limit: float,
 ) -> float:
     """Return the log of the ratio, on one side of the best, from which on chances are nil."""
-    least = _log_likelihood(kappa, y, d, best, sigma2) - _NEGLIGIBLE
+    least = _log_likelihood(kappa, y, d, best, sigma2) - NEGLIGIBLE
     start, near, far = math.log(best), 0.0, 1.0 / math.sqrt(d * y.size)
     end = min(30.0, math.log(limit) - start) if sign > 0.0 else 30.0
     far = min(far, end)

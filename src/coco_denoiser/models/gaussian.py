@@ -37,6 +37,7 @@ from coco_denoiser.models._likelihood import (
     uncertainty,
 )
 from coco_denoiser.models.base import Averaging, Model, Snapshot
+from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64, Int64
 
 # The ratio in use is so many times the most likely one. Too small a slope delays the optimizer,
@@ -89,6 +90,45 @@ def fit(
     sigma = np.nan if noise_std is None else noise_std
     weights, std, found = _fit(points, gradients, variances, float(d), targets, cap, sigma)
     return Fit(weights, std, float(found[0]), float(found[1]), float(found[2]))
+
+
+def solution(
+    x: Float64,
+    g: Float64,
+    variances: Float64,
+    *,
+    L: float | None = None,
+    noise_std: float | None = None,
+    tol: float = 1e-9,
+) -> Solution:
+    """Estimate the gradients (K, d) at all points (K, d) of a window."""
+    K, d = x.shape
+    found = fit(_distances(x), _distances(g), variances, d, np.arange(K), L=L, noise_std=noise_std)
+    return as_solution(found, g[0] + found.weights @ (g - g[0]), d, tol)
+
+
+def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
+    """Return what `solve` returns of a fit of all points, d being the number of coordinates."""
+    return Solution(
+        gradients=gradients,
+        weights=found.weights,
+        multipliers=None,
+        gap=found.gap,
+        violation=None,
+        iterations=0,
+        method="gaussian",
+        status=Status.ESTIMATED if found.gap <= tol else Status.STALLED,
+        std=found.std,
+        noise_std=found.noise_std,
+        curvature=found.scale * math.sqrt(d),
+    )
+
+
+def _distances(v: Float64) -> Float64:
+    """Return the distances between vectors (K, d), none of whose squares overflows."""
+    v = v - v[0]
+    unit = float(np.abs(v).max(initial=0.0)) or 1.0
+    return unit * np.array([np.linalg.norm((v - row) / unit, axis=1) for row in v])
 
 
 class Gaussian(Model):

@@ -109,6 +109,12 @@ def answer(
     Raises:
         ValueError: if the method is not for such a window.
     """
+    if method == "auto" and window.plain and geometry.is_ordinary(window):
+        # The usual case, without the questions that only special windows ask.
+        name = _suited(window, len(window.bounds))
+        first = _certified(window, name, _run(window, name, tol, max_iter), tol)
+        if first.status.success:
+            return first
     answers = []
     for name, found in _attempts(window, method, tol, max_iter):
         answers.append(_certified(window, name, found, tol))

@@ -1,5 +1,6 @@
 """What the last step did, and what the window costs."""
 
+import math
 from dataclasses import dataclass
 
 from coco_denoiser.typing import Float64
@@ -22,6 +23,7 @@ class Diagnostics:
         moved: distance between the last gradient and the denoised one.
         std: standard error of every coordinate of the denoised gradient; NaN if the model does
             not tell.
+        noise_std: standard deviation of the noise that the Gaussian model found, else NaN.
         skipped: how many observations were refused because they were not finite.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
@@ -36,18 +38,22 @@ class Diagnostics:
     gap: float
     moved: float
     std: float
+    noise_std: float
     skipped: int
     nbytes: int
 
     def __str__(self) -> str:
         """Say it in a few lines."""
         weights = " ".join(f"{w:.3f}" for w in self.weights)
+        told = f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
+        if not math.isnan(self.std):
+            told = f"standard error of a coordinate: {self.std:.3g}, noise {self.noise_std:.3g}\n"
         return (
             f"window: {self.observations} of {self.window} observations, "
             f"{self.nbytes / 2**20:.1f} MiB\n"
             f"curvature: between {self.mu:g} and {self.L:g}\n"
             f"weights, oldest first: {weights}\n"
-            f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
+            f"{told}"
             f"the gradient moved by {self.moved:.3e}\n"
             f"refused as not finite: {self.skipped}"
         )

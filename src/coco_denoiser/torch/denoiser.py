@@ -152,13 +152,17 @@ class GradientDenoiser:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
-    def denoise(self) -> bool:
+    def denoise(self, *, noise_variance: float = 1.0) -> bool:
         """Put the denoised gradients in place of the gradients.
+
+        Args:
+            noise_variance: noise variance of this observation, relative to the others'.
 
         Returns:
             False if they are not finite: gradients and window are as they were.
         """
-        changed = self.observe(self.parameters)
+        variance = check.positive("noise_variance", noise_variance)
+        changed = self.observe(self.parameters, noise_variance=variance)
         for parameter, theta in changed or ():
             if parameter.grad is None:
                 parameter.grad = theta.clone()
@@ -171,6 +175,7 @@ class GradientDenoiser:
         parameters: Sequence[torch.Tensor],
         *,
         maximize: bool = False,
+        noise_variance: float = 1.0,
         standing: Callable[[], bool] = lambda: False,
     ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
         """Take one observation, under no_grad; change no gradient.
@@ -179,6 +184,7 @@ class GradientDenoiser:
             parameters: the parameters, with their gradients.
             maximize: whether the gradients are those of a function to be maximised: then it
                 is its negative that has curvature between mu and L.
+            noise_variance: noise variance of this observation, relative to the others'.
             standing: says whether the optimizer is made to stand still. Zero gradients are
                 then no observation: checkpointing makes such a step to create the state.
 
@@ -194,7 +200,9 @@ class GradientDenoiser:
         vectors.hold()
         try:
             sign = -1.0 if maximize else 1.0
-            step = self.engine.observe(vectors, sign=sign, standing=standing)
+            step = self.engine.observe(
+                vectors, variance=noise_variance, sign=sign, standing=standing
+            )
         finally:
             vectors.release()
         if step is Step.REFUSED:
@@ -221,6 +229,7 @@ class GradientDenoiser:
             gap=last.gap if last else 0.0,
             moved=engine.moved(),
             std=np.nan if last is None or last.std is None else last.std,
+            noise_std=np.nan if last is None or last.noise_std is None else last.noise_std,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
         )

@@ -7,13 +7,28 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch.optim import LBFGS, Optimizer, SparseAdam
+from torch.optim import (
+    LBFGS,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    NAdam,
+    Optimizer,
+    RAdam,
+    RMSprop,
+    SparseAdam,
+)
 
 from coco_denoiser.models.choice import ModelName
 from coco_denoiser.models.cocoercive import Bound
+from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
 from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite
+
+# They divide by a mean size of the gradients they see. AdamW is an Adam.
+ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
 
 
 class CocoOptimizer(Optimizer):
@@ -126,6 +141,14 @@ class CocoOptimizer(Optimizer):
             neighbors=neighbors,
             noise_std=noise_std,
         )
+        if isinstance(denoiser.model, Gaussian) and isinstance(optimizer, ADAPTIVE):
+            warnings.warn(
+                f"{type(optimizer).__name__} divides by the size of its gradients, and denoised "
+                "ones are smaller: its steps grow, and long ones may do harm. The Gaussian model "
+                "is meant for SGD.",
+                UserWarning,
+                stacklevel=2,
+            )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})
 
@@ -170,7 +193,8 @@ class CocoOptimizer(Optimizer):
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
         d = self.denoiser
-        settings = f"L={d.L}, mu={d.mu}, window={d.window}, forget={d.forget!r}"
+        own = ", ".join(f"{name}={value!r}" for name, value in d.model.settings.items())
+        settings = f"{own}, window={d.window}, forget={d.forget!r}"
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own

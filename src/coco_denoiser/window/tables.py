@@ -7,6 +7,7 @@ a view to read; nothing outside this file writes into it.
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +82,7 @@ class Tables:
 
     def order(self) -> Int64:
         """Return the slots in use, from the oldest observation to the newest."""
-        start = self.next if self.full else 0
-        return np.arange(start, start + self.count) % max(self.count, 1)
+        return _ring(self.next if self.full else 0, self.count)
 
     def insert(self, new: Rows, variance: float) -> int:
         """Take one observation into the next slot, by its row to those in use; return the slot.
@@ -148,6 +148,14 @@ class Tables:
             table[:old, :old] = getattr(self, name)
             setattr(self, name, table)
         self._variances = np.concatenate((self._variances, np.zeros(new - old)))
+
+
+@lru_cache(maxsize=256)
+def _ring(start: int, count: int) -> Int64:
+    """Return start, ..., count - 1, 0, ..., start - 1; to read, as callers share it."""
+    order = np.arange(start, start + count) % max(count, 1)
+    order.flags.writeable = False
+    return order
 
 
 @kernel

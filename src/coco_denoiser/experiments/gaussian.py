@@ -1,0 +1,372 @@
+"""The Gaussian model against SGD and its rivals, untuned, on many problems at many steps.
+
+A cell is a problem at a step size, in multiples of 1/L; the methods meet the same noise. What
+counts is the excess of the objective, the mean over the last twentieth of the iterates, in the
+median of the runs, divided by that of SGD at the same step. `gaussian_problems.py` says which
+problems chose a setting of the model and which did not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coco_denoiser import Denoiser
+from coco_denoiser.experiments.claims import Claim, at_most
+from coco_denoiser.experiments.experiment import (
+    BEYOND,
+    Array,
+    Config,
+    Curves,
+    Experiment,
+    Result,
+    Unit,
+    generator,
+)
+from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
+from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.experiments.paths import TOLERANCE
+from coco_denoiser.optimizers import (
+    IGT,
+    SGD,
+    Adam,
+    GradientEMA,
+    Optimizer,
+    ScheduleFree,
+    TailAverage,
+)
+from coco_denoiser.typing import Array as Points
+
+SGD_ALONE, OURS, LARGE = "SGD", "SGD+Gaussian_32", "SGD+COCO_32"
+_COCO = "SGD+COCO_8"
+_TAIL = ", tail average"
+_OTHERS = ("gradient EMA", "IGT", "schedule-free", "Adam")
+_LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
+_FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
+_SETS = {"chosen": "problems that chose a setting", "held out": "problems held out"}
+
+
+@dataclass(frozen=True)
+class GaussianConfig(Config):
+    """What is run.
+
+    Attributes:
+        steps: step sizes, in multiples of 1/L; for Adam, of a tenth of the way to go.
+        window: of the Gaussian model.
+        large_runs: how many of the runs COCO_32 takes part in, as it is slow; 0 for none.
+        most_calls: an upper limit on the oracle calls of a run.
+        problems: the names of the problems.
+    """
+
+    runs: int = 20
+    steps: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0)
+    window: int = 32
+    large_runs: int = 4
+    most_calls: int = 400
+    problems: tuple[str, ...] = (*CHOSEN, *HELD_OUT)
+
+
+class _Rows:
+    """A denoiser for every run of a batch, and how good its gradients are."""
+
+    def __init__(self, make: Callable[[], Denoiser], truth: Callable[[Points], Points]) -> None:
+        self._make, self._truth = make, truth
+        self._rows: list[Denoiser] = []
+        self.squared: list[list[Points]] = []
+        self.covered: list[list[Points]] = []
+
+    def __call__(self, x: Points, g: Points) -> Points:
+        """Denoise every run's gradient (runs, d) by its own past."""
+        self._rows = self._rows or [self._make() for _ in x]
+        theta = np.stack([d(*row) for d, *row in zip(self._rows, x, g, strict=True)])
+        truth = self._truth(x)
+        error = np.abs(theta - truth)
+        self.squared.append([(error**2).sum(axis=1), ((g - truth) ** 2).sum(axis=1)])
+        std = np.array([[d.std] for d in self._rows])
+        self.covered.append([(error <= k * std).mean(axis=1) for k in (1.0, 1.96)])
+        return theta
+
+
+def _denoiser(config: GaussianConfig, method: str, L: float) -> Callable[[], Denoiser]:
+    if method == OURS:
+        return lambda: Denoiser(model="gaussian", window=config.window)
+    return lambda: Denoiser(L, 8 if method == _COCO else 32, tol=TOLERANCE)
+
+
+def _optimizer(method: str, step: float, problem: Scenario, rows: _Rows | None) -> Optimizer:
+    others: dict[str, Callable[[float], Optimizer]] = {
+        "gradient EMA": GradientEMA,
+        "IGT": IGT,
+        "schedule-free": ScheduleFree,
+    }
+    if method == "Adam":
+        return Adam(0.1 * problem.reach * step)
+    if method in others:
+        return others[method](step / problem.L)
+    return SGD(step / problem.L, denoiser=rows)
+
+
+def _unit(config: GaussianConfig, index: int) -> Unit:
+    name, step = _cells(config)[index]
+    problem = scenario(name)
+    calls = min(problem.calls, config.most_calls)
+    unit: dict[str, Array] = {
+        "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
+    }
+    for method in _methods(config):
+        runs = config.large_runs if method == LARGE else config.runs
+        now = [0]
+        rows = None
+        if method in (OURS, _COCO, LARGE):
+            made = _denoiser(config, method, problem.L)
+            rows = _Rows(made, lambda x, now=now: problem.gradient(x, now[0]))  # type: ignore[misc]
+        optimizer = _optimizer(method, step, problem, rows)
+        rng = generator(config, name, 0)
+        average = TailAverage(calls // 2)
+        x, late = np.tile(problem.start, (config.runs, 1)), []
+        for k in range(calls):
+            now[0] = k
+            # All runs are drawn, so that every method meets the same noise.
+            g = problem.oracle(x, k, rng)
+            far = _FAR * problem.reach
+            x = x.copy()
+            x[:runs] = np.clip(optimizer.step(x[:runs], g[:runs]), -far, far)
+            answer = optimizer.answer(x[:runs])
+            mean = average(answer)
+            if k >= 0.95 * calls:
+                late.append(problem.excess(answer, k))
+        unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
+        unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
+        if rows is not None:
+            squared = np.array(rows.squared).sum(axis=0)
+            unit[f"{method} error"] = squared[0] / squared[1]
+            unit[f"{method} covered"] = np.array(rows.covered[calls // 5 :]).mean(axis=(0, 2))
+    return unit
+
+
+def _denoised(config: GaussianConfig) -> tuple[str, ...]:
+    return (OURS, _COCO, LARGE) if config.large_runs else (OURS, _COCO)
+
+
+def _methods(config: GaussianConfig) -> tuple[str, ...]:
+    return (SGD_ALONE, *_denoised(config), *_OTHERS)
+
+
+def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
+    return [(name, step) for name in config.problems for step in config.steps]
+
+
+def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    for i, name in enumerate(config.problems):
+        mine = units[i * len(config.steps) : (i + 1) * len(config.steps)]
+        end = [float(np.median(u[f"{SGD_ALONE} end"])) for u in mine]
+        start = [float(u["start"][0]) for u in mine]
+        curves.exact(f"{name}: SGD", "end over start", config.steps, np.divide(end, start))
+        for method in _methods(config):
+            for series in (method, f"{method}{_TAIL}"):
+                base = SGD_ALONE + series.removeprefix(method)
+                pairs = [(u[f"{series} end"], u[f"{base} end"]) for u in mine]
+                ratios = [np.median(a) / np.median(b[: len(a)]) for a, b in pairs]
+                curves.exact(name, series, config.steps, np.minimum(ratios, 1e6))
+        for method in _denoised(config):
+            curves.exact(
+                f"{name}: squared error",
+                method,
+                config.steps,
+                [float(np.mean(u[f"{method} error"])) for u in mine],
+            )
+        for level, series in enumerate(("one standard error", "1.96 standard errors")):
+            covered = [u[f"{OURS} covered"][level] for u in mine]
+            curves.exact(f"{name}: coverage", series, config.steps, covered)
+    for kind in _SETS:
+        _summarise(curves, config, kind)
+    return curves
+
+
+def _of(config: GaussianConfig, kind: str) -> list[str]:
+    names = {"chosen": CHOSEN, "held out": HELD_OUT}[kind]
+    return [name for name in config.problems if name in names]
+
+
+def _summarise(curves: Curves, config: GaussianConfig, kind: str) -> None:
+    """Add geometric means by step, and the ratios of all cells in order of size."""
+    names = _of(config, kind)
+    if not names:
+        return
+    # Where SGD ends above its start, any method that does not is infinitely better.
+    fair = np.array([curves[f"{name}: SGD", "end over start"].mean <= 1.0 for name in names])
+    for method in _methods(config):
+        for series in (method, f"{method}{_TAIL}"):
+            table = np.maximum([curves[name, series].mean for name in names], _LEAST)
+            table = np.where(fair, table, np.nan)
+            at = np.flatnonzero(fair.any(axis=0))
+            means = np.exp(np.nanmean(np.log(table[:, at]), axis=0))
+            curves.exact(f"{kind} by step", series, np.array(config.steps)[at], means)
+            ratios = np.sort(table[fair])
+            curves.exact(f"{kind} cells", series, np.arange(1, ratios.size + 1), ratios)
+            short = table[:, np.array(config.steps) <= 1.0]
+            logs = np.log(short[~np.isnan(short)])
+            curves.exact(f"{kind} up to 1/L", series, logs.size, np.exp(logs.mean()))
+
+
+def _mean(curves: Curves, kind: str, series: str) -> float:
+    return float(np.exp(np.log(curves[f"{kind} cells", series].mean).mean()))
+
+
+def _panels(result: Result) -> list[Panel]:
+    kinds = [kind for kind in _SETS if _of(result.config, kind)]
+    shown = _methods(result.config)
+    panels = [
+        Panel(
+            f"{kind} by step",
+            _SETS[kind].capitalize(),
+            "step, in 1/L",
+            "excess over SGD's, geometric mean",
+            shown,
+            log="xy",
+        )
+        for kind in kinds
+    ]
+    panels += [
+        Panel(
+            f"{kind} cells",
+            "Cells in order",
+            "cell",
+            "excess over SGD's",
+            (SGD_ALONE, *_denoised(result.config)),
+            log="y",
+            new_row=kind == kinds[0],
+        )
+        for kind in kinds
+    ]
+    return panels
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, config = result.curves, result.config
+    claims = []
+    for kind, what in _SETS.items():
+        names = _of(config, kind)
+        if not names:
+            continue
+        claims += _excess_claims(curves, config, kind)
+        error = {
+            method: np.array([curves[f"{name}: squared error", method].mean for name in names])
+            for method in (OURS, _COCO)
+        }
+        title = what.capitalize()
+        once, twice = (
+            float(np.mean([curves[f"{n}: coverage", s].mean for n in names]))
+            for s in ("one standard error", "1.96 standard errors")
+        )
+        claims += [
+            at_most(
+                f"{title}: the squared error of the newest gradient is at most 0.6 of the raw "
+                f"one's, in the mean of the cells (along these paths {once:.0%} and {twice:.0%} "
+                "of the errors lie within 1 and 1.96 standard errors).",
+                float(error[OURS].mean()),
+                0.6,
+                measure="mean ratio",
+            ),
+            at_most(
+                f"{title}: it is below that with COCO_8 in four cells of five.",
+                float(np.mean(error[OURS] >= error[_COCO])),
+                0.2,
+                measure="share of the other cells",
+            ),
+        ]
+    return claims
+
+
+def _excess_claims(curves: Curves, config: GaussianConfig, kind: str) -> list[Claim]:
+    title = _SETS[kind].capitalize()
+    cells, tail = curves[f"{kind} cells", OURS].mean, f"{OURS}{_TAIL}"
+    rivals = _methods(config)[2:]
+    worsts = {name: curves[f"{kind} cells", name].mean[-1] for name in rivals}
+    others = ", ".join(
+        f"{name} {_mean(curves, kind, name):.2f}, worst {most:.2g}" for name, most in worsts.items()
+    )
+    left_out = len(_of(config, kind)) * len(config.steps) - cells.size
+    worst = _worst(curves, config, kind, OURS)
+    return [
+        at_most(
+            f"{title}: in the geometric mean of {cells.size} cells, the Gaussian model has at most "
+            f"0.45 of SGD's excess (others: {others}; up to 1/L "
+            f"{curves[f'{kind} up to 1/L', OURS].mean[0]:.2f}; {left_out} cells where SGD ends "
+            "above its start are left out).",
+            _mean(curves, kind, OURS),
+            0.45,
+            measure="geometric mean of the ratios",
+        ),
+        at_most(
+            f"{title}: in no cell has it more than 1.1 times SGD's excess (worst: {worst}).",
+            float(cells[-1]),
+            1.1,
+            measure="worst ratio",
+        ),
+        at_most(
+            f"{title}: in at most one cell in thirty it has more than 1.05 times SGD's excess.",
+            float(np.mean(cells > 1.05)),
+            1 / 30,
+            measure="share of such cells",
+        ),
+        at_most(
+            f"{title}: with tail averaging it has at most 0.7 of the excess of SGD's tail average.",
+            _mean(curves, kind, tail),
+            0.7,
+            measure="geometric mean of the ratios",
+        ),
+        at_most(
+            f"{title}: with tail averaging no cell is above 1.2 "
+            f"(worst: {_worst(curves, config, kind, tail)}).",
+            float(curves[f"{kind} cells", tail].mean[-1]),
+            1.2,
+            measure="worst ratio",
+        ),
+    ]
+
+
+def _worst(curves: Curves, config: GaussianConfig, kind: str, series: str) -> str:
+    fair = [
+        (ratio, name, step)
+        for name in _of(config, kind)
+        for ratio, step, end in zip(
+            curves[name, series].mean,
+            config.steps,
+            curves[f"{name}: SGD", "end over start"].mean,
+            strict=True,
+        )
+        if end <= 1.0
+    ]
+    _, name, step = max(fair)
+    return f"{name} at {step:g}/L"
+
+
+def _check(config: GaussianConfig) -> None:
+    for name in config.problems:
+        scenario(name)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "gaussian",
+        BEYOND,
+        "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
+        "schedule-free and Adam on 19 problems.",
+        GaussianConfig(),
+        {
+            "runs": 3,
+            "large_runs": 1,
+            "most_calls": 60,
+            "steps": (1.0, 4.0),
+            "problems": ("quadratic", "breast-cancer, single", "least squares", "noise falls"),
+        },
+        lambda config: len(_cells(config)),
+        _unit,
+        _gather,
+        _panels,
+        _claims,
+        _check,
+    ),
+)
