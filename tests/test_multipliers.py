@@ -81,7 +81,8 @@ def test_of_one_function(seed: int, mu: float, asked: str) -> None:
             **few,
         )
         gap, missing = recomputed.one_function(points, gradients, solution, **options)
-        assert -1e-9 <= gap <= 2e-6
+        # Where flow is missing, the dual value is no strict bound.
+        assert -max(1e-9, missing) <= gap <= 2e-6
         assert missing <= 1e-5
         assert solution.gap == pytest.approx(gap, rel=0.5, abs=1e-7)
 

@@ -6,11 +6,11 @@ phi exceeds its minimum by at most
     gap = 1/2 sum_i ||f_i||^2 / n_i + sum_e (rho_e ||y_e|| - <y_e, v_e>),
 
 where f_i = n_i (h_i - phi_i) - sum of the forces on i, and v_e = phi_m - phi_l. Every term is
-non-negative, so nothing cancels. A distance is known up to ROUNDING, so rho_e ||y_e|| is known
-up to ROUNDING ||y_e||, which is forgiven: else no answer to a window whose bounds are barely
-broken would pass. The multipliers give the forces: y_e = lam_e (v_e + u_m - u_l), where u makes
-up for the rounding of phi, which large multipliers would magnify. Any forces would do for a
-valid bound.
+non-negative, so nothing cancels. A distance is known up to ROUNDING times the size of its two
+points, and rho_e ||y_e|| up to that times ||y_e||, which is forgiven: else no answer to a window
+whose bounds are barely broken would pass. The multipliers give the forces:
+y_e = lam_e (v_e + u_m - u_l), where u makes up for the rounding of phi, which large multipliers
+would magnify. Any forces would do for a valid bound.
 
 For gradients of one function (`constraints/curves.py`) the ordered pairs have multipliers
 a_ij >= 0, and what is said of phi, of values E and of these is
@@ -108,7 +108,7 @@ def _one_function(
     for i, j in np.argwhere(np.triu(held)):
         y = (e[j] - e[i]) / size[i]
         work = float(y @ (phi[i] - phi[j]))
-        gap += _unbalanced(float(window.bounds[i, j]), float(np.sqrt(y @ y)), work)
+        gap += _unbalanced(float(window.bounds[i, j]), float(np.sqrt(y @ y)), work, 1.0)
     e = group @ e / size[:, None]
     gap += 0.5 * float(np.sum(e * _relaxed(window, pull, e)))
     over, forgiven = squared + s - bound, rounding(window, phi, E)
@@ -181,6 +181,10 @@ def _pairs(
     """Return the gap and the violation; `force` is used up."""
     K, q = phi.shape
     gap, violation = 0.0, 0.0
+    near = np.zeros(K)
+    for i in range(K):
+        for c in range(q):
+            near[i] += 2.0 * (abs(phi[i, c]) + abs(force[i, c]) / n[i, c])
     for i in range(K):
         for j in range(i):
             squared, strength, work = 0.0, 0.0, 0.0
@@ -194,7 +198,7 @@ def _pairs(
                     force[i, c] -= y
                     force[j, c] += y
             if strength > 0.0:  # a pair that is free has no force, and an infinite bound
-                gap += _unbalanced(bounds[i, j], np.sqrt(strength), work)
+                gap += _unbalanced(bounds[i, j], np.sqrt(strength), work, near[i] + near[j])
             excess = np.sqrt(squared) - bounds[i, j]
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
@@ -234,11 +238,11 @@ def _remainder(phi: Float64, force: Float64, bounds: Float64, lam: Float64, i: i
                 y = (force[i, c] - force[j, c]) / size
                 squared += y * y
                 work += y * (phi[i, c] - phi[j, c])
-            total += _unbalanced(bounds[i, j], np.sqrt(squared), work)
+            total += _unbalanced(bounds[i, j], np.sqrt(squared), work, 1.0)
     return total
 
 
 @kernel
-def _unbalanced(bound: float, strength: float, work: float) -> float:
-    """Return rho ||y|| - <y, v>, as far as rounding does not explain it."""
-    return max(abs(bound * strength - work) - ROUNDING * strength, 0.0)
+def _unbalanced(bound: float, strength: float, work: float, size: float) -> float:
+    """Return rho ||y|| - <y, v>, as far as the rounding of two points of this size allows."""
+    return max(abs(bound * strength - work) - ROUNDING * min(1.0, size) * strength, 0.0)

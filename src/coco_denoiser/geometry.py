@@ -55,7 +55,7 @@ class Window:
 
     Attributes:
         residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is 1, and
-            shifted so that their mean, weighted by the precisions, is zero.
+            shifted so that the most central one is zero.
         bounds: (K, K), symmetric, in the same scale; infinite for a pair that is not constrained.
         precisions: (K,), inverse noise variances, the largest being 1.
         shares: (q,), what the precisions of each coordinate are multiplied by, the largest
@@ -110,7 +110,7 @@ def observe(
     exponent = 0
     if not _in_range(points, gradients, L, mu):
         points, gradients, c, r, exponent = _into_range(points, gradients, c, r)
-    residuals, bounds, scale = _observe(points, gradients, c, r, precisions)
+    residuals, bounds, scale = _observe(points, gradients, c, r)
     coordinates = residuals
     if d > 2 * K:
         # Rotated into K coordinates. From the vectors, not from the table of distances: close
@@ -205,18 +205,27 @@ def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
 
 @sweep
 def _observe(
-    points: Float64, gradients: Float64, c: float, r: float, n: Float64
+    points: Float64, gradients: Float64, c: float, r: float
 ) -> tuple[Float64, Float64, float]:
     K, d = points.shape
     h, bounds = np.empty((K, d)), np.zeros((K, K))
+    origin = 0
+    for attempt in range(2):
+        # Differences first: a shift of all points or gradients leaves no rounding behind. From an
+        # observation that is near the others, so that one far away leaves none either.
+        for i in range(K):
+            for j in range(d):
+                dx, dg = points[i, j] - points[origin, j], gradients[i, j] - gradients[origin, j]
+                h[i, j] = dg - c * dx
+        central = _most_central(h)
+        if attempt == 1 or central == 0:
+            break
+        origin = central
     for i in range(K):
-        for j in range(d):
-            # Differences first: a shift of all points or gradients leaves no rounding behind.
-            h[i, j] = (gradients[i, j] - gradients[0, j]) - c * (points[i, j] - points[0, j])
         for j in range(i):
             squared = squared_distance(points[i], points[j])
             bounds[i, j] = r * root(squared, points[i], points[j])
-    scale = standardise(h, n)
+    scale = standardise(h)
     for i in range(K):
         for j in range(i):
             bounds[i, j] /= scale
@@ -241,21 +250,18 @@ def root(squared: float, x: Array, y: Array) -> float:
 
 
 @subroutine
-def _centre(h: Float64, n: Float64) -> float:
-    """Subtract the weighted mean from h; return the largest entry left."""
+def _most_central(h: Float64) -> int:
+    """Return the residual that is nearest to the others, all in all."""
     K, q = h.shape
-    total, top = 0.0, 0.0
+    best, least = 0, np.inf
     for i in range(K):
-        total += n[i]
-    for c in range(q):
-        mean = 0.0
-        for i in range(K):
-            mean += n[i] * h[i, c]
-        mean /= total
-        for i in range(K):
-            h[i, c] -= mean
-            top = max(top, abs(h[i, c]))
-    return top
+        total = 0.0
+        for j in range(K):
+            for c in range(q):
+                total += abs(h[i, c] - h[j, c])
+        if total < least:
+            best, least = i, total
+    return best
 
 
 @kernel
@@ -263,7 +269,7 @@ def _from_tables(
     points: Float64, residuals: Float64, radius: float, variances: Float64
 ) -> tuple[Float64, Float64, Float64]:
     precisions = _precisions(variances)
-    coordinates, scale = _embed(residuals, precisions)
+    coordinates, scale = _embed(residuals)
     return coordinates, _bounds(points, radius / scale), precisions
 
 
@@ -273,7 +279,7 @@ def _from_coordinates(
 ) -> tuple[Float64, Float64]:
     """Return bounds and precisions; scale the residuals."""
     precisions = _precisions(variances)
-    return _bounds(points, radius / standardise(residuals, precisions)), precisions
+    return _bounds(points, radius / standardise(residuals)), precisions
 
 
 # Loops, since array expressions take seconds to compile.
@@ -297,7 +303,7 @@ def _bounds(points: Float64, factor: float) -> Float64:
 
 
 @subroutine
-def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
+def _embed(distances: Float64) -> tuple[Float64, float]:
     """Return residuals (K, q) that have these distances, scaled, and the scale."""
     K = distances.shape[0]
     scale = 0.0
@@ -316,13 +322,21 @@ def _embed(distances: Float64, n: Float64) -> tuple[Float64, float]:
     for i in range(K):
         for c in range(rank):
             coordinates[i, c] = factor[i, c]
-    return coordinates, scale * standardise(coordinates, n)
+    return coordinates, scale * standardise(coordinates)
 
 
 @kernel
-def standardise(h: Float64, n: Float64) -> float:
-    """Shift h to a weighted mean of zero, scale its largest entry to 1; return the scale."""
-    scale = _centre(h, n)
+def standardise(h: Float64) -> float:
+    """Shift the most central residual to zero, scale the largest entry to 1; return the scale.
+
+    Not their mean: next to a residual that is far away, the others would lose their digits.
+    """
+    best, scale = _most_central(h), 0.0
+    for c in range(h.shape[1]):
+        origin = h[best, c]
+        for i in range(h.shape[0]):
+            h[i, c] -= origin
+            scale = max(scale, abs(h[i, c]))
     if scale == 0.0:
         return 1.0
     for i in range(h.shape[0]):

@@ -148,11 +148,12 @@ def _with_curve(
     mean = window.precisions / window.precisions.sum()
     centred = x - x[0]
     centred -= mean @ centred
-    h, X, basis = frame.residuals, (r / frame.scale) * centred, None
+    residuals = frame.residuals - mean @ frame.residuals
+    h, X, basis = residuals, (r / frame.scale) * centred, None
     if d > 2 * K and window.shares is None:
         basis = np.linalg.qr(np.concatenate((h, X)).T)[0]
         h, X = h @ basis, X @ basis
-    # The gradient at the middle: what h lost when its mean became 0.
+    # The gradient at the middle is what h lost when its mean became 0.
     offset = centred @ (mean @ g) + 0.5 * c * np.einsum("ij,ij->i", centred, centred)
     unit = frame.scale * frame.scale / (4.0 * r)
     Y, m = np.zeros(K), np.zeros(K)
@@ -166,5 +167,12 @@ def _with_curve(
     multiplier = 4.0 * r * frame.unit
     return (
         replace(window, residuals=h, curve=Curve(X, Y, m)),
-        replace(frame, basis=basis, offset=offset, value_unit=unit, unit=multiplier),
+        replace(
+            frame,
+            residuals=residuals,
+            basis=basis,
+            offset=offset,
+            value_unit=unit,
+            unit=multiplier,
+        ),
     )

@@ -69,7 +69,7 @@ def _together(multipliers: Float64, window: Window) -> tuple[Int64, Window, Floa
 
 
 def drawn_in(window: Window, phi: Float64) -> Float64:
-    """Draw residuals towards their centroid, which is 0, until every pair fits."""
+    """Draw residuals towards 0 until every pair fits."""
     first, second = window.pairs()
     apart = np.linalg.norm(phi[first] - phi[second], axis=1) - ROUNDING
     rho = window.bounds[first, second]
@@ -125,7 +125,7 @@ def alone(window: Window, members: Int64, pull: Float64) -> Window:
     n = window.precisions[members]
     residuals = window.residuals[members] - window.residuals[members[0]]
     residuals += pull / window.table()[members]
-    scale = standardise(residuals, n)
+    scale = standardise(residuals)
     bounds = window.bounds[np.ix_(members, members)] / scale
     return Window(residuals, bounds, n / n.max(), window.shares)
 

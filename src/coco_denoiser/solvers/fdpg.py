@@ -142,7 +142,7 @@ def _objective(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64
 
 @subroutine
 def _gap(h: Float64, bounds: Float64, n: Float64, s: Float64, phi: Float64) -> float:
-    """Return the relative gap of phi, shrunk until every pair fits; h has a zero centroid."""
+    """Return the relative gap of phi, shrunk until every pair fits."""
     K, q = h.shape
     shrink = 1.0
     for i in range(K):

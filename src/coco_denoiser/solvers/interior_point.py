@@ -318,7 +318,7 @@ def duality_gap(
 ) -> tuple[float, float]:
     """Return the duality gap of hat, shrunk until every pair fits, and the objective there.
 
-    The centroid of h, and so of hat, is zero. A distance is known up to rounding.
+    A distance is known up to rounding.
     """
     shrink = 1.0 / max(worst, 1.0)
     spread, value = 0.0, 0.0
