@@ -314,8 +314,8 @@ class CocoOptimizer(Optimizer):
             if versions != [p._version for p in parameters]:  # noqa: SLF001
                 raise TypeError(
                     "optimizer must take one gradient per step, got "
-                    f"{type(self.wrapped).__name__}: it asks for another one elsewhere, which would not be denoised. Use a "
-                    "first-order optimizer."
+                    f"{type(self.wrapped).__name__}: it asks for another one elsewhere, which "
+                    "would not be denoised. Use a first-order optimizer."
                 )
             return loss
 
