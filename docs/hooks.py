@@ -3,7 +3,8 @@
 Mathematics becomes MathML: `$...$` and `$$...$$` are LaTeX, in pages and docstrings alike.
 Browsers need neither a script nor a font for that, so the site works without the network.
 
-A notebook is run from top to bottom and becomes a page; a cell that fails ends the build.
+A notebook is run from top to bottom and becomes a page; a cell that fails ends the build. The
+presets of the page to play with are computed anew.
 """
 
 import re
@@ -19,7 +20,16 @@ from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 
+from coco_denoiser.explore import standalone
+
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Add the presets of the page to play with, which a page of the site embeds."""
+    target = Path(config.site_dir) / "play" / "presets.html"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(standalone.html(), "utf-8")
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:

@@ -104,7 +104,7 @@ class CoCoercive(Model):
         return Averaging(
             found.weights[newest],
             self.centre,
-            np.count_nonzero(found.multipliers) // 2,
+            int(np.count_nonzero(found.multipliers)) // 2,
             found.gap,
             found.violation,
             trouble,
