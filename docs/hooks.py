@@ -1,17 +1,35 @@
-"""What MkDocs runs while it builds the site: mathematics becomes MathML, which browsers draw.
+"""What MkDocs runs while it builds the site.
 
-`$...$` and `$$...$$` are LaTeX, in pages and docstrings alike. Browsers need neither a script
-nor a font for MathML, so the site works without the network.
+Mathematics becomes MathML: `$...$` and `$$...$$` are LaTeX, in pages and docstrings alike.
+Browsers need neither a script nor a font for that, so the site works without the network.
+
+A notebook is run from top to bottom and becomes a page; a cell that fails ends the build. The
+presets of the page to play with are computed anew.
 """
 
 import re
+from functools import cache
 from html import escape, unescape
+from pathlib import Path
 from typing import Any
 
+import nbformat
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from nbconvert import MarkdownExporter
+from nbconvert.preprocessors import ExecutePreprocessor
+
+from coco_denoiser.explore import standalone
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Add the presets of the page to play with, which a page of the site embeds."""
+    target = Path(config.site_dir) / "play" / "presets.html"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(standalone.html(), "utf-8")
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
@@ -32,3 +50,26 @@ def mathml(marked: str, *, display: bool, where: str) -> str:
         raise PluginError(f"{where}: no MathML for the formula {latex}")
     math = math.replace("<math ", f'<math alttext="{escape(latex)}" ', 1)
     return f'<div class="formula">{math}</div>' if display else math
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add a page, and its pictures, for every notebook; the notebook itself stays, to download."""
+    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        name = file.src_uri.removesuffix(".ipynb")
+        text = Path(file.abs_src_path or "").read_text("utf-8")
+        page, pictures = rendered(text, Path(name).name)
+        files.append(File.generated(config, f"{name}.md", content=page))
+        for picture, content in pictures.items():
+            place = Path(file.src_uri).parent / picture
+            files.append(File.generated(config, place.as_posix(), content=content))
+    return files
+
+
+@cache  # while `mkdocs serve` runs, a notebook is executed again only when it has changed
+def rendered(notebook: str, name: str) -> tuple[str, dict[str, bytes]]:
+    """Run a notebook, and return it as Markdown with the pictures that it drew."""
+    cells = nbformat.reads(notebook, as_version=4)
+    ExecutePreprocessor(timeout=600).preprocess(cells)
+    resources = {"output_files_dir": f"{name}_files", "unique_key": name}
+    page, found = MarkdownExporter().from_notebook_node(cells, resources)
+    return page.replace("![png]", "![what the code above draws]"), found["outputs"]

@@ -1,9 +1,11 @@
 """Draw the pictures of the README and the site: `python docs/pictures.py [RESULTS]`.
 
-The curves come from RESULTS/synthetic-sgd, after `coco-denoiser reproduce`, and are left as they
-are without RESULTS. The schematic is the paper's Figure 1, redrawn; the others are computed here.
+The figures of the experiments come from the curves that `coco-denoiser reproduce` saved in
+RESULTS, each if it is there, and are left as they are otherwise. The schematic is the paper's
+Figure 1, redrawn; the others are computed here.
 """
 
+import io
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from PIL import Image
 from scipy.special import erf
 
 import coco_denoiser as coco
@@ -244,13 +247,26 @@ def _arrow(
     axes.annotate("", end, start, arrowprops={**style, "linestyle": "--" if dashed else "-"})
 
 
+def gallery(results: Path) -> None:
+    """Draw the figure of every experiment whose curves were saved, in few colours and small."""
+    (HERE / "figures").mkdir(exist_ok=True)
+    for name, experiment in EXPERIMENTS.items():
+        entry = load(experiment, results)
+        if entry is None:
+            continue
+        picture = io.BytesIO()
+        experiment.plot(entry.result).savefig(picture, dpi=80)
+        with Image.open(picture) as image:
+            few = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+            few.save(HERE / "figures" / f"{name}.png", optimize=True)
+        if name == "synthetic-sgd":
+            curves(entry.result).savefig(HERE / "sgd.png", dpi=110)
+
+
 def main(results: Path | None) -> None:
     """Draw all, the curves only from what was saved."""
     if results is not None:
-        entry = load(EXPERIMENTS["synthetic-sgd"], results)
-        if entry is None:
-            sys.exit(f"{results} holds no synthetic-sgd: run coco-denoiser reproduce synthetic-sgd")
-        curves(entry.result).savefig(HERE / "sgd.png", dpi=110)
+        gallery(results)
     for name, draw in (
         ("schematic", schematic),
         ("idea-ball", ball),

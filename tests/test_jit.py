@@ -5,8 +5,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba.core import event
 
 import coco_denoiser
+from coco_denoiser import _jit
+from coco_denoiser.compile import main as compile_ahead
 
 _MODULE = """
 import coco_denoiser
@@ -57,3 +65,54 @@ def test_where_no_folder_can_be_written_to_it_compiles_without_a_cache_and_warns
     assert done.stdout == "42\n"
     assert done.stderr == ""
     assert list(named.rglob("mine.twice*.nbc"))
+
+
+class _Terminal:
+    """A standard error that somebody reads, or nobody."""
+
+    def __init__(self, *, read: bool) -> None:
+        self.read, self.text = read, ""
+
+    def isatty(self) -> bool:
+        return self.read
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+
+@pytest.mark.parametrize(
+    ("module", "read", "told"),
+    [("coco_denoiser.mine", True, 1), ("coco_denoiser.mine", False, 0), ("mine", True, 0)],
+)
+def test_a_user_at_a_terminal_is_told_once_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, module: str, read: bool, told: int
+) -> None:
+    terminal = _Terminal(read=read)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    _jit._say_compiling.cache_clear()
+
+    def plus_one(number: int) -> int:
+        return number + 1
+
+    plus_one.__module__ = module
+    compiled: Any = numba.njit(plus_one)
+    assert compiled(1) == 2
+    assert compiled(1.5) == 2.5
+    assert terminal.text.count("compiling the solver, once") == told
+
+
+def test_what_was_compiled_ahead_of_time_is_not_compiled_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compile_ahead() == 0
+    assert "compiling solve()" in capsys.readouterr().out
+    rng = np.random.default_rng(1)
+    recorder: Any = event.install_recorder
+    with recorder("numba:compile") as events:
+        for d in (2, 40):
+            points, gradients = rng.normal(size=(5, d)), 10.0 * rng.normal(size=(5, d))
+            coco_denoiser.solve(points, gradients, L=1.0)
+            denoiser = coco_denoiser.Denoiser(L=1.0, window=4)
+            for x, g in zip(points, gradients, strict=True):
+                denoiser(x, g)
+    assert [seen.data["dispatcher"].py_func.__name__ for _, seen in events.buffer] == []

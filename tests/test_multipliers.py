@@ -119,6 +119,21 @@ def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) ->
     apart = np.linalg.norm(phi[:, None] - phi, axis=2)
     over = apart / np.where(window.bounds > 0.0, window.bounds, np.inf)
     assert violation == pytest.approx(over.max() - 1.0, rel=1e-9)
+    just = phi * (1.0 + 1e-7) / over.max()
+    assert certify(window, just, lam)[1] == pytest.approx(1e-7, rel=1e-3)
+
+
+def test_points_that_move_as_one_share_what_is_left_of_their_forces() -> None:
+    """Three at one place, pulled away by f: each is left with a third of the sum of f."""
+    h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
+    n, phi = np.array([1.0, 0.5, 0.25]), np.tile([0.5, 0.25], (3, 1))
+    lam = np.where(np.eye(3), 0.0, np.inf)
+    gap, violation = certify(Window(h, np.zeros((3, 3)), n), phi, lam)
+    left = (n[:, None] * (h - phi)).sum(axis=0) / 3.0
+    expected = 0.5 * (left @ left) * (1.0 / n).sum()
+    value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
+    assert gap == pytest.approx(expected / value, rel=1e-12)
+    assert violation == 0.0
 
 
 def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:

@@ -2,6 +2,7 @@
 
 from coco_denoiser._version import __version__
 from coco_denoiser.batch import denoise, solve
+from coco_denoiser.descent import MinimizeError, Minimum, minimize
 from coco_denoiser.solution import ConvergenceError, ConvergenceWarning, Solution, Status
 from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.streaming import Denoiser
@@ -10,10 +11,13 @@ __all__ = [
     "ConvergenceError",
     "ConvergenceWarning",
     "Denoiser",
+    "MinimizeError",
+    "Minimum",
     "Solution",
     "Status",
     "__version__",
     "denoise",
     "denoise_pairs",
+    "minimize",
     "solve",
 ]

@@ -1,11 +1,13 @@
 """How every compiled function of the package is compiled: cached on disk, in one place."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -66,3 +68,25 @@ def _say_uncached() -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+class _Compiling(event.Listener):
+    """Tell a user at a terminal, once, why the first call takes seconds."""
+
+    def on_start(self, event: Any) -> None:
+        """See a function that was not in the cache."""
+        if event.data["dispatcher"].py_func.__module__.startswith("coco_denoiser"):
+            _say_compiling()
+
+    def on_end(self, event: Any) -> None:
+        """Say nothing."""
+
+
+@cache
+def _say_compiling() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("coco-denoiser: compiling the solver, once …\n")
+
+
+_register: Any = event.register  # it has no type hints
+_register("numba:compile", _Compiling())

@@ -125,7 +125,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="fewer runs, the same code: about a minute instead of five",
+        help="fewer runs, the same code: about a minute instead of six",
     )
     parser.add_argument(
         "--all", action="store_true", help="what goes beyond the paper as well; see list"

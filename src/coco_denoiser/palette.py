@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 PLAIN, COCO, EXACT = "#c65102", "#0062a8", "#333333"  # alone, denoised, and what is true
+GAUSSIAN = "#2e7d32"  # denoised by the Gaussian model
 
 
 class Style(NamedTuple):

@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from coco_denoiser import cli
-from coco_denoiser.explore.simulation import METHODS, Settings
+from coco_denoiser.explore import standalone
+from coco_denoiser.explore.simulation import METHODS, Settings, simulate
 from tests.browser import chromium, complaints
 
 _DEEP = """
@@ -62,6 +65,7 @@ def page(opened: webdriver.Chrome) -> webdriver.Chrome:
     """The page with its first settings, shown to the end."""
     usual = asdict(Settings())
     usual.pop("method")
+    opened.execute_script(_MODEL + "model('method').active = 0")
     _set(opened, usual)
     _until(lambda: "far" not in _text(opened, "text") and _shown(opened) == usual["steps"])
     return opened
@@ -133,7 +137,7 @@ def test_only_pages_of_this_machine_are_answered(
 ) -> None:
     """A name of another's may be made to point here, so the address alone proves nothing."""
     port = served.rstrip("/").rsplit(":", maxsplit=1)[1]
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=120)
     told = {name: value.replace("PORT", port) for name, value in headers.items()}
     connection.request("GET", path, headers=told)
     answer = connection.getresponse()
@@ -203,6 +207,67 @@ def test_one_step_play_and_pause_with_the_keyboard(page: webdriver.Chrome) -> No
     _until(lambda: _model(page, "play", "label") == "Play")
 
 
+def test_the_address_holds_the_settings(page: webdriver.Chrome, served: str) -> None:
+    _set(page, {"window": 8, "L": 2, "objective": "valley"})
+    _until(lambda: "L=2&" in f"{page.current_url}&")
+    _until(lambda: "COCO_8" in _text(page, "text"))
+    address, shown = page.current_url, _coco_path(page)
+    assert address.startswith(f"{served}?")
+    page.get("about:blank")
+    page.get(address)
+    _until(lambda: "Relative gap" in _text(page, "certificate"))
+    assert _coco_path(page) == shown
+    assert _model(page, "window", "value") == 8
+    _set(page, {"window": 16, "L": 1, "objective": "quadratic"})
+    _until(lambda: page.current_url == served)
+
+
+def test_a_preset_turns_the_settings(page: webdriver.Chrome) -> None:
+    _set(page, {"preset": "Adam"})
+    _until(partial(_says, page, "with Adam"))
+    _until(lambda: "method=Adam" in page.current_url)
+    _set(page, {"noise": 1})
+    _until(lambda: _model(page, "preset", "value") == "")
+    assert complaints(page) == []
+
+
+def test_a_point_that_is_touched_shows_the_disc_of_its_pair(page: webdriver.Chrome) -> None:
+    page.execute_script(_MODEL + "model('points').selected.indices = [3]")
+    shown, held = page.execute_script(
+        _MODEL + "return [[...model('ball').data.radius], [...model('points').data.ball_radius]]"
+    )
+    assert shown == [held[3]]
+    page.execute_script(_MODEL + "model('points').selected.indices = []")
+    assert page.execute_script(_MODEL + "return model('ball').data.radius.length") == 0
+
+
+def test_the_presets_work_without_a_server_and_without_the_network(
+    browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"usual": Settings(steps=10), "valley": Settings(objective="valley", steps=10)}
+    monkeypatch.setattr(standalone, "PRESETS", few)
+    (tmp_path / "play.html").write_text(standalone.html(), "utf-8")
+    home = browser.current_url
+    browser.get((tmp_path / "play.html").as_uri())
+    _until(lambda: "10 of 10" in browser.page_source)
+    whole = _coco_path(browser)
+    expected = simulate(few["usual"]).coco.points
+    np.testing.assert_allclose(np.array(whole[0].split(","), float), expected[:, 0], rtol=1e-3)
+    for name, value, event in (("step", "4", "input"), ("preset", "valley", "change")):
+        before = _coco_path(browser)
+        browser.execute_script(
+            "const part = document.getElementById(arguments[0]); part.value = arguments[1];"
+            "part.dispatchEvent(new Event(arguments[2]))",
+            *(name, value, event),
+        )
+        assert _coco_path(browser) != before
+    asked = browser.execute_script("return performance.getEntriesByType('resource').length")
+    assert asked == 0
+    assert complaints(browser) == []
+    browser.get(home)
+    _until(lambda: "Relative gap" in _text(browser, "certificate"))
+
+
 @pytest.mark.parametrize("width", [360, 800, 1400, 2200])
 def test_the_page_fits_its_window(page: webdriver.Chrome, width: int) -> None:
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -256,10 +321,10 @@ def _says(page: webdriver.Chrome, words: str) -> bool:
     return words in _text(page, "text")
 
 
-def _set(page: webdriver.Chrome, settings: Mapping[str, float]) -> None:
+def _set(page: webdriver.Chrome, settings: Mapping[str, object]) -> None:
     page.execute_script(
         _MODEL + "for (const [name, value] of Object.entries(arguments[0]))"
-        "  model(name).value = value",
+        "  model(name).value = name == 'L' ? Math.log10(value) : value",
         settings,
     )
 
@@ -299,7 +364,7 @@ def _focus(page: webdriver.Chrome, name: str) -> Any:
     )
 
 
-def _until(holds: Callable[[], object], seconds: float = 30.0) -> None:
+def _until(holds: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "nothing happened"

@@ -62,3 +62,17 @@ def test_matrix_products_eliminate_as_node_by_node(strongest: float) -> None:
     solve_large_laplacian(a.copy(), n.copy(), fast, q)
     # Nothing is subtracted, so that every entry keeps its digits, however strong the pulls.
     np.testing.assert_allclose(fast, plain, rtol=1e-11)
+
+
+def test_a_window_that_costs_too_much_is_given_up_with_a_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points, gradients = box(np.random.default_rng(4), 40, 4)
+    solved = coco.solve(points, gradients, L=1.0, method="active-pairs")
+    monkeypatch.setattr(active_pairs, "_ALLOWED", 1.0)
+    monkeypatch.setattr(active_pairs, "_ALWAYS_ALLOWED", 1.0)
+    given_up = coco.solve(points, gradients, L=1.0, method="active-pairs", throw=False)
+    assert given_up.iterations < solved.iterations
+    assert given_up.status is coco.Status.STALLED
+    assert given_up.violation <= 1e-9
+    assert given_up.gap > 1e-9

@@ -144,13 +144,22 @@ def test_sparse_gradients_are_refused() -> None:
         optimizer.step()
 
 
-def test_a_parameter_that_changes_shape_is_named() -> None:
+@pytest.mark.parametrize(
+    ("change", "become"),
+    [
+        (lambda p: torch.zeros(2, 2, dtype=p.dtype), r"\(2, 2\), torch\.float64"),
+        (lambda p: p.reshape(4, 3).clone(), r"\(4, 3\), torch\.float64"),
+        (lambda p: p.float(), r"\(3, 4\), torch\.float32"),
+    ],
+    ids=["another size", "the same size", "another dtype"],
+)
+def test_a_parameter_that_becomes_another_is_named(change: Any, become: str) -> None:
     tensors = parameters()
     optimizer = coco(tensors)
     noisy_gradients(tensors, 2, optimizer.step)
-    tensors[0].data = torch.zeros(2, 2, dtype=torch.float64)
+    tensors[0].data = change(tensors[0].detach())
     tensors[0].grad = None
-    with pytest.raises(ValueError, match=r"shape \(3, 4\).*become.*reset\(\)"):
+    with pytest.raises(ValueError, match=rf"shape \(3, 4\), .*become.*{become}.*reset\(\)"):
         noisy_gradients(tensors, 1, optimizer.step)
     optimizer.reset()
     noisy_gradients(tensors, 2, optimizer.step)

@@ -1,28 +1,42 @@
-"""The page: sliders on one side, pictures on the other, one callback that redraws them."""
+"""The page: settings on one side, pictures on the other, one callback that redraws them."""
 
+import math
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from bokeh.document import Document
-from bokeh.models import Button, Div, RadioButtonGroup, Slider, Toggle
+from bokeh.models import (
+    Button,
+    CustomJS,
+    CustomJSTickFormatter,
+    Div,
+    RadioButtonGroup,
+    Select,
+    Slider,
+    Toggle,
+)
 from jinja2 import Template
 
-from coco_denoiser.explore.pictures import Curves, Paths, Weights
+from coco_denoiser import Solution
+from coco_denoiser.explore.objectives import OBJECTIVES
+from coco_denoiser.explore.pictures import Pictures, frame
+from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
 from coco_denoiser.explore.remarks import remarks, summary
-from coco_denoiser.explore.simulation import METHODS, Settings, simulate
-from coco_denoiser.palette import COCO
+from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
+from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
 
 PATIENCE = 2.0  # seconds
 FRAME = 120  # milliseconds between the frames of a run that plays
 SLIDERS = {
-    "window": ("K, gradients in the window", 1, 64, 1),
-    "L": ("L, as a multiple of the true one", 0.1, 10.0, 0.1),
-    "mu": ("mu, as a multiple of L", -1.0, 0.9, 0.1),
-    "noise": ("Noise, standard deviation", 0.0, 10.0, 0.25),
-    "step": ("Step size, times 1 / true L", 0.05, 1.9, 0.05),
-    "steps": ("Steps", 10, 150, 5),
-    "seed": ("Seed of the noise", 1, 50, 1),
+    "window": "K, gradients in the window",
+    "L": "L, as a multiple of the true one",
+    "mu": "mu, as a multiple of L",
+    "noise": "Noise, standard deviation",
+    "step": "Step size, times 1 / true L",
+    "steps": "Steps",
+    "seed": "Seed of the noise",
 }
 # What the template's style cannot reach: widgets live in a shadow of their own.
 _STYLE = """
@@ -30,31 +44,55 @@ _STYLE = """
 p { margin: .3rem 0; }
 .noUi-handle:focus-visible { outline: 3px solid #0062a8; outline-offset: 1px; }
 """
+# The slider of L is one of its logarithm.
+_POWER = "return String(Number((10 ** tick).toPrecision(3)))"
+_WRITE_ADDRESS = """
+const query = new URLSearchParams();
+for (const [name, widget] of Object.entries(widgets)) {
+  const raw = name == "method" ? widget.labels[widget.active] : widget.value;
+  const value = name == "L" ? Number((10 ** raw).toPrecision(4)) : raw;
+  if (value != usual[name]) query.set(name, value);
+}
+const text = query.toString();
+history.replaceState(null, "", location.pathname + (text ? "?" + text : ""));
+"""
+
+
+def words(simulation: Simulation) -> str:
+    """Return what came out and what the settings mean, as paragraphs."""
+    sentences = [summary(simulation), *remarks(simulation)]
+    return "".join(f"<p>{escape(each)}</p>" for each in sentences)
+
+
+def certificate(found: Solution, taken: int, last: int) -> str:
+    """Return the proof of the answer that a step was taken with, as a paragraph."""
+    return (
+        f"<p>Step {taken} of {last}: {escape(found.status.value)}. "
+        f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}, "
+        f"by the {escape(found.method)} method in {found.iterations} iterations.</p>"
+    )
 
 
 class Page:
     """One visitor's page: the widgets, the pictures, and the step that is shown."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, settings: Settings) -> None:
         self._document = document
-        start = Settings()
-        self._settings = start
+        self._settings = settings
         self._playing: Any = None
         self._pending = False
-        names = list(METHODS)
-        self.method = RadioButtonGroup(
-            labels=names,
-            active=names.index(start.method),
-            name="method",
-            stylesheets=[_STYLE],
-        )
+        self.preset = Select(
+            title="Begin with", options=[("", "your own settings"), *((n, n) for n in PRESETS)],
+            value="", name="preset", sizing_mode="stretch_width", stylesheets=[_STYLE],
+        )  # fmt: skip
+        self.objective = Select(
+            title="Function", options=[(n, each.label) for n, each in OBJECTIVES.items()],
+            name="objective", sizing_mode="stretch_width", stylesheets=[_STYLE],
+        )  # fmt: skip
+        self.method = RadioButtonGroup(labels=list(METHODS), name="method", stylesheets=[_STYLE])
         self.sliders = {
-            name: Slider(
-                title=title, start=low, end=high, step=by, value=getattr(start, name), name=name,
-                sizing_mode="stretch_width", bar_color=COCO, stylesheets=[_STYLE],
-            )
-            for name, (title, low, high, by) in SLIDERS.items()
-        }  # fmt: skip
+            name: _slider(name, title, *LIMITS[name]) for name, title in SLIDERS.items()
+        }
         self.play = Toggle(
             label="Play", name="play", button_type="primary", width=75, stylesheets=[_STYLE]
         )
@@ -63,15 +101,44 @@ class Page:
         self.certificate = Div(
             name="certificate", sizing_mode="stretch_width", stylesheets=[_STYLE]
         )
-        self.paths = Paths()
-        self.curves = Curves()
-        self.weights = Weights()
-        self.method.on_change("active", self._changed)
-        for slider in self.sliders.values():
-            slider.on_change("value", self._changed)
+        self.pictures = Pictures()
+        self._turn(settings)
+        self._listen()
+        self._simulate()
+
+    def _turn(self, settings: Settings) -> None:
+        """Turn the widgets to these settings."""
+        self.objective.value = settings.objective
+        self.method.active = list(METHODS).index(settings.method)
+        for name, slider in self.sliders.items():
+            value = getattr(settings, name)
+            slider.value = math.log10(value) if name == "L" else value
+
+    def _read(self) -> Settings:
+        """Return the settings that the widgets are turned to."""
+        numbers = {name: type(getattr(self._settings, name))(slider.value)
+                   for name, slider in self.sliders.items()}  # fmt: skip
+        numbers["L"] = round(10 ** self.sliders["L"].value, 4)
+        return Settings(
+            objective=self.objective.value, method=list(METHODS)[self.method.active], **numbers
+        )
+
+    def _listen(self) -> None:
+        self.preset.on_change("value", self._preset_chosen)
+        widgets = {"objective": self.objective, "method": self.method, **self.sliders}
+        write = CustomJS(
+            args={"widgets": widgets, "usual": asdict(Settings())}, code=_WRITE_ADDRESS
+        )
+        for name, widget in widgets.items():
+            what = "active" if name == "method" else "value"
+            widget.on_change(what, self._changed)
+            widget.js_on_change(what, write)
         self.play.on_change("active", self._toggled)
         self.one.on_click(self._one_step)
-        self._simulate()
+
+    def _preset_chosen(self, _attr: str, _old: object, _new: object) -> None:
+        if self.preset.value and PRESETS[self.preset.value] != self._settings:
+            self._turn(PRESETS[self.preset.value])
 
     def _changed(self, _attr: str, _old: object, _new: object) -> None:
         """Redraw soon: a slider that is dragged asks faster than large windows are solved."""
@@ -81,39 +148,29 @@ class Page:
 
     def _simulate(self) -> None:
         self._pending = False
-        values = {name: type(getattr(self._settings, name))(slider.value)
-                  for name, slider in self.sliders.items()}  # fmt: skip
-        self._settings = Settings(method=list(METHODS)[self.method.active], **values)
+        self._settings = self._read()
         self.simulation = simulate(self._settings, patience=PATIENCE)
         if self._playing is None:
-            self._shown = self._last
+            self._shown = self.simulation.last
+        self._document.hold("combine")  # so that the browser draws once
+        same = [name for name, preset in PRESETS.items() if preset == self._settings]
+        self.preset.value = same[0] if same else ""
+        self.pictures.begin(self.simulation)
+        self.text.text = words(self.simulation)
         self._draw()
 
-    @property
-    def _last(self) -> int:
-        return max(len(self.simulation.plain.points), len(self.simulation.coco.points)) - 1
-
     def _draw(self) -> None:
-        k = self._shown = min(self._shown, self._last)
-        taken = min(k, len(self.simulation.coco.points) - 1)  # a run may have been stopped
-        chosen, found = self.simulation.window(taken)
-        self._document.hold("combine")  # so that the browser draws once
-        self.paths.draw(self.simulation, k, chosen, found.gradients)
-        self.curves.draw(self.simulation, k)
-        self.weights.draw(found.weights[-1])
-        sentences = [summary(self.simulation), *remarks(self.simulation)]
-        self.text.text = "".join(f"<p>{escape(each)}</p>" for each in sentences)
-        self.certificate.text = (
-            f"<p>Step {taken} of {self._last}: {escape(found.status.value)}. "
-            f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}, "
-            f"by the {escape(found.method)} method in {found.iterations} iterations.</p>"
-        )
+        self._shown = min(self._shown, self.simulation.last)
+        content, taken, found = frame(self.simulation, self._shown)
+        self._document.hold("combine")
+        self.pictures.show(content)
+        self.certificate.text = certificate(found, taken, self.simulation.last)
         self._document.unhold()
 
     def _toggled(self, _attr: str, _old: object, _new: object) -> None:
         if self.play.active and self._playing is None:
             self.play.label = "Pause"
-            if self._shown == self._last:
+            if self._shown == self.simulation.last:
                 self._shown = 0
             self._playing = self._document.add_periodic_callback(self._next_frame, FRAME)
         elif not self.play.active and self._playing is not None:
@@ -122,7 +179,7 @@ class Page:
             self._playing = None
 
     def _next_frame(self) -> None:
-        if self._shown >= self._last:
+        if self._shown >= self.simulation.last:
             self.play.active = False
             return
         self._shown += 1
@@ -130,23 +187,42 @@ class Page:
 
     def _one_step(self) -> None:
         self.play.active = False
-        self._shown = self._shown % self._last + 1
+        self._shown = self._shown % self.simulation.last + 1
         self._draw()
 
     @property
     def roots(self) -> list[Any]:
         """Everything that the template places, by name."""
-        plots = (self.paths, self.curves.distance, self.curves.error, self.weights)
-        widgets = (self.method, *self.sliders.values(), self.play, self.one)
-        return [*widgets, self.text, self.certificate, *(each.plot for each in plots)]
+        widgets = (self.preset, self.objective, self.method, *self.sliders.values(), self.play)
+        return [*widgets, self.one, self.text, self.certificate, *self.pictures.plots.values()]
+
+
+def _slider(name: str, title: str, least: float, largest: float, by: float) -> Slider:
+    options: dict[str, Any] = {"start": least, "end": largest, "step": by}
+    if name == "L":
+        shown = CustomJSTickFormatter(code=_POWER)
+        options |= {"start": math.log10(least), "end": math.log10(largest), "format": shown}
+    return Slider(
+        title=title, value=options["start"], name=name, sizing_mode="stretch_width",
+        bar_color=COCO, stylesheets=[_STYLE], **options,
+    )  # fmt: skip
+
+
+def template(name: str) -> Template:
+    """Return a template of this package."""
+    text = files("coco_denoiser.explore").joinpath(name).read_text("utf-8")
+    made: Template = Template(text)
+    return made
 
 
 def build(document: Document) -> None:
     """Put a page of its own into the document of a new visitor."""
-    for root in Page(document).roots:
+    asked = document.session_context.request.arguments if document.session_context else {}
+    query = {name: values[-1].decode(errors="replace") for name, values in asked.items()}
+    for root in Page(document, from_query(query)).roots:
         document.add_root(root)
     document.title = "COCO denoiser: explore"
-    document.template = Template(
-        files("coco_denoiser.explore").joinpath("template.html").read_text("utf-8")
+    document.template = template("template.html")
+    document.template_variables.update(
+        sliders=list(SLIDERS), plain=PLAIN, coco=COCO, gaussian=GAUSSIAN
     )
-    document.template_variables["sliders"] = list(SLIDERS)

@@ -1,18 +1,250 @@
-"""The four pictures of the page: each has sources that are filled anew at every frame."""
+"""The pictures of the page: what is in a frame, as data, and the plots that show it.
+
+A frame is everything that changes with the step shown; axes change with the settings alone, so
+that they stay where they are while a run plays. Both are plain numbers by the name of the source
+or the axis they fill, by the server or, in a page without one, by a script.
+"""
 
 from typing import Any
 
 import numpy as np
-from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
+from bokeh.models import Arrow, ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool, VeeHead
 from bokeh.plotting import figure
 
-from coco_denoiser.explore.simulation import HESSIAN, START, Path, Simulation
-from coco_denoiser.palette import COCO, EXACT, PLAIN
+from coco_denoiser import Solution
+from coco_denoiser.explore.objectives import contours
+from coco_denoiser.explore.simulation import START, Simulation
+from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.typing import Array
 
 ARROWS = 3  # at so many last points: more hide the path
+# Whatever differs in colour also differs in dash or marker.
+RUNS = {
+    "plain": ("alone", PLAIN, "dashed", "square"),
+    "coco": ("with COCO", COCO, "solid", "circle"),
+    "gaussian": ("Gaussian model", GAUSSIAN, "dotdash", "triangle"),
+}
+_ARROWS = {
+    "noisy gradient": (PLAIN, "5 3"),
+    "denoised gradient": (COCO, "solid"),
+    "true gradient": (EXACT, "1 3"),
+}
+_CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis
+
+Frame = dict[str, dict[str, Array]]
+
+# The point of the window that is pointed at or touched, and the disc that belongs to it.
+_SHOW_BALL = """
+const found = cb_data && cb_data.index ? cb_data.index.indices : points.selected.indices;
+const of = name => found.length ? [points.data[name][found[0]]] : [];
+ball.data = {x: of("ball_x"), y: of("ball_y"), radius: of("ball_radius")};
+"""
+
+
+def frame(simulation: Simulation, k: int) -> tuple[Frame, int, Solution]:
+    """Return what is shown after k steps, the steps that COCO took by then, and its last answer."""
+    taken = min(k, len(simulation.coco.observed))  # a run may have been stopped
+    chosen, found = simulation.window(taken)
+    content: Frame = {}
+    for name, path in simulation.paths.items():
+        content[f"{name}-path"] = _columns("x y", path.points[: k + 1])
+        content[f"{name}-distance"] = _curve(path.distances[: k + 1], first=0)
+        content[f"{name}-error"] = _curve(path.errors[:k], first=1)
+    content |= _steps(simulation, chosen, found.gradients)
+    content["points"] = _balls(simulation, chosen, found.gradients)
+    weights = found.weights[-1][::-1]
+    content["bars"] = {"age": np.arange(len(weights), dtype=float), "weight": weights}
+    return content, taken, found
+
+
+def axes(simulation: Simulation) -> dict[str, tuple[float, float]]:
+    """Return where the axes begin and end: wide enough for every step of the run."""
+    paths = simulation.paths.values()
+    far = max(float(np.abs(path.points[:, :2]).max()) for path in paths)
+    half = max(_HALF_WIDTH, 1.3 * far)
+    distances = np.concatenate([path.distances for path in paths])
+    errors = np.concatenate([path.errors for path in paths])
+    return {
+        "x": (-half, half),
+        "y": (-half / _ASPECT, half / _ASPECT),
+        "step": (0.0, float(simulation.settings.steps)),
+        "distance": _decades(distances),
+        "error": _decades(errors),
+        "age": (-0.6, max(min(simulation.settings.window, simulation.settings.steps), 4) - 0.4),
+    }
+
+
+def _decades(values: Array) -> tuple[float, float]:
+    """Return what a logarithmic axis spans; no more than six decades below the largest value."""
+    largest = max(float(values.max()), _SMALLEST)
+    return max(0.8 * float(values.min()), 1e-6 * largest), 1.25 * largest
+
+
+def _columns(names: str, rows: Array) -> dict[str, Array]:
+    return {name: rows[:, number] for number, name in enumerate(names.split())}
+
+
+def _curve(values: Array, *, first: int) -> dict[str, Array]:
+    return {
+        "x": np.arange(first, first + len(values), dtype=float),
+        "y": np.maximum(values, _SMALLEST),
+    }
+
+
+def _steps(simulation: Simulation, chosen: slice, denoised: Array) -> Frame:
+    """Return, as arrows, the steps that gradients ask for at the last points of a window."""
+    coco, step = simulation.coco, simulation.settings.step / simulation.problem.L
+    content = {}
+    for name, gradients, count in (
+        ("noisy gradient", coco.observed[chosen], ARROWS),
+        ("denoised gradient", denoised, ARROWS),
+        ("true gradient", coco.exact[chosen], 1),
+    ):
+        at = coco.points[chosen][-count:]
+        to = at - step * gradients[-count:]
+        content[name] = {
+            **_columns("x0 y0", at),
+            **_columns("x1 y1", to),
+            "alpha": np.linspace(1.0, 0.3, ARROWS)[: len(at)][::-1],
+        }
+    return content
+
+
+def _balls(simulation: Simulation, chosen: slice, denoised: Array) -> dict[str, Array]:
+    """Return the points of a window, each with the disc it allows the end of the newest step.
+
+    With c = (L + mu) / 2 and r = (L - mu) / 2, the pair of a point x and the newest point y
+    wants the denoised gradient at y within r ||y - x|| of theta + c (y - x).
+    """
+    settings, problem = simulation.settings, simulation.problem
+    upper = settings.L * problem.L
+    lower = settings.mu * upper
+    points = simulation.coco.points[chosen]
+    apart = points[-1] - points
+    step = settings.step / problem.L
+    centres = points[-1] - step * (denoised + (upper + lower) / 2 * apart)
+    radii = step * (upper - lower) / 2 * np.linalg.norm(apart, axis=1)
+    return {
+        **_columns("x y", points[:-1]),
+        **_columns("ball_x ball_y", centres[:-1]),
+        "ball_radius": radii[:-1],
+    }
+
+
+class Pictures:
+    """The plots, and the sources and axes that they are fed by, by name."""
+
+    def __init__(self) -> None:
+        self.sources = {name: ColumnDataSource(name=name) for name in ("contours", "ball")}
+        self.ranges = {
+            name: Range1d(0.1, 1.0, name=f"{name}-axis")
+            for name in ("x", "y", "step", *_CURVES, "age")
+        }
+        self._objective = ""
+        self.plots = {"paths": self._paths()}
+        for name, label in _CURVES.items():
+            self.plots[name] = self._curves(name, label)
+        self.plots["weights"] = self._weights()
+
+    def begin(self, simulation: Simulation) -> None:
+        """Set what holds for all steps of a run: the axes, and the contours of its function."""
+        for name, (start, end) in axes(simulation).items():
+            self.ranges[name].update(start=start, end=end)
+        self.sources["ball"].data = {"x": [], "y": [], "radius": []}
+        if simulation.settings.objective != self._objective:
+            self._objective = simulation.settings.objective
+            self.sources["contours"].data = _contours(self._objective)
+
+    def show(self, content: Frame) -> None:
+        """Show a frame."""
+        for name, columns in content.items():
+            self.sources[name].data = columns
+
+    def _source(self, name: str, columns: str) -> ColumnDataSource:
+        made = ColumnDataSource({column: [] for column in columns.split()}, name=name)
+        self.sources[name] = made
+        return made
+
+    def _paths(self) -> figure:
+        """The plane: contours, both paths, and the steps that the gradients ask for."""
+        plot = _figure(
+            name="paths", aspect_ratio=_ASPECT, x_range=self.ranges["x"], y_range=self.ranges["y"]
+        )
+        plot.grid.grid_line_color = None
+        self.sources["contours"].data = _contours("quadratic")
+        plot.multi_line("xs", "ys", source=self.sources["contours"], line_color="#c9c9c9")
+        plot.scatter([0], [0], marker="x", size=11, line_width=2, color=EXACT)
+        plot.scatter(*([each] for each in START), marker="circle", size=9, color="white",
+                     line_color=EXACT)  # fmt: skip
+        self.sources["ball"].data = {"x": [], "y": [], "radius": []}
+        for name, (label, colour, dash, marker) in RUNS.items():
+            source = self._source(f"{name}-path", "x y")
+            plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=1.6,
+                      alpha=0.5, legend_label=label)  # fmt: skip
+            plot.scatter("x", "y", source=source, marker=marker, size=4, color=colour,
+                         alpha=0.5, legend_label=label)  # fmt: skip
+        for name, (colour, pattern) in _ARROWS.items():
+            source = self._source(name, "x0 y0 x1 y1 alpha")
+            head = VeeHead(size=11, fill_color=colour, line_color=colour)
+            plot.add_layout(
+                Arrow(end=head, source=source, x_start="x0", y_start="y0", x_end="x1", y_end="y1",
+                      line_color=colour, line_dash=pattern, line_width=3, line_alpha="alpha")
+            )  # fmt: skip
+            plot.line([np.nan], [np.nan], color=colour, line_dash=pattern, line_width=3,
+                      legend_label=f"→ {name}")  # fmt: skip
+        self._pointing(plot)
+        (legend,) = plot.legend
+        legend.update(
+            location="left", ncols=2, border_line_color=None, label_text_font_size="12px",
+            spacing=0, padding=0, margin=4, glyph_height=14, label_height=16,
+        )  # fmt: skip
+        plot.add_layout(legend, "below")
+        return plot
+
+    def _pointing(self, plot: figure) -> None:
+        """Show the disc of the point of the window that the mouse is on, or that is touched."""
+        plot.circle("x", "y", radius="radius", source=self.sources["ball"], name="ball-disc",
+                    fill_color=COCO, fill_alpha=0.12, line_color=COCO, line_dash="4 3",
+                    legend_label="allowed by a pair")  # fmt: skip
+        source = self._source("points", "x y ball_x ball_y ball_radius")
+        points = plot.scatter("x", "y", source=source, size=14, fill_alpha=0.0, line_alpha=0.0,
+                              hover_line_alpha=1.0, hover_line_color=COCO, hover_fill_alpha=0.0,
+                              nonselection_fill_alpha=0.0, nonselection_line_alpha=0.0)  # fmt: skip
+        show = CustomJS(args={"points": source, "ball": self.sources["ball"]}, code=_SHOW_BALL)
+        plot.add_tools(
+            HoverTool(renderers=[points], tooltips=None, callback=show), TapTool(renderers=[points])
+        )
+        source.selected.js_on_change("indices", show)
+
+    def _curves(self, name: str, label: str) -> figure:
+        """One number over the steps, alone and with COCO, on a logarithmic axis."""
+        plot = _figure(
+            name=name, height=200, y_axis_type="log", x_range=self.ranges["step"],
+            y_range=self.ranges[name], y_axis_label=label, x_axis_label="steps",
+        )  # fmt: skip
+        for run, (_, colour, dash, _) in RUNS.items():
+            source = self._source(f"{run}-{name}", "x y")
+            plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=2)
+        plot.add_tools(HoverTool(tooltips=[("step", "@x"), (label, "@y{0.00e+0}")]))
+        return plot
+
+    def _weights(self) -> figure:
+        """How the newest denoised residual is averaged from those in the window."""
+        plot = _figure(
+            name="weights", height=200, x_axis_label="steps ago", y_axis_label="weight",
+            x_range=self.ranges["age"], y_range=Range1d(0, 1.02),
+        )  # fmt: skip
+        source = self._source("bars", "age weight")
+        plot.vbar("age", top="weight", width=0.8, source=source, color=COCO)
+        plot.add_tools(HoverTool(tooltips=[("steps ago", "@age"), ("weight", "@weight{0.000}")]))
+        return plot
+
+
+def _contours(objective: str) -> dict[str, list[Array]]:
+    xs, ys = contours(objective)
+    return {"xs": xs, "ys": ys}
 
 
 def _figure(**options: Any) -> figure:
@@ -28,147 +260,3 @@ def _figure(**options: Any) -> figure:
     plot.outline_line_color = None
     plot.axis.minor_tick_line_color = None
     return plot
-
-
-class Paths:
-    """The plane: contours, both paths, and the steps that noisy and denoised gradients ask for."""
-
-    def __init__(self) -> None:
-        self.plot = plot = _figure(
-            name="paths",
-            aspect_ratio=_ASPECT,
-            x_range=Range1d(-_HALF_WIDTH, _HALF_WIDTH),
-            y_range=Range1d(-_HALF_WIDTH / _ASPECT, _HALF_WIDTH / _ASPECT),
-        )
-        plot.grid.grid_line_color = None
-        xs, ys = _contours()
-        plot.multi_line(xs, ys, line_color="#c9c9c9", line_width=1)
-        plot.scatter([0], [0], marker="x", size=11, line_width=2, color=EXACT)
-        plot.scatter(
-            [START[0]], [START[1]], marker="circle", size=9, color="white", line_color=EXACT
-        )
-        self._paths = {}
-        for name, colour, dash, marker in (
-            ("plain", PLAIN, "dashed", "square"),
-            ("coco", COCO, "solid", "circle"),
-        ):
-            self._paths[name] = source = ColumnDataSource({"x": [], "y": []}, name=f"{name}-path")
-            label = "with COCO" if name == "coco" else "alone"
-            plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=1.6,
-                      alpha=0.5, legend_label=label)  # fmt: skip
-            plot.scatter("x", "y", source=source, marker=marker, size=4, color=colour,
-                         alpha=0.5, legend_label=label)  # fmt: skip
-        self._arrows = {}
-        for name, colour, pattern in (
-            ("noisy gradient", PLAIN, "5 3"),
-            ("denoised gradient", COCO, "solid"),
-            ("true gradient", EXACT, "1 3"),
-        ):
-            self._arrows[name] = source = ColumnDataSource(
-                {"x0": [], "y0": [], "x1": [], "y1": [], "alpha": []}
-            )
-            head = VeeHead(size=11, fill_color=colour, line_color=colour)
-            plot.add_layout(
-                Arrow(end=head, source=source, x_start="x0", y_start="y0", x_end="x1", y_end="y1",
-                      line_color=colour, line_dash=pattern, line_width=3, line_alpha="alpha")
-            )  # fmt: skip
-            plot.line([np.nan], [np.nan], color=colour, line_dash=pattern, line_width=3,
-                      legend_label=f"→ {name}")  # fmt: skip
-        (legend,) = plot.legend
-        legend.update(
-            location="left", ncols=2, border_line_color=None, label_text_font_size="12px",
-            spacing=0, padding=0, margin=4, glyph_height=14, label_height=16,
-        )  # fmt: skip
-        plot.add_layout(legend, "below")
-
-    def draw(self, simulation: Simulation, k: int, chosen: slice, denoised: Array) -> None:
-        """Show k steps, and arrows at the last of the points of the window `chosen`."""
-        far = max(path.distances.max() for path in (simulation.plain, simulation.coco))
-        half = max(_HALF_WIDTH, 1.3 * far)
-        self.plot.x_range.update(start=-half, end=half)
-        self.plot.y_range.update(start=-half / _ASPECT, end=half / _ASPECT)
-        for name, path in (("plain", simulation.plain), ("coco", simulation.coco)):
-            x, y = path.points[: k + 1].T
-            self._paths[name].data = {"x": x, "y": y}
-        step = simulation.settings.step / simulation.problem.L
-        coco = simulation.coco
-        for name, gradients, count in (
-            ("noisy gradient", coco.observed[chosen], ARROWS),
-            ("denoised gradient", denoised, ARROWS),
-            ("true gradient", coco.exact[chosen], 1),
-        ):
-            at = coco.points[chosen][-count:]
-            to = at - step * gradients[-count:]
-            self._arrows[name].data = {
-                "x0": at[:, 0],
-                "y0": at[:, 1],
-                "x1": to[:, 0],
-                "y1": to[:, 1],
-                "alpha": np.linspace(1.0, 0.3, ARROWS)[: len(at)][::-1],
-            }
-
-
-def _contours() -> tuple[list[Array], list[Array]]:
-    """Return ellipses of the objective, wide enough for a run that diverges."""
-    values, vectors = np.linalg.eigh(HESSIAN)
-    angle = np.linspace(0.0, 2 * np.pi, 73)
-    circle = np.array([np.cos(angle), np.sin(angle)]) / np.sqrt(values)[:, None]
-    rings = [radius * (vectors @ circle) for radius in 1.0 * 1.45 ** np.arange(16)]
-    return [ring[0] for ring in rings], [ring[1] for ring in rings]
-
-
-class Curve:
-    """One number over the steps, alone and with COCO, on a logarithmic axis."""
-
-    def __init__(self, name: str, label: str) -> None:
-        self.plot = plot = _figure(
-            name=name, height=200, y_axis_type="log", x_range=Range1d(0, 1), y_axis_label=label,
-            x_axis_label="steps",
-        )  # fmt: skip
-        self._sources = {}
-        for key, colour, dash in (("alone", PLAIN, "dashed"), ("with COCO", COCO, "solid")):
-            self._sources[key] = source = ColumnDataSource({"x": [], "y": []})
-            plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=2)
-        plot.add_tools(HoverTool(tooltips=[("step", "@x"), (label, "@y{0.00e+0}")]))
-
-    def draw(self, simulation: Simulation, plain: Array, coco: Array, first: int) -> None:
-        """Show both curves, whose first entries belong to step `first`."""
-        self.plot.x_range.end = simulation.settings.steps
-        for source, values in zip(self._sources.values(), (plain, coco), strict=True):
-            source.data = {
-                "x": np.arange(first, first + len(values)),
-                "y": np.maximum(values, _SMALLEST),
-            }
-
-
-class Curves:
-    """Distance to the minimum, and error of the gradient that was used."""
-
-    def __init__(self) -> None:
-        self.distance = Curve("distance", "distance to minimum")
-        self.error = Curve("error", "error of the gradient")
-
-    def draw(self, simulation: Simulation, k: int) -> None:
-        """Show what was reached in k steps."""
-        both: tuple[Path, Path] = simulation.plain, simulation.coco
-        self.distance.draw(simulation, both[0].distances[: k + 1], both[1].distances[: k + 1], 0)
-        self.error.draw(simulation, both[0].errors[:k], both[1].errors[:k], 1)
-
-
-class Weights:
-    """How the newest denoised residual is averaged from those in the window."""
-
-    def __init__(self) -> None:
-        self.plot = plot = _figure(
-            name="weights", height=200, x_axis_label="steps ago", y_axis_label="weight",
-            x_range=Range1d(-0.6, 1), y_range=Range1d(0, 1.02),
-        )  # fmt: skip
-        self._source = ColumnDataSource({"age": [], "weight": []})
-        plot.vbar("age", top="weight", width=0.8, source=self._source, color=COCO)
-        plot.add_tools(HoverTool(tooltips=[("steps ago", "@age"), ("weight", "@weight{0.000}")]))
-
-    def draw(self, weights: Array) -> None:
-        """Show one row of W, the newest observation first."""
-        self.plot.x_range.end = max(len(weights), 4) - 0.4
-        self.plot.y_range.end = 1.05 * weights.max()
-        self._source.data = {"age": np.arange(len(weights)), "weight": weights[::-1]}

@@ -1,9 +1,4 @@
-"""What the page shows, as a pure function: settings -> two paths on the same noise.
-
-The objective is a quadratic in the plane, with curvatures from 0.2 to 1 and its minimum at the
-origin: there COCO's assumption holds exactly with L = 1 and mu = 0.2, and the page says what
-happens with other bounds.
-"""
+"""What the page shows, as a pure function: settings -> three paths on the same noise."""
 
 import math
 import time
@@ -14,15 +9,14 @@ from enum import Enum
 import numpy as np
 
 from coco_denoiser import ConvergenceWarning, Denoiser, Solution, solve
+from coco_denoiser.explore.objectives import OBJECTIVES
 from coco_denoiser.optimizers import SGD, Adam
-from coco_denoiser.problems import Quadratic
+from coco_denoiser.problems.base import Problem
 from coco_denoiser.typing import Array
 
 START = (-9.0, 5.0)
-_TURN = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
-HESSIAN = _TURN @ np.diag([0.2, 1.0]) @ _TURN.T
 TOLERANCE = 1e-6  # far below what a picture can show
-FAR = 100.0  # a run is stopped at that distance, ten times that of the start
+FAR = 100.0  # a run is stopped where a coordinate is that large, ten times that of the start
 METHODS: dict[str, type[SGD] | type[Adam]] = {"SGD": SGD, "Adam": Adam}
 
 
@@ -31,6 +25,7 @@ class Settings:
     """What one can set.
 
     Attributes:
+        objective: a name of `OBJECTIVES`.
         method: "SGD" or "Adam".
         window: K, how many gradients COCO looks at.
         L: the bound COCO is given, as a multiple of the true one.
@@ -41,6 +36,7 @@ class Settings:
         seed: of the noise.
     """
 
+    objective: str = "quadratic"
     method: str = "SGD"
     window: int = 16
     L: float = 1.0
@@ -64,10 +60,10 @@ class Path:
     """One run: points x_0 .. x_n, and at all but the last of them the gradients.
 
     Attributes:
-        points: (n + 1, 2).
-        observed: (n, 2), what the oracle returned.
-        used: (n, 2), what the optimizer was given.
-        exact: (n, 2), the true gradients.
+        points: (n + 1, d).
+        observed: (n, d), what the oracle returned.
+        used: (n, d), what the optimizer was given.
+        exact: (n, d), the true gradients.
         distances: (n + 1,), how far the points are from the minimum.
         ended: why it has no more points.
     """
@@ -87,12 +83,28 @@ class Path:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Both runs, and what they were run on."""
+    """The runs, and what they were run on: the method alone, with COCO, with the other model."""
 
     settings: Settings
-    problem: Quadratic
+    problem: Problem
     plain: Path
     coco: Path
+    gaussian: Path
+
+    @property
+    def common(self) -> int:
+        """The number of steps that all runs took: one of them may have been stopped."""
+        return min(len(path.observed) for path in self.paths.values())
+
+    @property
+    def last(self) -> int:
+        """The number of steps of the longest run."""
+        return max(len(path.observed) for path in self.paths.values())
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The runs by name."""
+        return {"plain": self.plain, "coco": self.coco, "gaussian": self.gaussian}
 
     def window(self, k: int) -> tuple[slice, Solution]:
         """Return which points of its path COCO looked at in step k = 1, 2, ..., and what it found.
@@ -127,31 +139,33 @@ class _Recorder:
 
 
 def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
-    """Run the method alone and with COCO_K, from the same start and on the same noise.
+    """Run the method alone and denoised, from the same start and on the same noise.
+
+    COCO_K is given the bounds of the settings; the Gaussian model finds out by itself, over a
+    window of the same K.
 
     Args:
         settings: what was set.
         patience: seconds after which a run is cut short, so that a page never hangs: some large
             windows without noise have nearly parallel bounds, and take a second a step.
     """
-    problem = Quadratic(HESSIAN, noise_std=settings.noise)
-    L = settings.L * problem.L
-    denoiser = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
-    return Simulation(
-        settings,
-        problem,
-        _path(settings, problem, None, patience),
-        _path(settings, problem, denoiser, patience),
+    problem = OBJECTIVES[settings.objective].problem(settings.noise)
+    K, L = settings.window, settings.L * problem.L
+    denoisers = (
+        None,
+        Denoiser(L, K, mu=settings.mu * L, tol=TOLERANCE),
+        Denoiser(model="gaussian", window=K),
     )
+    paths = [_path(settings, problem, denoiser, patience) for denoiser in denoisers]
+    return Simulation(settings, problem, *paths)
 
 
-def _path(
-    settings: Settings, problem: Quadratic, denoiser: Denoiser | None, patience: float
-) -> Path:
+def _path(settings: Settings, problem: Problem, denoiser: Denoiser | None, patience: float) -> Path:
     recorder = _Recorder(denoiser)
     optimizer = METHODS[settings.method](settings.step / problem.L, denoiser=recorder)
     rng = np.random.default_rng(settings.seed)
-    visited = [np.array(START)]
+    # Further coordinates, if there are any, begin at the distance of the second.
+    visited = [np.append(START, np.full(problem.dimension - 2, START[1]))]
     ended = Ended.COMPLETE
     deadline = time.monotonic() + patience
     with warnings.catch_warnings():
@@ -159,7 +173,7 @@ def _path(
         warnings.simplefilter("ignore", ConvergenceWarning)
         while len(visited) <= settings.steps and ended is Ended.COMPLETE:
             visited.append(optimizer.advance(problem, visited[-1], rng))
-            if np.linalg.norm(visited[-1]) > FAR:
+            if np.abs(visited[-1]).max() > FAR:
                 ended = Ended.DIVERGED
             elif time.monotonic() > deadline:
                 ended = Ended.PATIENCE

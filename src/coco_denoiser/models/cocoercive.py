@@ -51,7 +51,10 @@ class CoCoercive(Model):
         self.L, self.mu = L, mu
         self.estimate: StreamEstimate | None = None
         if isinstance(L, str):
-            check.one_of("L", L, ("auto",))
+            if L != "auto":
+                raise ValueError(
+                    f"L must be a number, a function that returns one, 'auto' or None, got {L!r}."
+                )
             self.estimate = StreamEstimate()
         elif noise_std is not None:
             raise ValueError(
@@ -101,7 +104,7 @@ class CoCoercive(Model):
         return Averaging(
             found.weights[newest],
             self.centre,
-            np.count_nonzero(found.multipliers) // 2,
+            int(np.count_nonzero(found.multipliers)) // 2,
             found.gap,
             found.violation,
             trouble,

@@ -213,7 +213,10 @@ def _multiplicative(
         factor = jnp.where((ratio - 1.0) * (last - 1.0) >= 0.0, ratio * ratio, ratio)
         return jnp.where(more, lam * factor, lam), ratio, M, hat, rounds + 1, more
 
-    start = (lam, jnp.ones_like(lam), jnp.eye(K, dtype=h.dtype), h, jnp.asarray(0), active)
+    # Made from lam, so that under shard_map it varies over the devices as lam does. No matter what
+    # M is: without active bounds there is no step that reads it.
+    M = jnp.zeros_like(lam, shape=(K, K))
+    start = (lam, jnp.ones_like(lam), M, h, jnp.asarray(0), active)
     lam, _, M, hat, _, _ = lax.while_loop(lambda carry: carry[-1], improve, start)
     return lam, M, hat
 
@@ -240,8 +243,9 @@ def _interior_point(
     phi = shrink * hat
     residual = _residual(phi, hat, sigma, rho, on)
     point = _Point(f, sigma, phi, M, hat, residual, jnp.ones_like(residual))
-    none = jnp.asarray(jnp.inf, h.dtype)
-    best = _Best(jnp.zeros_like(lam), jnp.ones_like(none), none, none, jnp.asarray(0))
+    none = jnp.full_like(lam, jnp.inf, shape=())
+    age = jnp.zeros_like(lam, int, shape=())
+    best = _Best(jnp.zeros_like(lam), jnp.ones_like(none), none, none, age)
 
     def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
         _, best, iterations = carry

@@ -40,11 +40,25 @@ class Tables(NamedTuple):
     precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
-def empty(K: int, dtype: Any) -> Tables:
-    """Return the tables of a window without observations."""
+def empty(K: int, leaves: list[Array]) -> Tables:
+    """Return the tables of a window without observations, whose leaves these are."""
+    zero = origin(leaves)
     # No array twice: a buffer cannot be donated twice.
-    numbers = [jnp.zeros((), kind) for kind in (jnp.int32, jnp.int32, dtype)]
-    return Tables(*numbers, *(jnp.zeros(shape, dtype) for shape in 3 * [(K, K)] + [(K,)]))
+    numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
+    tables = [jnp.zeros_like(zero, shape=shape) for shape in 3 * [(K, K)] + [(K,)]]
+    return Tables(*numbers, *tables)
+
+
+def origin(leaves: list[Array]) -> Array:
+    """Return a zero in the dtype to sum in, that of the widest leaf but float32 at least.
+
+    Under shard_map it varies over the devices if a leaf does, as sums over the leaves will.
+    """
+    wide = any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves)
+    zero = jnp.zeros((), jnp.float64 if wide else jnp.float32)
+    # Only what is traced can vary; and what is not may have a sharding, which no zero can have.
+    traced = (leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer))
+    return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
 def recentred(tables: Tables, centre: Array) -> Tables:
@@ -245,11 +259,9 @@ def _products(c: Array, X: Array, G: Array, x: Array, g: Array) -> _Three:
 
 
 def _sums(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
-    # One reduction of three, and not three: compiled code then reads the window once.
-    values = terms(X, G, x, g)
-    zero = jnp.zeros((), values[0].dtype)
-    axes = tuple(range(1, X.ndim))
-    return jnp.stack(lax.reduce(values, (zero,) * 3, _add, axes))
+    # Three reductions, and not one of three: that one would add one number after the other, and
+    # devices would have to gather its parts instead of adding them up.
+    return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, G, x, g)])
 
 
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array, w: Array) -> Array:
@@ -282,9 +294,3 @@ def squared_norm(x: Array, dtype: Any) -> Array:
     """Return ||x||^2, summed in a dtype."""
     wide = x.astype(jnp.promote_types(x.dtype, dtype))
     return _product(wide, wide).sum()
-
-
-def table_dtype(leaves: list[Any]) -> Any:
-    """Return float64 if a leaf has that precision, else float32."""
-    wide = (jnp.float64, jnp.complex128)
-    return jnp.float64 if any(leaf.dtype in wide for leaf in leaves) else jnp.float32

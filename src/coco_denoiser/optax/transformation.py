@@ -9,15 +9,12 @@ import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
+from coco_denoiser.optax import _edge
 from coco_denoiser.optax import _window as slots
 from coco_denoiser.optax._curvature import centre_and_radius, check_curvature
 from coco_denoiser.optax._solver import default_tolerance
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
-_NO_PARAMS = (
-    "You are using a transformation that requires the current value of parameters, but you are "
-    "not passing `params` when calling `update`."
-)
 
 
 class CocoState(NamedTuple):
@@ -104,16 +101,17 @@ def coco_denoise(
         return _recursive_filter(L, mu, dtype)
 
     def init(params: Any) -> CocoState:
-        points = jax.tree.map(lambda p: _stacked_zeros(p, K, dtype), params)
+        points = jax.tree.map(lambda p: _stacked_zeros(p, K, dtype), _edge.parameters(params))
         gradients = jax.tree.map(jnp.copy, points)
-        tables = slots.empty(K, slots.table_dtype(jax.tree.leaves(points)))
+        tables = slots.empty(K, jax.tree.leaves(points))
         return CocoState(points, gradients, tables, jnp.zeros_like(tables.centre))
 
     def update(
         updates: Any, state: CocoState, params: Any = None, **extra_args: Any
     ) -> tuple[Any, CocoState]:
         del extra_args
-        given, updates = updates, _complete(updates, params)
+        given = updates
+        updates, params = _edge.observation(updates, params, state.points, (K,))
         number = state.gap.dtype
         c, r = centre_and_radius(L, mu, number)
         fits = _is_measurable(updates, params, c)
@@ -164,15 +162,16 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
     """Fold all the past into each gradient: a window of two, whose fold is the answer itself."""
 
     def init(params: Any) -> FoldState:
-        points = jax.tree.map(lambda p: _zeros(p, dtype), params)
-        number = slots.table_dtype(jax.tree.leaves(points))
-        return FoldState(points, jax.tree.map(jnp.copy, points), jnp.zeros((), number))
+        points = jax.tree.map(lambda p: _zeros(p, dtype), _edge.parameters(params))
+        nothing = slots.origin(jax.tree.leaves(points))
+        return FoldState(points, jax.tree.map(jnp.copy, points), nothing)
 
     def update(
         updates: Any, state: FoldState, params: Any = None, **extra_args: Any
     ) -> tuple[Any, FoldState]:
         del extra_args
-        given, updates = updates, _complete(updates, params)
+        given = updates
+        updates, params = _edge.observation(updates, params, state.points, ())
         number = state.precision.dtype
         c, r = centre_and_radius(L, mu, number)
         pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
@@ -257,17 +256,6 @@ def _leaf_by_leaf(points: Any, gradients: Any, params: Any, updates: Any) -> lis
     """Return what is held and what is new of each leaf, the new as it would be stored."""
     trees = (jax.tree.leaves(tree) for tree in (points, gradients, params, updates))
     return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
-
-
-def _complete(updates: Any, params: Any) -> Any:
-    """Return the updates with zeros for None; without params there is no update."""
-    if params is None:
-        raise ValueError(_NO_PARAMS)
-
-    def filled(g: Any, p: Any) -> Any:
-        return jax.tree.map(jnp.zeros_like, p) if g is None else g
-
-    return jax.tree.map(filled, updates, params, is_leaf=lambda g: g is None)
 
 
 def _with_none(updates: Any, given: Any) -> Any:

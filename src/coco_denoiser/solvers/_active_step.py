@@ -48,6 +48,16 @@ class State(NamedTuple):
         return self.both[:, self.phi.shape[1] :]
 
 
+class Allowance:
+    """How many multiplications a window may still cost; below zero, it is given up."""
+
+    def __init__(self, multiplications: float) -> None:
+        self.left = multiplications
+
+    def spend(self, multiplications: float) -> None:
+        self.left -= multiplications
+
+
 class Step(NamedTuple):
     """Where it goes next."""
 
@@ -58,7 +68,9 @@ class Step(NamedTuple):
     step_lam: float
 
 
-def direction(problem: Problem, state: State, least: float, *, direct: bool) -> tuple[Step, bool]:
+def direction(
+    problem: Problem, state: State, least: float, allowance: Allowance, *, direct: bool
+) -> tuple[Step, bool]:
     """Return Mehrotra's predictor and corrector, and `direct`; lam s stays above `least`."""
     lam, s, omega = state.lam, state.s, state.omega
     pairs = lam.size
@@ -86,11 +98,11 @@ def direction(problem: Problem, state: State, least: float, *, direct: bool) -> 
         rhs, solved = aim - target, False
         if not (direct and storable):
             dlam, solved = _conjugate_gradients(
-                problem, state, diagonal, v, rhs, _FINE if phase else _ROUGH
+                problem, state, diagonal, v, rhs, _FINE if phase else _ROUGH, allowance
             )
         if not solved and storable:
             direct = True
-            factor = _factor(problem, state, coupled) if factor is None else factor
+            factor = _factor(problem, state, coupled, allowance) if factor is None else factor
             dlam = rhs / diagonal
             own = rhs[coupled]
             substitute(factor, own)
@@ -113,7 +125,13 @@ def direction(problem: Problem, state: State, least: float, *, direct: bool) -> 
 
 
 def _conjugate_gradients(
-    problem: Problem, state: State, diagonal: Float64, v: Float64, rhs: Float64, accuracy: float
+    problem: Problem,
+    state: State,
+    diagonal: Float64,
+    v: Float64,
+    rhs: Float64,
+    accuracy: float,
+    allowance: Allowance,
 ) -> tuple[Float64, bool]:
     """Solve the Newton system, its diagonal scaled to 1; say whether that succeeded."""
     ratio = state.s / state.lam
@@ -127,6 +145,9 @@ def _conjugate_gradients(
     for _ in range(min(max(as_many, _PRODUCTS), _MOST_PRODUCTS)):
         if size <= enough:
             return x, True
+        if allowance.left < 0.0:
+            break
+        allowance.spend(q * (K * K + 2 * rhs.size))
         _spread(problem.first, problem.second, v, p, pull)
         _collect(problem.first, problem.second, v, state.M @ pull, ratio, p, product)
         length = size / float(p @ product)
@@ -138,10 +159,11 @@ def _conjugate_gradients(
     return x, False
 
 
-def _factor(problem: Problem, state: State, coupled: Int64) -> Float64:
+def _factor(problem: Problem, state: State, coupled: Int64, allowance: Allowance) -> Float64:
     """Return the Cholesky factor of the Newton system over the coupled pairs."""
     ridge = 1e-12  # dependent constraints leave it singular; this is below its rounding
     while True:
+        allowance.spend(coupled.size**3 / 6 + coupled.size**2)
         H = hessian(
             problem.first,
             problem.second,
@@ -156,7 +178,7 @@ def _factor(problem: Problem, state: State, coupled: Int64) -> Float64:
         try:
             return np.asarray(np.linalg.cholesky(H, upper=True), np.float64)
         except np.linalg.LinAlgError:
-            if ridge > 1e-3:
+            if ridge > 1e-3 or allowance.left < 0.0:
                 raise
             ridge *= 100.0
 

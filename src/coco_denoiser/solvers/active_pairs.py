@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coco_denoiser._jit import kernel
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.geometry import ROUNDING, Window
-from coco_denoiser.solvers._active_step import Problem, State, direction
+from coco_denoiser.solvers._active_step import Allowance, Problem, State, direction
 from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
     ATTEMPTS,
@@ -35,6 +35,10 @@ from coco_denoiser.solvers.interior_point import (
 )
 from coco_denoiser.typing import Float64, Int64
 
+# Multiplications that a window of K points may cost: so many times K^3, some ten times what it
+# usually takes, or the second number. Near-duplicates by the hundred would take minutes.
+_ALLOWED, _ALWAYS_ALLOWED = 1000.0, 1e9
+
 Mask: TypeAlias = NDArray[np.bool_]
 
 
@@ -47,21 +51,29 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         max_iter: limit on the steps of the interior-point method.
     """
     bounds = _irredundant(window.bounds)
-    iterations = 0
+    iterations, allowance = 0, Allowance(max(_ALLOWED * len(bounds) ** 3, _ALWAYS_ALLOWED))
     for near, floor, *_ in ATTEMPTS[:3]:
         limit = min(max_iter - iterations, STEPS)
         # Half the tolerance: the certificate is computed after a last rounding. What overflows
         # is no answer, and is begun anew.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            multipliers, steps, solved = _solve(window, bounds, 0.5 * tol, limit, near, floor)
+            multipliers, steps, solved = _solve(
+                window, bounds, 0.5 * tol, limit, near, floor, allowance
+            )
         iterations += steps
-        if solved or iterations >= max_iter:
+        if solved or iterations >= max_iter or allowance.left < 0.0:
             break
     return multipliers + multipliers.T, iterations
 
 
 def _solve(
-    window: Window, bounds: Float64, tol: float, max_iter: int, near: float, floor: float
+    window: Window,
+    bounds: Float64,
+    tol: float,
+    max_iter: int,
+    near: float,
+    floor: float,
+    allowance: Allowance,
 ) -> tuple[Float64, int, bool]:
     pull = _multiplicative(window, bounds, near)
     listed = pull > 0.0
@@ -97,17 +109,18 @@ def _solve(
     while True:
         gap, value = _gap(problem, state, bounds)
         solved = gap <= tol * value
-        if solved or iterations >= max_iter:
+        if solved or iterations >= max_iter or allowance.left < 0.0:
             break
         problem, state = _join(problem, state, bounds, listed, force)
         try:
-            step, direct = direction(problem, state, 1e-3 * tol * value, direct=direct)
+            step, direct = direction(problem, state, 1e-3 * tol * value, allowance, direct=direct)
         except np.linalg.LinAlgError:
             return pull, iterations, False
         before, part, sign, every = error, 1.0, 1.0, np.arange(state.lam.size)
         for _ in range(8):
             far = sign * part * step.step_s, sign * part * step.step_lam
             move(state.lam, state.s, state.phi, step.dlam, step.ds, step.dphi, every, *far)
+            allowance.spend(K * K * (K + q))
             _stationary(problem, state)
             error = _residual(problem, state)
             if error <= max(2.0 * before, floor):

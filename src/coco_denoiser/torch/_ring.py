@@ -57,9 +57,10 @@ class Ring:
         self._shapes = [p.shape for p in parts]
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
         sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
-        # Of parameters that need no conversion; -1 for the others, which no size equals.
-        self._plain_sizes = [
-            p.numel() if p.dtype == dtype and not _sharding.is_sharded(p) else -1
+        self._dtypes = [p.dtype for p in parts]
+        # Of parameters that need no conversion; None for the others.
+        self._plain_shapes = [
+            p.shape if p.dtype == dtype and not _sharding.is_sharded(p) else None
             for p in parameters
         ]
         room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
@@ -87,9 +88,9 @@ class Ring:
         dtype, device, strided = self.dtype, self.device, torch.strided
         x: list[torch.Tensor] = []
         g: list[torch.Tensor | None] = []
-        for p, gradient, size in zip(self.parameters, gradients, self._plain_sizes, strict=True):
+        for p, gradient, shape in zip(self.parameters, gradients, self._plain_shapes, strict=True):
             if (
-                p.numel() == size
+                p.shape == shape
                 and p.dtype is dtype
                 and p.device == device
                 and p.is_contiguous()
@@ -98,7 +99,7 @@ class Ring:
                     or (
                         gradient.layout is strided
                         and gradient.dtype is dtype
-                        and gradient.numel() == size
+                        and gradient.shape == shape
                         and gradient.is_contiguous()
                     )
                 )
@@ -123,10 +124,12 @@ class Ring:
                 f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
             )
         x = _sharding.local(p.detach())
-        if x.shape != self._shapes[i] or x.device != self.device:
+        before = self._shapes[i], self._dtypes[i], self.device
+        if (x.shape, x.dtype, x.device) != before:
             raise ValueError(
-                f"a parameter of shape {tuple(self._shapes[i])} on {self.device} has become "
-                f"one of shape {tuple(x.shape)} on {x.device}. Call reset() after changing it."
+                f"a parameter of shape {tuple(before[0])}, {before[1]}, on {before[2]} has become "
+                f"one of shape {tuple(x.shape)}, {x.dtype}, on {x.device}. Call reset() after "
+                "changing it."
             )
         if gradient is None:
             return _plain(x, self.dtype), None
@@ -175,10 +178,10 @@ class Ring:
     def theta(self) -> list[torch.Tensor]:
         """Return the denoised gradients, like their parameters; valid until the next step."""
         found = []
-        for p, part, size in zip(
-            self.parameters, self._theta_parts, self._plain_sizes, strict=True
+        for p, part, shape in zip(
+            self.parameters, self._theta_parts, self._plain_shapes, strict=True
         ):
-            if size >= 0 and p.is_contiguous():
+            if shape is not None and p.is_contiguous():
                 found.append(part)
                 continue
             # Same dtype and same strides as the parameter: fused optimizers rely on both.

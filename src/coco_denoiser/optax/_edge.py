@@ -1,0 +1,84 @@
+"""The edge of the Optax plug-in: which trees are taken, and what is said of the others."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import keystr, tree_flatten_with_path
+
+_NO_PARAMS = (
+    "You are using a transformation that requires the current value of parameters, but you are "
+    "not passing `params` when calling `update`."
+)
+
+
+def parameters(params: Any) -> Any:
+    """Return parameters as arrays; Python's numbers are taken as well."""
+    return jax.tree.unflatten(
+        jax.tree.structure(params),
+        [_array("params", keystr(path), leaf) for path, leaf in tree_flatten_with_path(params)[0]],
+    )
+
+
+def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return updates, with zeros for None, and parameters, both like those that init saw.
+
+    Args:
+        updates: a tree like the parameters; some may be None.
+        params: the parameters.
+        points: those of the state, with leading axes.
+        lead: the leading axes that they should have.
+    """
+    if params is None:
+        raise ValueError(_NO_PARAMS)
+    params = parameters(params)
+
+    def filled(g: Any, p: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, p) if g is None else g
+
+    try:
+        updates = jax.tree.map(filled, updates, params, is_leaf=lambda g: g is None)
+    except ValueError:
+        updates = None
+    trees: list[Any] = [jax.tree.structure(tree) for tree in (updates, params, points)]
+    for name, tree in (("updates", trees[0]), ("the state's points", trees[2])):
+        if tree != trees[1]:
+            raise ValueError(
+                f"{name} must be a tree like params, {trees[1]}, got another. Call init with "
+                "these parameters, and update with gradients for all of them, None included."
+            )
+    leaves = zip(jax.tree.leaves(updates), jax.tree.leaves(points), strict=True)
+    arrays = []
+    for (path, p), (g, X) in zip(tree_flatten_with_path(params)[0], leaves, strict=True):
+        where = keystr(path)
+        if X.shape[len(lead) :] != p.shape or X.shape[: len(lead)] != lead:
+            raise ValueError(
+                f"the state must be one of these parameters and of this window: it holds shape "
+                f"{X.shape} for params{where}, which needs {lead + p.shape}. Call init again."
+            )
+        g = _array("updates", where, g)  # noqa: PLW2901
+        if g.shape != p.shape:
+            raise ValueError(
+                f"updates must have the shapes of params, got {g.shape} at updates{where} where "
+                f"params{where} has {p.shape}."
+            )
+        for name, other in (("updates", g), ("the state's points", X)):
+            if jnp.iscomplexobj(other) != jnp.iscomplexobj(p):
+                raise TypeError(
+                    f"{name} must be complex where params are, and real where they are, got "
+                    f"{other.dtype} for params{where} of {p.dtype}."
+                )
+        arrays.append(g)
+    return jax.tree.unflatten(trees[1], arrays), params
+
+
+def _array(name: str, where: str, leaf: Any) -> Any:
+    if isinstance(leaf, (int, float, complex)):  # with a dtype, or its type would be a weak one
+        leaf = jnp.asarray(leaf, jnp.result_type(leaf))
+    dtype = leaf.dtype
+    if dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.inexact):
+        raise TypeError(
+            f"{name} must hold real or complex floating-point numbers, got {dtype} at "
+            f"{name}{where}. Leave such leaves out by optax.masked, or cast them."
+        )
+    return jnp.asarray(leaf)

@@ -1,0 +1,96 @@
+"""The state's gap, and bounds from Hessian-vector products, recomputed in NumPy."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coco_denoiser import Denoiser
+from coco_denoiser.optax import _solver, coco_denoise, hessian_bounds
+from tests.optax.streams import PARAMS, K, as_tree, noisy_gradient, update
+
+L, MU, FEW = 1.0, 0.1, 3
+
+
+def flat(tree: Any) -> Any:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def duality_gap(h: Any, rho: Any, lam: Any, shrink: float) -> float:
+    """Return (P - D) / P of the residuals that are stationary for lam, drawn towards the mean.
+
+    P = 1/2 sum ||phi - h||^2 with phi = shrink M h, and D is the least value, over phi, of
+    1/2 sum ||phi - h||^2 + sum f (||phi_m - phi_l|| - rho), with f = lam ||hat_m - hat_l||.
+    """
+    first, second, B = _solver.pairs(len(h))
+    hat = np.linalg.solve(np.eye(len(h)) + B.T @ (lam[:, None] * B), h)
+    w = np.linalg.norm(hat[first] - hat[second], axis=1)
+    primal = 0.5 * np.sum((shrink * hat - h) ** 2)
+    dual = 0.5 * np.sum((hat - h) ** 2) + np.sum(lam * w * (w - rho))
+    return float((primal - dual) / primal)
+
+
+def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
+    with jax.enable_x64(True):
+        stopped = jax.jit(coco_denoise(L, K, mu=MU, max_iter=FEW).update)
+        params = as_tree(jnp.float64)
+        state = coco_denoise(L, K).init(params)
+        for seed in range(2 * K):
+            g = noisy_gradient(params, seed)
+            _, state = stopped(g, state, params)
+            params = jax.tree.map(lambda p, v: p - 0.3 * v, params, g)
+        X, G = (
+            np.concatenate([np.reshape(leaf, (K, -1)) for leaf in jax.tree.leaves(tree)], axis=1)
+            for tree in (state.points, state.gradients)
+        )
+        h = G - 0.5 * (L + MU) * X
+        h -= h.mean(0)
+        scale = np.abs(h).max()
+        first, second, _ = _solver.pairs(K)
+        rho = 0.5 * (L - MU) * np.linalg.norm(X[first] - X[second], axis=1) / scale
+        h /= scale
+        apart = np.linalg.norm(h[first] - h[second], axis=1)
+        on = np.ones(rho.shape, bool)
+        lam, shrink, _, _ = _solver.multipliers(
+            *map(jnp.asarray, (h, np.ones(K), apart, rho, on)), tol=1e-12, max_iter=FEW
+        )
+        expected = duality_gap(h, rho, np.asarray(lam), float(shrink))
+    assert expected > 1e-8  # three iterations are too few, which is what makes it worth reading
+    assert float(state.gap) == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_solved_window_has_the_gap_that_was_asked_for() -> None:
+    with jax.enable_x64(True):
+        params = as_tree(jnp.float64)
+        state = coco_denoise(L, K).init(params)
+        gaps = []
+        for seed in range(2 * K):
+            g = noisy_gradient(params, seed)
+            u, state = update(g, state, params)
+            gaps.append(float(state.gap))
+            params = jax.tree.map(lambda p, v: p - 0.3 * v, params, u)
+    assert gaps[0] == 0.0
+    assert 0.0 < max(gaps) <= 1e-12
+
+
+def test_bounds_from_hessian_vector_products_are_those_the_stream_needs() -> None:
+    """They are the curvatures of the quadratic, and with them the core says the same."""
+    with jax.enable_x64(True):
+        params = as_tree(jnp.float64)
+
+        def loss(p: Any) -> Any:
+            sizes = {name: np.linspace(1, 1 / 3, leaf.size) for name, leaf in PARAMS.items()}
+            return sum(0.5 * jnp.sum(sizes[n].reshape(p[n].shape) * p[n] ** 2) for n in p)
+
+        found = hessian_bounds(loss, params)
+        assert found == pytest.approx((1.0, 1 / 3), rel=1e-9)
+        core = Denoiser(found.L, window=K, mu=found.mu)
+        state = coco_denoise(1.0, K).init(params)
+        for seed in range(2 * K):
+            g = noisy_gradient(params, seed)
+            u, state = update(g, state, params, found.L, found.mu)
+            np.testing.assert_allclose(flat(u), core(flat(params), flat(g)), atol=1e-6)
+            params = jax.tree.map(lambda p, v: p - 0.5 * v, params, u)
+    assert not np.allclose(flat(u), flat(g))

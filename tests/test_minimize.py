@@ -1,0 +1,187 @@
+"""minimize(): laws of the answer, of what it tells, and of what goes wrong on the way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coco_denoiser as coco
+from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Float64
+
+CURVATURE = np.array([1.0, 0.7, 0.3])
+
+
+def noisy(seed: int = 0, noise: float = 1.0) -> Callable[[Float64], Float64]:
+    rng = np.random.default_rng(seed)
+    return lambda x: CURVATURE * x + noise * rng.normal(size=3)
+
+
+def noisy_from(call: int) -> Callable[[Float64], Float64]:
+    gradient = noisy()
+    for _ in range(call):
+        gradient(np.zeros(3))
+    return gradient
+
+
+def excess(x: Float64) -> float:
+    return float(0.5 * CURVATURE @ x**2)
+
+
+@pytest.mark.parametrize("L", [1.0, None])
+def test_more_calls_come_nearer_at_the_rate_of_an_average(L: float | None) -> None:
+    few, many = (
+        np.mean([excess(coco.minimize(noisy(s), [10.0] * 3, n, L=L).x) for s in range(20)])
+        for n in (100, 1600)
+    )
+    assert many < few / 8  # 1 / 16, as noise averages out, and chance
+
+
+def test_without_noise_it_converges() -> None:
+    for L in (1.0, None):
+        result = coco.minimize(noisy(noise=0.0), [10.0] * 3, 400, L=L)
+        assert excess(result.x) < 1e-6 * excess(np.full(3, 10.0))
+
+
+def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
+    errors = []
+    for seed in range(40):
+        result = coco.minimize(noisy(seed), [10.0] * 3, 100, L=1.0)
+        errors.append((result.gradient - CURVATURE * result.x) / result.std)
+    assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.6
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_units_do_not_matter(scale: float) -> None:
+    one = coco.minimize(noisy(), [10.0] * 3, 100, L=1.0)
+    same = noisy()
+    other = coco.minimize(lambda x: scale * same(x / scale), [10.0 * scale] * 3, 100, L=1.0)
+    assert np.allclose(other.x, scale * one.x, rtol=1e-6)
+    assert np.isclose(other.std, scale * one.std, rtol=1e-6)
+
+
+def test_the_budget_is_kept_and_the_last_call_is_at_the_answer() -> None:
+    asked: list[Float64] = []
+    gradient = noisy()
+
+    def watched(x: Float64) -> Float64:
+        asked.append(x)
+        return gradient(x)
+
+    for L in (1.0, None):
+        asked.clear()
+        result = coco.minimize(watched, [10.0] * 3, 57, L=L)
+        assert len(asked) == result.calls == 57
+        assert np.array_equal(asked[-1], result.x)
+
+
+def test_any_shape_and_a_generator() -> None:
+    problem = Quadratic(np.ones(4), noise_std=1.0)
+
+    def gradient(x: Float64, rng: np.random.Generator) -> Any:
+        return problem.oracle(x.reshape(-1), rng).reshape(2, 2)
+
+    first, second = (
+        coco.minimize(gradient, np.ones((2, 2)), 50, rng=np.random.default_rng(3)) for _ in "12"
+    )
+    assert first.x.shape == first.gradient.shape == (2, 2)
+    assert np.array_equal(first.x, second.x)
+    with pytest.raises(TypeError, match="rng must be"):
+        coco.minimize(gradient, np.ones((2, 2)), 50)
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
+    whole = coco.minimize(noisy(), [10.0] * 3, 200, L=1.0)
+    gradient, left = noisy(), 80
+
+    def failing(x: Float64) -> Float64:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ConnectionError("no answer")
+        return gradient(x)
+
+    with pytest.raises(coco.MinimizeError, match="call 81 failed: ConnectionError") as caught:
+        coco.minimize(failing, [10.0] * 3, 200, L=1.0)
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    for _ in "12":  # a result can be gone on from more than once
+        again = coco.minimize(noisy_from(80), [10.0] * 3, 120, resume=caught.value.result)
+        assert again.calls == 201  # one failed
+        assert np.array_equal(again.x, whole.x)
+        assert np.array_equal(again.gradient, whole.gradient)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([np.nan, 0.0, 0.0], "must be finite"),
+        ([0.0, np.inf, 0.0], "must be finite"),
+        ([0.0, 0.0], "shape of x"),
+        (None, "real numbers"),
+    ],
+)
+def test_a_bad_oracle_ends_with_the_best_point_so_far(answer: Any, words: str) -> None:
+    gradient, calls = noisy(), 0
+
+    def breaks(x: Float64) -> Any:
+        nonlocal calls
+        calls += 1
+        return answer if calls == 60 else gradient(x)
+
+    with pytest.raises(coco.MinimizeError, match=words) as caught:
+        coco.minimize(breaks, [10.0] * 3, 100, L=1.0)
+    result = caught.value.result
+    assert "call 60" in result.message
+    assert excess(result.x) < 0.1 * excess(np.full(3, 10.0))
+
+
+def test_the_callback_sees_every_call_and_can_end_the_run() -> None:
+    seen: list[int] = []
+
+    def stop(x: Float64, calls: int) -> bool:
+        assert x.shape == (3,)
+        seen.append(calls)
+        return calls == 30
+
+    result = coco.minimize(noisy(), [10.0] * 3, 100, L=1.0, callback=stop)
+    assert seen == list(range(1, 31))
+    assert result.calls == 30
+    assert "callback" in result.message
+
+
+def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    coco.minimize(noisy(), [10.0] * 3, 20, L=1.0)
+    assert capsys.readouterr().err == ""
+    coco.minimize(noisy(), [10.0] * 3, 20, L=1.0, progress=True)
+    assert "20 of 20 calls" in capsys.readouterr().err
+
+
+def test_the_repr_is_a_table_and_the_message_a_sentence() -> None:
+    result = coco.minimize(noisy(), [10.0] * 3, 300, L=1.0)
+    assert result.message == (
+        "used all 300 calls; what is left of the gradient cannot be told from noise."
+    )
+    lines = repr(result).splitlines()
+    assert [line.split(":")[0].strip() for line in lines] == [
+        "message", "x", "gradient", "std", "calls", "L",
+    ]  # fmt: skip
+    early = coco.minimize(noisy(noise=0.01), [10.0] * 3, 12, L=1.0)
+    assert "more calls would help" in early.message
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "word"),
+    [
+        ({"calls": 0}, ValueError, "calls"),
+        ({"calls": 2.5}, TypeError, "calls"),
+        ({"x0": [np.nan]}, ValueError, "x0"),
+        ({"L": -1.0}, ValueError, "L must be positive"),
+        ({"noise_std": 0.0}, ValueError, "noise_std"),
+        ({"gradient": 3}, TypeError, "gradient"),
+    ],
+)
+def test_bad_arguments_are_named(change: dict[str, Any], error: type[Exception], word: str) -> None:
+    arguments: dict[str, Any] = {"gradient": noisy(), "x0": [1.0] * 3, "calls": 10} | change
+    with pytest.raises(error, match=word):
+        coco.minimize(**arguments)
