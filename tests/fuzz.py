@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections import Counter, defaultdict
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,15 +218,18 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("error")
     run, start, told = Run(options.seed), time.monotonic(), 0.0
     attempt(draw("grid", 0, 0))  # compiled before anything is timed
-    for i in range(options.windows):
-        run.add(list(FAMILIES)[i % len(FAMILIES)], i // len(FAMILIES))
-        now = time.monotonic() - start
-        if now - told > (1.0 if sys.stderr.isatty() else 30.0) or i == 0:
-            told = now
-            end = "\r" if sys.stderr.isatty() else "\n"
-            print(
-                f"{i + 1:,} of {options.windows:,} windows, {now:.0f} s ", end=end, file=sys.stderr
-            )
+    with suppress(KeyboardInterrupt):  # what has been solved by then is counted
+        for i in range(options.windows):
+            run.add(list(FAMILIES)[i % len(FAMILIES)], i // len(FAMILIES))
+            now = time.monotonic() - start
+            if now - told > (1.0 if sys.stderr.isatty() else 30.0) or i == 0:
+                told = now
+                end = "\r" if sys.stderr.isatty() else "\n"
+                print(
+                    f"{i + 1:,} of {options.windows:,} windows, {now:.0f} s ",
+                    end=end,
+                    file=sys.stderr,
+                )
     for kind, name, number, what in run.failures[:200]:
         print(f"{kind}: --seed {options.seed} --only {name!r} {number}: {what}")
     for times, name, number in run.slow()[:20]:

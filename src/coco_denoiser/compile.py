@@ -13,15 +13,18 @@ from coco_denoiser.batch import solve
 from coco_denoiser.streaming import Denoiser
 from coco_denoiser.typing import Float64
 
+DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
+
 
 def _batch() -> None:
-    points, gradients = _observations(3)
-    solve(points, gradients, L=1.0)
-    solve(points, gradients, L=1.0, method="active-pairs")
+    for d in DIMENSIONS:
+        points, gradients = _observations(d)
+        solve(points, gradients, L=1.0)
+        solve(points, gradients, L=1.0, method="active-pairs")
 
 
 def _stream() -> None:
-    for d in (2, 40):  # the vectors themselves where they are short, their tables otherwise
+    for d in DIMENSIONS:
         denoiser = Denoiser(L=1.0, window=3)
         for x, g in zip(*_observations(d), strict=True):
             denoiser(x, g)

@@ -27,13 +27,6 @@ def test_a_difference_is_shown_refuted_or_left_open() -> None:
         assert claim.note == ("why" if verdict is Verdict.FAILS else "")
 
 
-def test_no_increase_and_agreement_hold_unless_refuted() -> None:
-    assert claims.nowhere_positive("", [_curve(-50.0, 2.0)], 100).verdict is Verdict.HOLDS
-    assert claims.nowhere_positive("", [_curve(-50.0, 9.0)], 100).verdict is Verdict.FAILS
-    assert claims.agrees("", [_curve(-2.0, 2.0)], 100).verdict is Verdict.HOLDS
-    assert claims.agrees("", [_curve(-9.0, 2.0)], 100).verdict is Verdict.FAILS
-
-
 def test_where_all_must_hold_each_at_its_level_suffices_and_one_refutes_beyond_chance() -> None:
     each, one_of_many = claims.critical(1, 50), claims.critical(40, 50)
     assert claims.increases("", [_curve(*[each + 0.01] * 40)], 50).verdict is Verdict.HOLDS
@@ -112,8 +105,9 @@ def test_one_run_shows_nothing() -> None:
 
 
 def test_equal_to_the_last_bit_is_no_difference() -> None:
-    assert claims.agrees("", [_curve(0.0, sem=0.0)], 10).verdict is Verdict.HOLDS
-    assert claims.agrees("", [_curve(1e-9, sem=0.0)], 10).verdict is Verdict.FAILS
+    for mean, verdict in ((0.0, Verdict.HOLDS), (1e-9, Verdict.FAILS)):
+        claim = claims.equivalent("", [_curve(mean, sem=0.0)], 10, margin=1e-12)
+        assert claim.verdict is verdict
 
 
 def test_chance_alone_rarely_refutes_what_is_true() -> None:
@@ -124,5 +118,5 @@ def test_chance_alone_rarely_refutes_what_is_true() -> None:
         samples = rng.normal(size=(12, 20))
         sem = samples.std(axis=0, ddof=1) / np.sqrt(12)
         curve = Curve(np.arange(20.0), samples.mean(axis=0), sem)
-        refuted += claims.agrees("", [curve], 12).verdict is Verdict.FAILS
+        refuted += claims.increases("", [curve], 12).verdict is Verdict.FAILS
     assert refuted <= 16

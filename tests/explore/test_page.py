@@ -232,13 +232,13 @@ def test_a_preset_turns_the_settings(page: webdriver.Chrome) -> None:
 
 
 def test_a_point_that_is_touched_shows_the_disc_of_its_pair(page: webdriver.Chrome) -> None:
-    page.execute_script(_MODEL + "model('points').selected.indices = [3]")
-    shown, held = page.execute_script(
-        _MODEL + "return [[...model('ball').data.radius], [...model('points').data.ball_radius]]"
-    )
-    assert shown == [held[3]]
-    page.execute_script(_MODEL + "model('points').selected.indices = []")
-    assert page.execute_script(_MODEL + "return model('ball').data.radius.length") == 0
+    disc = _MODEL + "return [...model('ball').data.radius]"
+    held = page.execute_script(_MODEL + "return [...model('points').data.ball_radius]")
+    for chosen in ([3], []):
+        touch = _MODEL + "model('points').selected.indices = arguments[0]"
+        page.execute_script(touch, chosen)
+        wanted = [held[index] for index in chosen]
+        _until(partial(lambda wanted: page.execute_script(disc) == wanted, wanted))
 
 
 def test_the_presets_work_without_a_server_and_without_the_network(
@@ -249,7 +249,8 @@ def test_the_presets_work_without_a_server_and_without_the_network(
     (tmp_path / "play.html").write_text(standalone.html(), "utf-8")
     home = browser.current_url
     browser.get((tmp_path / "play.html").as_uri())
-    _until(lambda: "10 of 10" in browser.page_source)
+    number = "return document.getElementById('number').textContent"
+    _until(lambda: browser.execute_script(number) == "10 of 10")
     whole = _coco_path(browser)
     expected = simulate(few["usual"]).coco.points
     np.testing.assert_allclose(np.array(whole[0].split(","), float), expected[:, 0], rtol=1e-3)

@@ -241,35 +241,3 @@ def t_statistic(mean: ArrayLike, sem: ArrayLike) -> NDArray[np.float64]:
     m, s = np.atleast_1d(np.asarray(mean, float)), np.atleast_1d(np.asarray(sem, float))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.nan_to_num(m / s, nan=0.0, posinf=np.inf, neginf=-np.inf))
-
-
-# The forms that experiments not yet moved to margins call: they hold unless refuted.
-def nowhere_positive(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    theory: bool = False,
-    measure: str = "largest difference, in standard errors",
-    note: str = "",
-) -> Claim:
-    """Claim that no difference is positive: it holds unless one of them is, beyond chance."""
-    t = _statistics(differences)
-    return at_most(
-        sentence, float(t.max()), critical(t.size, runs), measure=measure, theory=theory, note=note
-    )
-
-
-def agrees(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    theory: bool = False,
-    measure: str = "largest deviation, in standard errors",
-    note: str = "",
-) -> Claim:
-    """Claim that every difference is zero: it holds unless one of them is not, beyond chance."""
-    t = np.abs(_statistics(differences))
-    threshold = critical(2 * t.size, runs)
-    return at_most(sentence, float(t.max()), threshold, measure=measure, theory=theory, note=note)

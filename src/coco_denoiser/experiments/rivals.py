@@ -18,7 +18,7 @@ from coco_denoiser.experiments.claims import (
     Claim,
     critical,
     increases,
-    nowhere_positive,
+    no_worse,
     t_statistic,
 )
 from coco_denoiser.experiments.experiment import (
@@ -33,7 +33,7 @@ from coco_denoiser.experiments.experiment import (
     generator,
 )
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, difference, percent, solved
+from coco_denoiser.experiments.paths import TOLERANCE, difference, percent, relative, solved
 from coco_denoiser.experiments.rival_methods import RIVALS, Rival, Walk, limit, walk, with_coco
 from coco_denoiser.problems import Problem, Quadratic
 
@@ -265,15 +265,15 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     for protocol in _PROTOCOLS:
         for name in _names(config):
             end = curves[protocol, name]
-            below.append(Curve(end.x[-1:], floor - end.mean[-1:], end.sem[-1:]))
+            below.append(Curve(end.x[-1:], 1 - end.mean[-1:] / floor, end.sem[-1:] / floor))
     return [
-        nowhere_positive(
+        no_worse(
             f"Tuned, a decreasing step and IGT are as good as {best}, the best method with COCO "
             f"({changes}).",
-            [difference(curves, "tuned end", name, best) for name in hard],
+            [relative(curves, "tuned end", name, best) for name in hard],
             config.runs,
         ),
-        nowhere_positive(
+        no_worse(
             f"No method is nearer at the end than the known-Hessian limit, which is {floor:.2f}.",
             below,
             config.runs,
