@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
+from scipy.special import erf
 
 import coco_denoiser as coco
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
@@ -23,6 +24,7 @@ from coco_denoiser.experiments.panels import styles
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
 from coco_denoiser.palette import COCO, EXACT, PLAIN
+from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
@@ -206,6 +208,38 @@ def weights() -> Figure:
     return figure
 
 
+def gaussian() -> Figure:
+    """Draw how both models weigh one window, and how often the error bars hold the truth."""
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    problem, rng = Quadratic.spaced(10, noise_std=10.0), np.random.default_rng(0)
+    x, seen = np.full(10, 100.0), []
+    for _ in range(48):
+        g = problem.oracle(x, rng)
+        seen.append((x, g))
+        x = x - 0.5 * g
+    points, gradients = (np.array(part[-32:]) for part in zip(*seen, strict=True))
+    for name, L, colour, dash in (("gaussian", None, COCO, "-"), ("cocoercive", 1.0, PLAIN, "--")):
+        row = coco.solve(points, gradients, L=L, model=name).weights[-1]
+        left.plot(np.arange(31, -1, -1), row, dash, color=colour, label=name)
+    left.axhline(0.0, color=EXACT, linewidth=0.8)
+    left.invert_xaxis()
+    left.set(xlabel="age of an observation, in steps", ylabel="weight in the newest gradient")
+    left.legend(frameon=False)
+    levels, errors = np.linspace(0.0, 3.0, 31), []
+    for _ in range(400):
+        z = np.cumsum(rng.standard_normal((16, 6)), axis=0) / np.sqrt(6)
+        truth = z @ (0.3 * rng.standard_normal((6, 6)))
+        found = coco.solve(z, truth + rng.standard_normal((16, 6)))
+        errors.append(np.abs(found.gradients[-1] - truth[-1]) / found.std[-1])
+    right.plot(levels, [np.mean(np.array(errors) <= level) for level in levels], color=COCO)
+    right.plot(levels, erf(levels / np.sqrt(2.0)), "--", color=EXACT)
+    right.set(xlabel="error, in standard errors", ylabel="share of the errors below")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def _arrow(
     axes: Axes, start: Float64, end: Float64, colour: str, *, dashed: bool, width: float = 1.6
 ) -> None:
@@ -238,6 +272,7 @@ def main(results: Path | None) -> None:
         ("idea-ball", ball),
         ("idea-window", window),
         ("idea-weights", weights),
+        ("gaussian", gaussian),
     ):
         draw().savefig(HERE / f"{name}.png", dpi=110)
 

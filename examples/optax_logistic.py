@@ -40,7 +40,7 @@ def problem() -> tuple[jax.Array, jax.Array, float]:
 def runs(
     tx: optax.GradientTransformation, A: jax.Array, b: jax.Array, steps: int
 ) -> Callable[[jax.Array], jax.Array]:
-    """Return a compiled function of keys, one a run: losses (runs, points) on all data."""
+    """Return a compiled function of keys, one per run: losses (runs, points) on all data."""
 
     def loss(x: jax.Array, A: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.mean(jax.nn.softplus(-b * (A @ x)))

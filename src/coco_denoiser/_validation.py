@@ -141,7 +141,7 @@ def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> 
     array = finite_array(name, value)
     if array.shape != (K,):
         raise ValueError(
-            f"{name} must be one number an observation, shape ({K},), "
+            f"{name} must be one number per observation, shape ({K},), "
             f"got shape {array.shape}. Use None for equal variances."
         )
     if not (array > 0.0).all():
@@ -163,7 +163,7 @@ def function_values(
     observed = finite_array("values", values)
     if observed.shape != (K,):
         raise ValueError(
-            f"values must be one number an observation, shape ({K},), got shape {observed.shape}."
+            f"values must be one number per observation, shape ({K},), got shape {observed.shape}."
         )
     if np.ndim(variance) == 0:
         variance = np.full(K, positive("value_variance", variance))

@@ -137,7 +137,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=_whole_number(at_least=1),
         metavar="N",
-        help="processes to use; results do not depend on it (default: one a core)",
+        help="processes to use; results do not depend on it (default: one per core)",
     )
     parser.add_argument(
         "--seed",

@@ -32,6 +32,7 @@ _SLOWEST, _FASTEST = 1 / 8, 8.0
 _WEIGHT = 3  # step k has the weight k^3 in the answer
 _WINDOW = 32  # points that tell the gradient at the answer
 _GROWTH, _SAFETY = 4.0, 1.5  # of the probes for L, and of what they find
+_REPEATS = 6  # calls at x0 that tell the noise, if it is not known
 
 
 @dataclass
@@ -65,7 +66,7 @@ class _Path:
             self.longest = max(self.longest, length)
         elif length > 4.0 * self.longest:
             # Far more than the path began with: the steps are too long for this noise, or for L.
-            self.speed = max(0.5 * self.speed, _SLOWEST / 8)
+            self.speed *= 0.5
             self.x, self.velocity, g = self.mean.copy(), np.zeros_like(g), np.zeros_like(g)
         self.velocity = max(0.0, 1.0 - 1.0 / self.speed) * self.velocity + g
         self.x = self.x - (min(self.speed, 1.0) / self.L) * self.velocity
@@ -150,9 +151,10 @@ def minimize(
         result.x, result.gradient, result.std, result.message
 
     There is nothing to tune: stochastic gradient descent with momentum that finds its own speed,
-    and an average of its path (`coco_denoiser.descent` says how). Without L, up to a tenth of
-    the calls are spent on finding it: two at x0 for the noise, then one after the other at
-    growing distance downhill, until the change of the gradient stands out from the noise.
+    and an average of its path (`coco_denoiser.descent` says how). Without L, a tenth of the
+    calls, and 12 at least, go to finding it: six at x0 for the noise, the others at growing
+    distance downhill, until the change of the gradient stands out from the noise. With single
+    examples as noise such an L may be wrong by far: pass L where you can.
 
     Args:
         gradient: returns a noisy gradient at x, of the shape of x; called as gradient(x), or as
@@ -204,7 +206,11 @@ def minimize(
 
     try:
         if resume is None:
-            path.L = _curvature(ask, x, max(budget // 10, 3), noise) if known is None else known
+            path.L = (
+                _curvature(ask, x, min(max(budget // 10, 2 * _REPEATS), budget // 2), noise)
+                if known is None
+                else known
+            )
         while path.calls < end - 1:
             path.step(ask(path.x))
             if callback is not None and callback(path.mean.reshape(start.shape), path.calls):
@@ -244,30 +250,35 @@ def _curvature(
     ask: Callable[[Float64], Float64], x: Float64, calls: int, noise_std: float | None
 ) -> float:
     """Estimate L from the change of the gradient over growing distances from x, downhill."""
-    g = ask(x)
-    variance, used = 0.0, 1
-    if noise_std is None:
-        again = ask(x)
-        difference = again - g
-        variance, g, used = float(difference @ difference) / (2 * x.size), 0.5 * (g + again), 2
-    else:
-        variance = noise_std**2
+    answers = np.stack([ask(x) for _ in range(_REPEATS if noise_std is None else 1)])
+    g, used = answers.mean(axis=0), len(answers)
+    variance = float(answers.var(axis=0, ddof=1).mean()) if noise_std is None else noise_std**2
     noise = 2.0 * x.size * variance  # of the squared change between two points
     direction, found = -g, 0.0
-    distance = 1e-4 * max(float(np.linalg.norm(x)), 1.0)
+    reach = max(float(np.linalg.norm(x)), 1.0)
+    distance = 1e-4 * reach
     while used < calls:
         length = float(np.linalg.norm(direction))
         if length == 0.0:
             break
-        change = ask(x + (distance / length) * direction) - g
+        there = x + (distance / length) * direction
+        change = ask(there) - g
         used += 1
-        square = float(change @ change)
-        if square > 4.0 * noise and square > 0.0:
-            # The change points to where the curvature is larger: look there next.
-            found, direction = max(found, math.sqrt(square - noise) / distance), change
-        elif found == 0.0:
-            distance *= _GROWTH
-        elif square <= noise:
+        stands_out = float(change @ change) > 4.0 * noise and change.any()
+        if stands_out and used < calls:
+            # Asked again: noise alone does not point the same way twice.
+            again = ask(there) - g
+            used += 1
+            product = float(change @ again)
+            stands_out = product > 0.5 * float(np.linalg.norm(change) * np.linalg.norm(again))
+            if stands_out:
+                # The change points to where the curvature is larger: look there next.
+                found = max(found, math.sqrt(product) / distance)
+                direction = change + again
+        if found == 0.0:
+            # Not beyond the length of x: further away the curvature may be another.
+            distance = min(_GROWTH * distance, reach)
+        elif not stands_out:
             break
     if found == 0.0:
         found = math.sqrt(max(noise, 1e-300)) / distance

@@ -28,7 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gaussian": {
         "runs": 3,
         "large_runs": 2,
-        "most_calls": 40,
+        "calls": 40,
         "problems": ("quadratic", "least squares"),
     },
     **{

@@ -98,7 +98,7 @@ def test_one_that_asks_for_a_gradient_elsewhere_is_refused() -> None:
         torch.autograd.backward(loss)
         return loss
 
-    with pytest.raises(TypeError, match=r"one gradient a step, got SAM: .*Use a first-order"):
+    with pytest.raises(TypeError, match=r"one gradient per step, got SAM: .*Use a first-order"):
         optimizer.step(closure)
 
 

@@ -13,7 +13,7 @@ from coco_denoiser.curvature.bounds import Curvature
 from coco_denoiser.typing import ArrayLike, Float64
 
 # Infimum and supremum of the second derivative of each loss; of the largest eigenvalue of
-# diag(p) - p p' for softmax, whose scores are one a class.
+# diag(p) - p p' for softmax, whose scores are one per class.
 LOSSES: dict[str, tuple[float, float]] = {
     "squared": (1.0, 1.0),  # 1/2 (t - b)^2
     "logistic": (0.0, 0.25),  # log(1 + exp(-b t))

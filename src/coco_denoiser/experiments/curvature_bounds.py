@@ -1,4 +1,4 @@
-"""What a lower bound mu on the curvature brings, and what a wrong one costs (ours).
+"""What a lower bound mu on the curvature brings, and what a wrong one costs.
 
 Windows of K random points on functions of four kinds, all with L = 1, from gradients with
 Gaussian noise. The error is (1/K) sum_i ||theta_i - f'(x_i)||^2 as a function of the assumed mu.

@@ -1,4 +1,4 @@
-"""What the tight set gains over pairwise co-coercivity, and where (ours; not in the paper).
+"""What the tight set gains over pairwise co-coercivity, and where; beyond the paper.
 
 In every run K points are observed with noise, and denoised twice on the same noise: onto the
 gradients whose every pair is co-coercive, and onto those of one function. The K points are the

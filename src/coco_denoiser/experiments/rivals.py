@@ -226,7 +226,7 @@ def _claims(result: Result) -> list[Claim]:
         rivals = [(ours, name) for name in alone]
         claims += [
             increases(
-                f"{protocol.capitalize()}: COCO_8 brings everything it is put into nearer to the "
+                f"{protocol.capitalize()}: every method that COCO_8 is added to ends nearer to the "
                 f"minimiser ({_compared(result, protocol, pairs)}).",
                 [difference(curves, panel, theirs, mine) for mine, theirs in pairs],
                 config.runs,

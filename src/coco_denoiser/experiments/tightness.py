@@ -3,7 +3,7 @@
 For f = x^2 / 2 and two points at distance D, the difference of the noisy gradients is normal,
 g_1 - g_2 ~ N(D, 2 sigma^2), and COCO clips it to [0, L D]; the mean of the two is left alone.
 So everything has a closed form: the probability of clipping (the paper's formula), the error
-and the bias (ours).
+and the bias, which the paper does not draw.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What it costs not to know L (ours): known, ten times over, ten times under, and estimated.
+"""What it costs not to know L: known, ten times over, ten times under, and estimated.
 
 Each method follows its own path on the same noise. The error is that of the gradient which
 the optimizer sees, ||theta_k - f'(x_k)||^2; for the raw oracle it is that of the noise.

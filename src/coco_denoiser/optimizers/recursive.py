@@ -2,7 +2,7 @@
 
 The difference g(x_k; xi_k) - g(x_{k-1}; xi_k) has little noise where the noise of a sample
 changes slowly with x, and none if noise is added to the gradient. Two things are asked for in
-return: two oracle calls a step, and an oracle that answers twice with the same noise. Here
+return: two oracle calls per step, and an oracle that answers twice with the same noise. Here
 that is the generator, set back to where it was.
 """
 

@@ -115,7 +115,7 @@ class LogisticRegression:
         return gradients
 
     def oracle(self, x: Array, rng: np.random.Generator) -> Array:
-        """Return the gradient of one example a point, each drawn uniformly."""
+        """Return the gradient of one example per point, each drawn uniformly."""
         x = as_points(x, self.dimension)
         if x.ndim == 1:
             return self.example_gradient(x, draw_index(self.size, rng))

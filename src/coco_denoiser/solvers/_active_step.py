@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the method is; the first four have an entry a pair."""
+    """Where the method is; the first four have one entry per pair."""
 
     lam: Float64
     s: Float64

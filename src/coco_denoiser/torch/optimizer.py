@@ -110,7 +110,7 @@ class CocoOptimizer(Optimizer):
             )
         if isinstance(optimizer, LBFGS):
             raise TypeError(
-                "optimizer must take one gradient a step, got LBFGS: it evaluates its closure "
+                "optimizer must take one gradient per step, got LBFGS: it evaluates its closure "
                 "many times and compares the gradients, which denoising would falsify. Use a "
                 "first-order optimizer."
             )
@@ -313,9 +313,9 @@ class CocoOptimizer(Optimizer):
         def tell() -> Any:
             if versions != [p._version for p in parameters]:  # noqa: SLF001
                 raise TypeError(
-                    f"optimizer must take one gradient a step, got {type(self.wrapped).__name__}: "
-                    "it asks for another one elsewhere, which would not be denoised. Use a "
-                    "first-order optimizer."
+                    "optimizer must take one gradient per step, got "
+                    f"{type(self.wrapped).__name__}: it asks for another one elsewhere, which "
+                    "would not be denoised. Use a first-order optimizer."
                 )
             return loss
 
