@@ -32,7 +32,7 @@ class Mutation(NamedTuple):
 
 TESTS = {
     "certificate.py": "test_multipliers.py test_certificate.py test_status.py",
-    "geometry.py": "test_multipliers.py test_neighbors.py",
+    "geometry.py": "test_multipliers.py test_neighbors.py test_fuzz.py",
     "constraints/__init__.py": "test_multipliers.py test_combinations.py test_interpolation.py",
     "constraints/averages.py": "test_multipliers.py test_status.py test_covariance.py",
     "constraints/curves.py": "test_multipliers.py test_combinations.py test_interpolation.py",
@@ -52,7 +52,8 @@ MUTATIONS = [
             ("abs(mean) > ROUNDING * n[i, c]", "abs(mean) > 1e-3 * n[i, c]"),
             ("excess > 2.0 * ROUNDING", "excess > 1e-3"),
             ("excess / (bounds[i, j] + ROUNDING)", "excess / 2.0"),
-            ("- ROUNDING * strength, 0.0)", "- 1e-7 * strength, 0.0)"),
+            ("- ROUNDING * min(1.0, size) * strength", "- 1e-7 * strength"),
+            ("ROUNDING * min(1.0, size) * strength", "ROUNDING * strength"),
             ("y = (force[i, c] - force[j, c]) / size", "y = force[i, c] - force[j, c]"),
             ("work += y * v", "work += y * (v + u[i, c] - u[j, c])"),
             ("value = 0.5 * float(np.sum(n *", "value = 1.0 * float(np.sum(n *"),
@@ -68,7 +69,7 @@ MUTATIONS = [
             ("return 0.5 * L + 0.5 * mu,", "return 0.5 * L,"),
             ("np.where(near | near.T,", "np.where(near & near.T,"),
             ("np.where(bounds > COINCIDENT, bounds", "np.where(bounds >= 0, bounds"),
-            ("mean += n[i] * h[i, c]", "mean += h[i, c]"),
+            ("if total < least:", "if total > least:"),
             ("bounds[i, j] * (1.0 + 1e-12) - ROUNDING", "bounds[i, j] * (1.0 + 1e-3) - ROUNDING"),
         ],
         "constraints/__init__.py": [
@@ -115,7 +116,7 @@ MUTATIONS = [
         ],
         "window/tables.py": [
             ("return (self.next + 1) % max(self.count, 1)", "return self.next"),
-            ("start = self.next if self.full else 0", "start = 0"),
+            ("_ring(self.next if self.full else 0,", "_ring(0,"),
             ("        self._variances[slot] = variance\n        self.next", "        self.next"),
         ],
         "window/history.py": [
