@@ -42,7 +42,10 @@ def served() -> Iterator[str]:
         (address,) = re.findall(r"http://localhost:\d+/", printed[1])
         yield address
         process.send_signal(2)
-        assert process.wait(timeout=20) == 0
+        try:
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()  # or leaving the block would wait for ever
         assert "Traceback" not in process.stdout.read()
 
 
