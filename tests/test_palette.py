@@ -1,17 +1,9 @@
 """One method looks alike in every picture."""
 
-from importlib.resources import files
-
 import pytest
 
 from coco_denoiser import palette
 from coco_denoiser.experiments.panels import styles
-
-
-def test_the_page_to_play_with_has_the_colours_of_the_figures() -> None:
-    template = (files("coco_denoiser.explore") / "template.html").read_text("utf-8")
-    assert f".alone {{ color: {palette.PLAIN}; }}" in template
-    assert f".coco {{ color: {palette.COCO}; }}" in template
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "SGD+COCO_8", "Adam+COCO", "SGD+PRaveraging"])

@@ -32,7 +32,6 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"L": np.nan}, ValueError, "L must be finite, got nan"),
     ({"L": np.inf}, ValueError, "L must be finite, got inf"),
     ({"L": "1"}, TypeError, "L must be a real number, got '1'"),
-    ({"L": None}, TypeError, "L must be a real number, got None"),
     ({"L": True}, TypeError, "L must be a real number, got True"),
     ({"L": 1j}, TypeError, "L must be a real number"),
     ({"L": np.ones(2)}, TypeError, "L must be one real number"),
@@ -153,7 +152,7 @@ def test_constant_input_is_unchanged(value: float) -> None:
     np.testing.assert_array_equal(coco.denoise(0.0 * constant, constant, L=1.0), constant)
 
 
-@pytest.mark.parametrize("L", ["auto", None])
-def test_who_does_not_know_the_curvature_is_told_where_to_look(L: Any) -> None:
-    with pytest.raises(TypeError, match=r"L must be a real number.*coco_denoiser\.curvature"):
-        coco.denoise([[1.0]], [[1.0]], L=L)
+def test_who_does_not_know_the_curvature_is_told_where_to_look() -> None:
+    anything: Any = "auto"
+    with pytest.raises(TypeError, match=r"L must be a real number.*leave L out.*\.curvature"):
+        coco.denoise([[1.0]], [[1.0]], L=anything)

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from coco_denoiser.typing import Float64
 
 _UNKNOWN_L = (
-    " If nobody knows it: coco_denoiser.curvature computes it from the data of a linear model or "
-    "from Hessian-vector products, and a stream needs none, Denoiser(L='auto')."
+    " If nobody knows it, leave L out: the Gaussian model needs none. Or compute it, by "
+    "coco_denoiser.curvature, from the data of a linear model or from Hessian-vector products."
 )
 
 
