@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.keys import Keys
 
 from coco_denoiser import cli
@@ -154,7 +155,7 @@ def test_only_pages_of_this_machine_are_answered(
 @pytest.mark.parametrize("name", ["window", "L", "mu", "noise", "step", "steps", "seed"])
 def test_a_slider_moves_the_picture(page: webdriver.Chrome, name: str) -> None:
     before = _coco_path(page)
-    _focus(page, name).send_keys(Keys.ARROW_RIGHT if name != "noise" else Keys.ARROW_LEFT)
+    _press(page, name, Keys.ARROW_RIGHT if name != "noise" else Keys.ARROW_LEFT)
     _until(lambda: _coco_path(page) != before)
     assert complaints(page) == []
 
@@ -195,17 +196,17 @@ def test_extremes_explain_themselves(
 def test_one_step_play_and_pause_with_the_keyboard(page: webdriver.Chrome) -> None:
     _set(page, {"steps": 20})
     _until(lambda: _shown(page) == 20)
-    _focus(page, "one").send_keys(Keys.ENTER)
+    _press(page, "one", Keys.ENTER)
     _until(lambda: _shown(page) == 1)
-    _focus(page, "play").send_keys(Keys.SPACE)
+    _press(page, "play", Keys.SPACE)
     _until(lambda: _shown(page) > 3)
-    _focus(page, "play").send_keys(Keys.SPACE)
+    _press(page, "play", Keys.SPACE)
     _until(lambda: _model(page, "play", "label") == "Play")
     time.sleep(0.3)
     shown = _shown(page)
     time.sleep(0.4)
     assert _shown(page) == shown
-    _focus(page, "play").send_keys(Keys.SPACE)
+    _press(page, "play", Keys.SPACE)
     _until(lambda: _shown(page) == 20)
     _until(lambda: _model(page, "play", "label") == "Play")
 
@@ -235,13 +236,15 @@ def test_a_preset_turns_the_settings(page: webdriver.Chrome) -> None:
 
 
 def test_a_point_that_is_touched_shows_the_disc_of_its_pair(page: webdriver.Chrome) -> None:
-    disc = _MODEL + "return [...model('ball').data.radius]"
-    held = page.execute_script(_MODEL + "return [...model('points').data.ball_radius]")
-    for chosen in ([3], []):
-        touch = _MODEL + "model('points').selected.indices = arguments[0]"
-        page.execute_script(touch, chosen)
-        wanted = [held[index] for index in chosen]
-        _until(partial(lambda wanted: page.execute_script(disc) == wanted, wanted))
+    # Touched anew until it shows: the picture may change in between, and its radii with it.
+    touched = _MODEL + (
+        "const [before, chosen] = arguments, points = model('points');"
+        "points.selected.indices = before; points.selected.indices = chosen;"
+        "const wanted = chosen.map((index) => points.data.ball_radius[index]);"
+        "return String([...model('ball').data.radius]) === String(wanted)"
+    )
+    for before, chosen in (([], [3]), ([3], [])):
+        _until(partial(page.execute_script, touched, before, chosen))
 
 
 def test_the_presets_work_without_a_server_and_without_the_network(
@@ -366,6 +369,19 @@ def _focus(page: webdriver.Chrome, name: str) -> Any:
         """,
         name,
     )
+
+
+def _press(page: webdriver.Chrome, name: str, key: str) -> None:
+    """Press a key on a widget, found anew where it was drawn anew in the meantime."""
+
+    def pressed() -> bool:
+        try:
+            _focus(page, name).send_keys(key)
+        except StaleElementReferenceException:
+            return False
+        return True
+
+    _until(pressed)
 
 
 def _until(holds: Callable[[], object], seconds: float = 120.0) -> None:
