@@ -389,10 +389,7 @@ def _residual(phi: Array, hat: Array, sigma: Array, rho: Array, on: Array) -> Ar
 def _relative_gap(
     lam: Array, hat: Array, h: Array, n: Array, rho: Array, on: Array, limits: Precision
 ) -> tuple[Array, Array]:
-    """Return the relative duality gap of hat, shrunk until every pair fits, and the factor.
-
-    The weighted mean of h, and so of hat, is zero.
-    """
+    """Return the gap of hat, shrunk until every pair fits, and the factor; h has mean 0."""
     w, n = lengths(hat), n[:, None]
     shrink = 1.0 / jnp.maximum(_worst(w, rho, on, limits), 1.0)
     gap = 0.5 * (1.0 - shrink) ** 2 * (n * hat**2).sum()
