@@ -3,7 +3,8 @@
 A network with one hidden layer of 32 tanh units learns the digits of scikit-learn, 8 examples a
 step, by plain SGD, with learning rates over two decades. Printed is the loss on all data, as the
 mean over the seeds: of the last weights and of an exponential average of the weights, without
-denoising, with COCO (L estimated, mu = 0, window 8), and with the Gaussian model (window 32).
+denoising, with COCO (L = 1 / learning rate, mu = 0, window 8), and with the Gaussian model
+(window 32).
 
     python examples/network.py
 """
@@ -63,17 +64,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args(arguments)
-    kinds: dict[str, Callable[[], Denoiser | None]] = {
-        "SGD": lambda: None,
-        "COCO, mu=0": lambda: Denoiser("auto", window=8),
-        "Gaussian": lambda: Denoiser(window=32),
+    kinds: dict[str, Callable[[float], Denoiser | None]] = {
+        "SGD": lambda _: None,
+        "COCO, mu=0": lambda rate: Denoiser(1.0 / rate, window=8),
+        "Gaussian": lambda _: Denoiser(window=32),
     }
     rates = " ".join(f"{rate:>8g}" for rate in RATES)
     print(f"{'learning rate':26s} {rates}", flush=True)  # noqa: T201
     for name, make in kinds.items():
         runs = np.array(
             [
-                [train(make(), rate, options.steps, seed) for seed in range(options.seeds)]
+                [train(make(rate), rate, options.steps, seed) for seed in range(options.seeds)]
                 for rate in RATES
             ]
         )

@@ -174,23 +174,6 @@ def test_where_one_method_falls_short_another_is_tried(
     assert not alone.status.success
 
 
-def test_a_stream_that_learns_l_counts_noise_in_variances() -> None:
-    """Noise of 5 with variance 1 is noise of 1 with variance 25."""
-    rng = np.random.default_rng(0)
-    plain = coco.Denoiser(L="auto", window=8, noise_std=5.0)
-    scaled = coco.Denoiser(L="auto", window=8, noise_std=1.0)
-    ignorant = coco.Denoiser(L="auto", window=8, noise_std=1.0)
-    for _ in range(60):
-        x = 3.0 * rng.normal(size=6)
-        g = x * np.linspace(1.0, 0.3, 6) + 5.0 * rng.normal(size=6)
-        plain(x, g)
-        scaled(x, g, noise_variance=25.0)
-        ignorant(x, g)
-    assert np.isfinite(plain.L)
-    assert pytest.approx(plain.L, rel=1e-9) == scaled.L
-    assert pytest.approx(plain.L, rel=1e-3) != ignorant.L
-
-
 def test_neighbors_are_nearest_by_distance() -> None:
     points, gradients, _ = noisy(0, 9)
     window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(9))

@@ -44,9 +44,8 @@ class Denoiser:
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned.
 
     Args:
-        L: upper bound on the curvature of the objective, a function that returns it, or "auto"
-            to estimate it from the stream: gradients are returned as they are until enough is
-            known. The Gaussian model takes it as a cap on its slope.
+        L: upper bound on the curvature of the objective, or a function that
+            returns it. The Gaussian model takes it as a cap on its slope.
         window: how many observations are kept, K; None keeps all of them, and "auto" is 32 for
             the Gaussian model, 16 for the other.
         model: "gaussian" or "cocoercive"; None is the latter if L is given.
@@ -56,16 +55,16 @@ class Denoiser:
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number. Not
-            with L="auto".
+            with the Gaussian model.
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
         noise_std: the standard deviation of every coordinate of the noise, if it is known;
-            otherwise the window must tell that too. For the Gaussian model and L="auto".
+            otherwise the window must tell that too. For the Gaussian model.
     """
 
     def __init__(
         self,
-        L: Bound | Literal["auto"] | None = None,
+        L: Bound | None = None,
         window: WindowSize = "auto",
         *,
         model: ModelName | None = None,
@@ -83,7 +82,7 @@ class Denoiser:
 
     @property
     def L(self) -> float:  # noqa: N802
-        """The upper bound in use; infinite where there is none, or "auto" has not found one."""
+        """The upper bound in use; infinite where there is none."""
         return math.nan if self._model.bounds is None else self._model.bounds[0]
 
     @property
@@ -238,7 +237,7 @@ class Denoiser:
         return {
             name: 0 if value is None else value
             for name, value in self._model.settings.items()
-            if value != "auto" and not callable(value)
+            if not callable(value)
         }
 
     def _refusal(self, x: Array, g: Array) -> ValueError:

@@ -178,7 +178,7 @@ def test_diagnostics_tell_how_far_the_gradient_moved(window: int) -> None:
     ("options", "message"),
     [
         ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
-        ({"L": "auto", "window": 4}, "forget='fold' needs L, a number or a function"),
+        ({"L": None, "window": 4}, "forget='fold' needs L, a number or a function"),
         ({"window": 1}, "window of at least 2, got window=1.*Use window=2"),
     ],
 )

@@ -105,7 +105,7 @@ def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     found.update(uneven=_uneven(module, optimizer, rank))
     found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
     module = _sharded_model()
-    train(module, wrapped(module, L="auto"), range(STEPS), rank, size)
+    train(module, wrapped(module, L=None), range(STEPS), rank, size)
     found.update(estimated=whole(module))
     return found
 

@@ -1,7 +1,7 @@
 """Where L and mu come from when nobody has told them.
 
-From the data of a linear model (`linear_model`), from Hessian-vector products of any loss
-(`spectrum`), or from the stream of gradients itself (`Denoiser(L="auto")`, `online.py`).
+From the data of a linear model (`linear_model`), or from Hessian-vector products of any loss
+(`spectrum`). A stream of gradients needs neither with the Gaussian model (`models/gaussian.py`).
 """
 
 from coco_denoiser.curvature.bounds import Curvature

@@ -24,7 +24,7 @@ def _core() -> None:
     for denoiser, dimension in (
         (Denoiser(L=1.0, window=3, forget="fold"), 10),
         (Denoiser(L=1.0, window=3), 2),
-        (Denoiser(L="auto", window=3), 10),
+        (Denoiser(window=3), 10),
     ):
         for x, g in zip(*_observations(dimension), strict=True):
             denoiser(x, g)

@@ -12,9 +12,7 @@ The answer is a row of weights w that sum to 1, and a centre c: the newest gradi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -128,20 +126,3 @@ class Model(ABC):
     @abstractmethod
     def average(self, window: Snapshot) -> Averaging:
         """Return the weights of the newest observation of a window of two or more."""
-
-    def reset(self) -> None:
-        """Forget what earlier windows have told."""
-        return
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs to go on bit for bit: arrays and numbers."""
-        return {}
-
-    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return our part of a saved state, or raise ValueError; nothing changes."""
-        del state
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state that has been checked."""
-        del state

@@ -13,7 +13,7 @@ GAUSSIAN_WINDOW = 32  # chosen by measurement: docs/gaussian.md
 
 def choose(
     model: str | None,
-    L: Bound | str | None,
+    L: Bound | None,
     mu: Bound,
     *,
     tol: float,
@@ -24,7 +24,7 @@ def choose(
 
     Args:
         model: "gaussian", "cocoercive", or None: co-coercive if L is given, else Gaussian.
-        L: upper bound on the curvature, a function, "auto", or None.
+        L: upper bound on the curvature, a function, or None.
         mu: lower bound, or a function.
         tol: relative gap to reach.
         neighbors: how many nearest points each point is constrained with.
@@ -37,9 +37,8 @@ def choose(
                 "model='cocoercive' needs L, an upper bound on the curvature. Give L, or use "
                 "model='gaussian', which needs none."
             )
-        return CoCoercive(L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
-    if isinstance(L, str):
-        raise TypeError(f"L must be a number with model='gaussian', got {L!r}. Leave it out.")
+        check.absent("noise_std", noise_std, "model='gaussian'")
+        return CoCoercive(L, mu, tol=tol, neighbors=neighbors)
     if callable(mu) or mu != 0.0:
         raise ValueError(f"mu goes with model='cocoercive' only, got mu={mu}. Leave it out.")
     check.absent("neighbors", neighbors, "model='cocoercive'")

@@ -7,14 +7,13 @@ with c = (L + mu) / 2 and r = (L - mu) / 2. The newest theta is an average of re
 whose weights are not negative.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import geometry
-from coco_denoiser.curvature.online import StreamEstimate, ages
 from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Answer
@@ -27,11 +26,10 @@ class CoCoercive(Model):
     """Projection onto the gradients that obey the curvature bounds pair by pair.
 
     Args:
-        L: upper bound on the curvature, a function that returns it, or "auto".
+        L: upper bound on the curvature, or a function that returns it.
         mu: lower bound, or a function.
         tol: relative duality gap to reach.
         neighbors: how many nearest points each point is constrained with; None for all.
-        noise_std: for L="auto", the standard deviation of the noise, if it is known.
 
     Attributes:
         bounds: L and mu of the last step; None before the first if one of them is a function.
@@ -41,27 +39,13 @@ class CoCoercive(Model):
 
     def __init__(
         self,
-        L: Bound | str,
+        L: Bound,
         mu: Bound,
         *,
         tol: float = 1e-9,
         neighbors: int | None = None,
-        noise_std: float | None = None,
     ) -> None:
         self.L, self.mu = L, mu
-        self.estimate: StreamEstimate | None = None
-        if isinstance(L, str):
-            if L != "auto":
-                raise ValueError(
-                    f"L must be a number, a function that returns one, 'auto' or None, got {L!r}."
-                )
-            self.estimate = StreamEstimate()
-        elif noise_std is not None:
-            raise ValueError(
-                f"noise_std goes with L='auto' only, got noise_std={noise_std} and L={L}: with L "
-                "given, the noise makes no difference. Leave it out."
-            )
-        self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
         self.tol = check.positive("tol", tol)
         self.neighbors = check.count("neighbors", neighbors, optional=True)
         self.bounds: tuple[float, float] | None = None
@@ -72,26 +56,19 @@ class CoCoercive(Model):
     @property
     def settings(self) -> dict[str, object]:
         """What the model was made with, by name."""
-        names = ("L", "mu", "tol", "neighbors", "noise_std")
+        names = ("L", "mu", "tol", "neighbors")
         return {"model": "cocoercive", **{name: getattr(self, name) for name in names}}
 
     def begin(self, sign: float) -> None:
         """Ask for the curvature bounds."""
-        mu = _now(self.mu)
-        if self.estimate is not None:
-            self.bounds = self.estimate.L, check.number("mu", mu)
-            centre, self.radius = self.estimate.centre_and_radius(self.bounds[1])
-        else:
-            L = _now(self.L)
-            if self.bounds != (L, mu):
-                self.bounds = check.curvature(L, mu)
-            centre, self.radius = centre_and_radius(*self.bounds)
-        self.centre, self._sign = sign * centre, sign
+        L, mu = _now(self.L), _now(self.mu)
+        if self.bounds != (L, mu):
+            self.bounds = check.curvature(L, mu)
+        centre, self.radius = centre_and_radius(*self.bounds)
+        self.centre = sign * centre
 
     def average(self, window: Snapshot) -> Averaging:
         """Return the weights of the newest observation."""
-        if self.estimate is not None:
-            self._learn(self.estimate, window)
         if window.variances.size == 2:
             return self._average_two(window)
         newest, found = window.newest, self.solve(window)
@@ -124,37 +101,6 @@ class CoCoercive(Model):
             reduced = geometry.nearest(reduced, self.neighbors)
         return answer(reduced, tol=self.tol)
 
-    def reset(self) -> None:
-        """Forget what the stream has told about L."""
-        if self.estimate is not None:
-            self.estimate.reset()
-            self.begin(1.0)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the estimate of L, if there is one."""
-        return {} if self.estimate is None else {"estimate": self.estimate.state()}
-
-    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the estimate in a saved state."""
-        if self.estimate is None:
-            if "estimate" in state:
-                raise ValueError(
-                    f"state was saved with L='auto', this one has L={self.L}. Create it with the "
-                    "same L."
-                )
-            return {}
-        if "estimate" not in state:
-            raise ValueError(
-                "state was saved with L given, this one has L='auto'. Create it with the same L."
-            )
-        return {"estimate": StreamEstimate.checked(state)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to the estimate of a saved state."""
-        if self.estimate is not None:
-            self.estimate.load_state(state["estimate"])
-            self.begin(1.0)
-
     def _average_two(self, window: Snapshot) -> Averaging:
         """Use the closed form, with no more than its two numbers."""
         newest = window.newest
@@ -171,21 +117,8 @@ class CoCoercive(Model):
             curvature=self.bounds[0] if self.bounds else None,
         )
 
-    def _learn(self, estimate: StreamEstimate, window: Snapshot) -> None:
-        """Let the newest pairs speak; use what they tell at once."""
-        if self.noise_std is not None:
-            estimate.noise = window.d * self.noise_std**2
-        newest = window.newest
-        slots = window.order[[-1 - age for age in ages(window.order.size)]]
-        gradients = window.distances(0.0)[newest, slots]
-        variances = window.variances[newest] + window.variances[slots]
-        before = estimate.L
-        estimate.observe(window.points[newest, slots] ** 2, gradients**2, variances)
-        if before != estimate.L:
-            self.begin(self._sign)
 
-
-def _now(bound: Bound | str) -> Any:
+def _now(bound: Bound) -> Any:
     """Return a bound as it is at this step; a tensor with one entry is a number."""
     value: Any = bound() if callable(bound) else bound
     return value.item() if getattr(value, "ndim", None) == 0 else value

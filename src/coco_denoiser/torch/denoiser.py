@@ -50,9 +50,9 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters; one tensor is one parameter.
-        L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
-            estimate it from the gradients; `diagnostics().L` then tells the estimate. Without
-            L, gradients are averaged by the Gaussian model, see `coco_denoiser.Denoiser`.
+        L: upper bound on the curvature of the loss, or a function that returns it.
+            Without L, gradients are averaged by the Gaussian model, see
+            `coco_denoiser.Denoiser`.
         model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
@@ -67,18 +67,18 @@ class GradientDenoiser:
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor, whose noise variance falls accordingly. With window=2, folding
             is a recursive filter, and its memory two copies of the parameters. Not with
-            L="auto".
+            the Gaussian model.
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
-        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
-            is known; otherwise the gradients must tell that too.
+        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
+            noise, if it is known; otherwise the gradients must tell that too.
     """
 
     def __init__(
         self,
         parameters: Iterable[torch.Tensor],
         *,
-        L: Bound | Literal["auto"] | None = None,
+        L: Bound | None = None,
         model: ModelName | None = None,
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
@@ -104,7 +104,7 @@ class GradientDenoiser:
         self.vectors = TensorVectors(self.engine.slots or 1, state_dtype, process_group)
 
     @property
-    def L(self) -> Bound | str | None:  # noqa: N802
+    def L(self) -> Bound | None:  # noqa: N802
         """The upper bound on the curvature, as it was given; a new one holds from the next step."""
         return self.model.L
 

@@ -61,9 +61,9 @@ class CocoOptimizer(Optimizer):
 
     Args:
         optimizer: the optimizer to wrap.
-        L: upper bound on the curvature of the loss, a function that returns it, or "auto" to
-            estimate it from the gradients; `diagnostics().L` then tells the estimate. Without
-            L, gradients are averaged by the Gaussian model, see `coco_denoiser.Denoiser`.
+        L: upper bound on the curvature of the loss, or a function that returns it.
+            Without L, gradients are averaged by the Gaussian model, see
+            `coco_denoiser.Denoiser`.
         model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
@@ -77,11 +77,11 @@ class CocoOptimizer(Optimizer):
         tol: relative duality gap to reach at every step.
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
-            copies of the parameters. Not with L="auto".
+            copies of the parameters. Not with the Gaussian model.
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
-        noise_std: for L="auto", the standard deviation of every coordinate of the noise, if it
-            is known; otherwise the gradients must tell that too.
+        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
+            noise, if it is known; otherwise the gradients must tell that too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -92,7 +92,7 @@ class CocoOptimizer(Optimizer):
         self,
         optimizer: Optimizer,
         *,
-        L: Bound | Literal["auto"] | None = None,
+        L: Bound | None = None,
         model: ModelName | None = None,
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",

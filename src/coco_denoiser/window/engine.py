@@ -61,7 +61,6 @@ class Engine:
     def reset(self) -> None:
         """Forget every observation."""
         self.tables.reset()
-        self.model.reset()
         self.centre = 0.0
         self.last: Averaging | None = None
         self._moved = 0.0
@@ -169,7 +168,6 @@ class Engine:
             "window": self.window or 0,
             "forget": self.forget,
             "centre": self.centre,
-            **self.model.state_dict(),
             **self.tables.state_dict(),
         }
 
@@ -181,7 +179,6 @@ class Engine:
             settings: further entries that must be the same.
         """
         wanted = {"version": VERSION, "window": self.window or 0, "forget": self.forget, **settings}
-        model = self.model.checked(state)
         missing = sorted((self.state_dict().keys() | wanted) - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: it is no state of a stream.")
@@ -192,22 +189,21 @@ class Engine:
                     f"Use the same {name}, or start with an empty window."
                 )
         tables = self.tables.checked(state)
-        return {**model, **tables, "centre": check.saved_number(state, "centre")}
+        return {**tables, "centre": check.saved_number(state, "centre")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a state that has been checked."""
         self.reset()
         self.tables.load_state_dict(state)
-        self.model.load_state_dict(state)
         self.centre = state["centre"]
 
 
 def _history(model: Model, window: int | None, forget: str) -> Drop:
     if forget == "drop":
         return Drop(window)
-    if not isinstance(model, CoCoercive) or model.estimate is not None:
-        raise ValueError(
+    if not isinstance(model, CoCoercive):
+        raise ValueError(  # noqa: TRY004  # the fault is in the settings, not in the type of one
             "forget='fold' needs L, a number or a function: folded gradients are no observations, "
-            "and L='auto' would learn too low a bound from them. Give L, or use forget='drop'."
+            "and the Gaussian model would misjudge their noise. Give L, or use forget='drop'."
         )
     return Filter(model) if window == 2 else Fold(window, model)
