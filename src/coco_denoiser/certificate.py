@@ -48,23 +48,17 @@ def certify(
         values: (K,), E, for one function.
     """
     if window.plain and len(phi) < MANY:
-        gap, violation, value = _plain(
-            window.residuals, window.bounds, window.precisions, phi, multipliers
-        )
+        return certify_plain(window.residuals, window.bounds, window.precisions, phi, multipliers)
+    n = window.table()
+    value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
+    if window.curve is not None and values is not None:
+        value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
+        gap, violation = _one_function(window, n, phi, values, multipliers)
     else:
-        n = window.table()
-        value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
-        if window.curve is not None and values is not None:
-            value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
-            gap, violation = _one_function(window, n, phi, values, multipliers)
-        else:
-            force, rest = _forces(window.residuals, n, phi, multipliers)
-            u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
-            gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
-    if gap == 0.0:
-        return 0.0, violation
-    # An answer that is not a number certifies nothing.
-    return (gap / value if gap > 0.0 and value > 0.0 else np.inf), violation
+        force, rest = _forces(window.residuals, n, phi, multipliers)
+        u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
+        gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
+    return _relative(gap, value), violation
 
 
 def _relaxed(window: Window, pull: Float64, rest: Float64) -> Float64:
@@ -137,10 +131,10 @@ def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
 
 
 @kernel
-def _plain(
+def certify_plain(
     h: Float64, bounds: Float64, precisions: Float64, phi: Float64, lam: Float64
-) -> tuple[float, float, float]:
-    """Return gap, violation and objective in one call, where noise is alike in all directions."""
+) -> tuple[float, float]:
+    """Do as `certify` does, in one call, for bounds on pairs and noise alike in all directions."""
     K, q = h.shape
     n, pull, value = np.empty((K, q)), np.empty((K, K)), 0.0
     for i in range(K):
@@ -152,7 +146,15 @@ def _plain(
     force, u = _forces(h, n, phi, lam)
     solve_laplacian(pull, precisions.copy(), u, q)
     gap, violation = _pairs(phi, force, u, bounds, lam, n)
-    return gap, violation, value
+    return _relative(gap, value), violation
+
+
+@kernel
+def _relative(gap: float, value: float) -> float:
+    """Return the gap relative to the objective: an answer that is not a number has none."""
+    if gap == 0.0:
+        return 0.0
+    return gap / value if gap > 0.0 and value > 0.0 else np.inf
 
 
 @kernel

@@ -27,6 +27,8 @@ from coco_denoiser.typing import Array, Float64, Int64
 # which is a few roundings.
 COINCIDENT = 1e-11
 ROUNDING = 2e-15
+# Stands for the vectors that are not at hand, or the table that is not needed then.
+NONE = np.empty((0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,24 +138,6 @@ def _into_range(
     )
 
 
-def from_tables(
-    point_distances: Float64,
-    residual_distances: Float64,
-    radius: float,
-    variances: Float64,
-    residuals: Array | None = None,
-) -> Window:
-    """Return the window of which the distances are known, (K, K) each.
-
-    If there are few coordinates, the residuals themselves, (K, d), are more accurate than what
-    can be recovered from their distances.
-    """
-    if residuals is None or residuals.shape[1] > 2 * residuals.shape[0]:
-        return Window(*_from_tables(point_distances, residual_distances, radius, variances))
-    coordinates = np.array(residuals, dtype=np.float64)
-    return Window(coordinates, *_from_coordinates(point_distances, coordinates, radius, variances))
-
-
 def nearest(window: Window, neighbors: int) -> Window:
     """Return the window with the bounds of near points only: O(K neighbors) pairs.
 
@@ -172,21 +156,7 @@ def nearest(window: Window, neighbors: int) -> Window:
 
 def is_feasible(window: Window) -> bool:
     """Say whether every pair of residuals obeys its bound, up to rounding."""
-    return bool(_worst_excess(window.residuals, window.bounds) <= 0.0)
-
-
-def is_ordinary(window: Window) -> bool:
-    """Say whether no two points coincide and some pair breaks its bound."""
-    return bool(_is_ordinary(window.residuals, window.bounds))
-
-
-@kernel
-def _is_ordinary(h: Float64, bounds: Float64) -> bool:
-    for i in range(h.shape[0]):
-        for j in range(i):
-            if bounds[i, j] <= COINCIDENT:
-                return False
-    return _worst_excess(h, bounds) > 0.0
+    return bool(worst_excess(window.residuals, window.bounds) <= 0.0)
 
 
 @kernel
@@ -265,46 +235,39 @@ def _most_central(h: Float64) -> int:
 
 
 @kernel
-def _from_tables(
-    points: Float64, residuals: Float64, radius: float, variances: Float64
+def reduced(
+    points: Float64, distances: Float64, residuals: Float64, radius: float, variances: Float64
 ) -> tuple[Float64, Float64, Float64]:
-    precisions = _precisions(variances)
-    coordinates, scale = _embed(residuals)
-    return coordinates, _bounds(points, radius / scale), precisions
+    """Return residuals, bounds and precisions, as in `Window`.
 
-
-@kernel
-def _from_coordinates(
-    points: Float64, residuals: Float64, radius: float, variances: Float64
-) -> tuple[Float64, Float64]:
-    """Return bounds and precisions; scale the residuals."""
-    precisions = _precisions(variances)
-    return _bounds(points, radius / standardise(residuals)), precisions
-
-
-# Loops, since array expressions take seconds to compile.
-@subroutine
-def _precisions(variances: Float64) -> Float64:
-    least, precisions = np.inf, np.empty(variances.size)
-    for i in range(variances.size):
+    Args:
+        points: (K, K), distances between points.
+        distances: (K, K), those between residuals; not used if these are given.
+        residuals: (K, q), more accurate than what can be recovered from distances; NONE if
+            that must do.
+        radius: how far apart residuals may be, relative to their points.
+        variances: (K,), relative noise variances.
+    """
+    # Loops, since array expressions take seconds to compile.
+    K, scale = variances.size, 1.0
+    bounds, precisions = np.empty((K, K)), np.empty(K)
+    if residuals.size > 0:
+        h = residuals.copy()
+    else:
+        h, scale = _embed(distances)
+    factor, least = radius / (scale * standardise(h)), np.inf
+    for i in range(K):
         least = min(least, variances[i])
-    for i in range(variances.size):
-        precisions[i] = least / variances[i]
-    return precisions
-
-
-@subroutine
-def _bounds(points: Float64, factor: float) -> Float64:
-    bounds = np.empty(points.shape)
-    for i in range(points.shape[0]):
-        for j in range(points.shape[1]):
+        for j in range(K):
             bounds[i, j] = factor * points[i, j]
-    return bounds
+    for i in range(K):
+        precisions[i] = least / variances[i]
+    return h, bounds, precisions
 
 
 @subroutine
 def _embed(distances: Float64) -> tuple[Float64, float]:
-    """Return residuals (K, q) that have these distances, scaled, and the scale."""
+    """Return residuals (K, q) that have these distances but for a scale, and the scale."""
     K = distances.shape[0]
     scale = 0.0
     for i in range(K):
@@ -322,7 +285,7 @@ def _embed(distances: Float64) -> tuple[Float64, float]:
     for i in range(K):
         for c in range(rank):
             coordinates[i, c] = factor[i, c]
-    return coordinates, scale * standardise(coordinates)
+    return coordinates, scale
 
 
 @kernel
@@ -369,7 +332,7 @@ def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
 
 
 @kernel
-def _worst_excess(h: Float64, bounds: Float64) -> float:
+def worst_excess(h: Float64, bounds: Float64) -> float:
     """Return by how much the worst pair exceeds its bound, rounding forgiven."""
     worst = -1.0
     for i in range(h.shape[0]):

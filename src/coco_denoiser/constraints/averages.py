@@ -51,7 +51,7 @@ def weights(multipliers: Float64, window: Window) -> Float64:
         share = window.precisions / merged.precisions[labels]
         return weights(between, merged)[np.ix_(labels, labels)] * share
     if len(multipliers) < MANY:
-        return _weights(multipliers, window.residuals, window.bounds, window.precisions)
+        return weights_and_phi(multipliers, window.residuals, window.bounds, window.precisions)[0]
     W = np.eye(len(multipliers))
     solve_large_laplacian(multipliers.copy(), window.precisions.copy(), W, 0)
     _complete(W, window.residuals, window.bounds, window.precisions)
@@ -157,19 +157,26 @@ def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
 
 
 @kernel
-def _weights(lam: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
-    """Return W (K, K) for multipliers that are finite."""
-    W = np.zeros(lam.shape)
+def weights_and_phi(
+    lam: Float64, h: Float64, bounds: Float64, n: Float64
+) -> tuple[Float64, Float64]:
+    """Return W (K, K) and phi = W h for multipliers that are finite."""
+    W, a = np.zeros(lam.shape), np.empty(lam.shape)
+    largest = 0.0
     for i in range(n.size):
         W[i, i] = 1.0
-    solve_laplacian(lam.copy(), n.copy(), W, 0)
-    _complete(W, h, bounds, n)
-    return W
+        for j in range(n.size):
+            a[i, j] = lam[i, j]
+            largest = max(largest, lam[i, j])
+    if largest == 0.0:
+        return W, h  # exactly, so that what is unchanged is so to the last bit
+    solve_laplacian(a, n.copy(), W, 0)
+    return W, _complete(W, h, bounds, n)
 
 
 @kernel
-def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
-    """Multiply W by N, then draw it towards the centroid until every pair fits."""
+def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
+    """Multiply W by N, then draw it towards the centroid until every pair fits; return W h."""
     K, q = h.shape
     phi = np.zeros((K, q))
     total = 0.0
@@ -190,5 +197,10 @@ def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> None:
                 shrink = min(shrink, bounds[i, j] / apart)
     if shrink < 1.0:
         for i in range(K):
+            for c in range(q):
+                phi[i, c] = 0.0
             for j in range(K):
                 W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total
+                for c in range(q):
+                    phi[i, c] += W[i, j] * h[j, c]
+    return phi

@@ -14,10 +14,12 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import geometry
-from coco_denoiser.geometry import centre_and_radius
+from coco_denoiser._linalg import MANY
+from coco_denoiser.geometry import NONE, Window, centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Answer
-from coco_denoiser.solvers import answer, closed_form
+from coco_denoiser.solvers import answer, closed_form, ordinary
+from coco_denoiser.typing import Float64
 
 Bound = float | Callable[[], float]
 
@@ -71,35 +73,47 @@ class CoCoercive(Model):
         """Return the weights of the newest observation."""
         if window.variances.size == 2:
             return self._average_two(window)
-        newest, found = window.newest, self.solve(window)
-        trouble = None
-        if not found.status.success:
-            trouble = (
-                f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
-                f"tol={self.tol:.1e}."
+        newest, trouble = window.newest, None
+        if self.neighbors is None and window.variances.size < MANY:
+            weights, active, gap, violation = ordinary.newest_weights(
+                *self._tables(window), newest, self.tol
             )
+        else:
+            gap = np.inf
+        if not (gap <= self.tol and violation <= self.tol):
+            found = self.solve(window)
+            weights, gap, violation = found.weights[newest], found.gap, found.violation
+            active = int(np.count_nonzero(found.multipliers)) // 2
+            if not found.status.success:
+                trouble = (
+                    f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
+                    f"tol={self.tol:.1e}."
+                )
         return Averaging(
-            found.weights[newest],
+            weights,
             self.centre,
-            int(np.count_nonzero(found.multipliers)) // 2,
-            found.gap,
-            found.violation,
+            active,
+            gap,
+            violation,
             trouble,
             curvature=self.bounds[0] if self.bounds else None,
         )
 
     def solve(self, window: Snapshot) -> Answer:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        reduced = geometry.from_tables(
-            window.points,
-            window.distances(self.centre),
-            self.radius,
-            window.variances,
-            None if window.vectors is None else window.coordinates(self.centre),
-        )
+        reduced = Window(*geometry.reduced(*self._tables(window)))
         if self.neighbors is not None:
             reduced = geometry.nearest(reduced, self.neighbors)
         return answer(reduced, tol=self.tol)
+
+    def _tables(self, window: Snapshot) -> tuple[Float64, Float64, Float64, float, Float64]:
+        """Return what `geometry.reduced` needs."""
+        h, distances = NONE, NONE
+        if window.vectors is None:
+            distances = np.ascontiguousarray(window.distances(self.centre))
+        else:
+            h = window.coordinates(self.centre)
+        return np.ascontiguousarray(window.points), distances, h, self.radius, window.variances
 
     def _average_two(self, window: Snapshot) -> Averaging:
         """Use the closed form, with no more than its two numbers."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coco_denoiser import geometry
+from coco_denoiser._linalg import MANY
 from coco_denoiser.certificate import certify
 from coco_denoiser.constraints import averages, curves
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
@@ -24,6 +25,7 @@ from coco_denoiser.solvers import (
     fdpg,
     interior_point,
     one_function,
+    ordinary,
 )
 from coco_denoiser.typing import Float64
 
@@ -109,10 +111,9 @@ def answer(
     Raises:
         ValueError: if the method is not for such a window.
     """
-    if method == "auto" and window.plain and geometry.is_ordinary(window):
+    if method == "auto" and window.plain and len(window.bounds) < MANY:
         # The usual case, without the questions that only special windows ask.
-        name = _suited(window, len(window.bounds))
-        first = _certified(window, name, _run(window, name, tol, max_iter), tol)
+        first = _ordinary(window, tol, max_iter)
         if first.status.success:
             return first
     answers = []
@@ -121,6 +122,26 @@ def answer(
         if answers[-1].status.success:
             break
     return min(answers, key=lambda found: (not found.status.success, found.gap))
+
+
+def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
+    limit = METHODS["interior-point"].max_iter if max_iter is None else max_iter
+    W, phi, multipliers, gap, violation, iterations = ordinary.settle(
+        window.residuals, window.bounds, window.precisions, tol, limit
+    )
+    unchanged = phi is window.residuals
+    return Answer(
+        average=W,
+        phi=phi,
+        multipliers=multipliers,
+        values=None,
+        gap=gap,
+        violation=violation,
+        iterations=iterations,
+        method=_suited(window, len(phi)),
+        status=Status.of(gap, violation, tol, unchanged=unchanged, exhausted=False),
+        unchanged=unchanged,
+    )
 
 
 def _certified(window: Window, name: str, found: _Found, tol: float) -> Answer:

@@ -11,6 +11,7 @@ lie on the segment between them, and the noisier one moves more:
 import numpy as np
 
 from coco_denoiser import _validation as check
+from coco_denoiser._jit import kernel
 from coco_denoiser.geometry import Window, centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
 
@@ -18,11 +19,18 @@ from coco_denoiser.typing import ArrayLike, Float64
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multiplier, as a (2, 2) table, and 0 iterations; the rest is not needed."""
     del tol, max_iter
-    difference = window.residuals[0] - window.residuals[1]
-    variances = 1.0 / window.precisions
-    excess = np.sqrt(difference @ difference) / window.bounds[0, 1] - 1.0
-    multiplier = max(excess, 0.0) / variances.sum()
-    return np.array([[0.0, multiplier], [multiplier, 0.0]]), 0
+    found = multiplier(window.residuals, window.bounds, window.precisions)
+    return np.array([[0.0, found], [found, 0.0]]), 0
+
+
+@kernel
+def multiplier(h: Float64, bounds: Float64, n: Float64) -> float:
+    """Return the multiplier of the only pair."""
+    squared = 0.0
+    for c in range(h.shape[1]):
+        squared += (h[0, c] - h[1, c]) ** 2
+    excess = np.sqrt(squared) / bounds[0, 1] - 1.0
+    return max(excess, 0.0) / (1.0 / n[0] + 1.0 / n[1])
 
 
 def pull(apart: float, rho: float) -> float:
