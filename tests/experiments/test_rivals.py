@@ -57,7 +57,7 @@ def test_a_step_of_two_calls_shows_after_both() -> None:
 
 
 def test_runs_of_a_batch_are_denoised_apart() -> None:
-    sgd = next(rival for rival in RIVALS if rival.denoised)
+    sgd = next(rival for rival in RIVALS if rival.denoiser)
     problem = Quadratic.spaced(3)  # no noise: a run depends on its start alone
     starts = np.array([[1.0, 2.0, 3.0], [-50.0, 7.0, 0.0]])
     both, *each = (

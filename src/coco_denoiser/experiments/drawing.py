@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_denoiser.experiments.experiment import Curve, Curves
-from coco_denoiser.experiments.panels import Kind, Panel, companions, log_ticks, styles
+from coco_denoiser.experiments.panels import (
+    Kind,
+    Panel,
+    companion_styles,
+    companions,
+    log_ticks,
+    styles,
+)
 from coco_denoiser.palette import COCO, Style
 
 if TYPE_CHECKING:
@@ -94,8 +101,7 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
             _markers(axes, curve, name, style)
         else:
             _line(axes, panel, curve, name, style, listed=name not in twins)
-    for what in dict.fromkeys(twins.values()):
-        look = styles([what], frozenset({what}))[what]
+    for what, look in companion_styles(series, panel.references).items():
         axes.plot([], [], color=look.colour, linestyle=(0, look.dash), linewidth=1.0, label=what)
     if "x" in panel.log:
         axes.set_xscale("log")

@@ -21,7 +21,14 @@ from coco_denoiser.experiments import summary
 from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.drawing import extent, heights
 from coco_denoiser.experiments.experiment import Curves, Experiment, Result
-from coco_denoiser.experiments.panels import Kind, Panel, companions, log_ticks, styles
+from coco_denoiser.experiments.panels import (
+    Kind,
+    Panel,
+    companion_styles,
+    companions,
+    log_ticks,
+    styles,
+)
 from coco_denoiser.palette import COCO
 
 _SYMBOLS = ("circle", "square-open", "triangle-up", "diamond-open", "triangle-down", "pentagon")
@@ -235,8 +242,7 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
             if np.any(sem > 0):
                 data.append(_band(curve.x, y, sem, name, style.colour, positive="y" in panel.log))
         data.append(trace)
-    for what in dict.fromkeys(twins.values()):
-        look = styles([what], frozenset({what}))[what]
+    for what, look in companion_styles(series, panel.references).items():
         line = {"color": look.colour, "dash": _dash(look.dash), "width": 1.2}
         data.append({"name": what, "x": [None], "y": [None], "mode": "lines", "line": line})
     return {"data": data, "layout": layout}

@@ -16,13 +16,14 @@ _RAMP = (
     "#1f9e89", "#35b779", "#6ece58", "#a5c82a", "#d1b60b",
 )  # fmt: skip
 _REFERENCE = Style("#777777", (6, 2, 1, 2), 0)
+_COMPANIONS = (_REFERENCE.dash, (1.0, 1.5))  # of references that differ in what follows the comma
 
 
 def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style]:
     """Return a style for every series; those to compare with are dash-dotted.
 
     A method has the style that it has everywhere. A reference called `X, …` has the colour of
-    the series X, any other is grey.
+    the series X, any other is grey; a second kind of `…` is dotted.
     """
     own = [name for name in series if name not in references]
     colours = _COLOURS if len(own) <= len(_COLOURS) else _RAMP
@@ -35,9 +36,12 @@ def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style
         for i, name in enumerate(name for name in own if name not in known)
     }
 
+    kinds = companion_styles(series, references)
+
     def reference(name: str) -> Style:
-        like = found.get(name.split(",", maxsplit=1)[0]) or palette.method(name)
-        return _REFERENCE._replace(colour=(like or _REFERENCE).colour)
+        base, _, what = name.partition(", ")
+        like = found.get(base) or palette.method(name) or _REFERENCE
+        return kinds.get(what, _REFERENCE)._replace(colour=like.colour)
 
     return {name: found.get(name) or reference(name) for name in series}
 
@@ -50,6 +54,15 @@ def companions(series: Sequence[str], references: frozenset[str]) -> dict[str, s
     own = set(series) - references
     parts = {name: name.partition(", ") for name in series if name in references}
     return {name: what for name, (base, _, what) in parts.items() if what and base in own}
+
+
+def companion_styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style]:
+    """Return how a legend shows each `what`: in grey, with the dash of its companions."""
+    kinds = dict.fromkeys(companions(series, references).values())
+    return {
+        what: _REFERENCE._replace(dash=_COMPANIONS[i % len(_COMPANIONS)])
+        for i, what in enumerate(kinds)
+    }
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from coco_denoiser import ConvergenceWarning, Denoiser
-from coco_denoiser.experiments.paths import coco
+from coco_denoiser.experiments.paths import TOLERANCE
 from coco_denoiser.optimizers import (
     IGT,
     MARS,
@@ -35,7 +35,8 @@ from coco_denoiser.optimizers import (
 from coco_denoiser.problems import Problem, Quadratic
 from coco_denoiser.problems.base import Array
 
-WINDOW = 8
+COCO, GAUSSIAN = "COCO_8", "Gaussian_32"
+DENOISERS = (COCO, GAUSSIAN)
 MOMENTA = (0.5, 0.9)
 _NONE = (0.0,)  # the grid of a method that has no second parameter
 
@@ -54,7 +55,7 @@ class Rival(NamedTuple):
         calls: the oracle calls of a step.
         averages: whether the averages of its iterates are methods too.
         one_by_one: whether it cannot take a batch of runs.
-        denoised: whether COCO stands between oracle and update.
+        denoiser: which of DENOISERS stands between oracle and update; "" for none.
     """
 
     name: str
@@ -65,18 +66,18 @@ class Rival(NamedTuple):
     calls: int = 1
     averages: bool = False
     one_by_one: bool = False
-    denoised: bool = False
+    denoiser: str = ""
 
     @property
     def series(self) -> tuple[str, ...]:
         """The names of what is recorded: the iterates, and their averages if any."""
         names = (self.name, "PR average", "tail average") if self.averages else (self.name,)
-        return tuple(map(with_coco, names)) if self.denoised else names
+        return tuple(helped(name, self.denoiser) for name in names) if self.denoiser else names
 
 
-def with_coco(name: str) -> str:
-    """Return the name of a method with COCO put into it."""
-    return f"{name}, COCO_{WINDOW}"
+def helped(name: str, denoiser: str) -> str:
+    """Return the name of a method with a denoiser put into it."""
+    return f"{name}, {denoiser}"
 
 
 _COMBINED = (
@@ -111,15 +112,16 @@ RIVALS = (
         calls=2,
     ),
     Rival("STRSAGA", lambda step, *_: STRSAGA(step), one_by_one=True),
-    *(rival._replace(denoised=True) for rival in _COMBINED),
+    *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),
 )
 
 
 class _Rows:
-    """COCO_K for a batch of runs: a window for each."""
+    """A denoiser for a batch of runs: a window for each. The Gaussian model is not told L."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, name: str, problem: Problem) -> None:
+        self._L = problem.L if name == COCO else None
+        self._window = int(name.rpartition("_")[2])
         self.reset()
 
     def reset(self) -> None:
@@ -129,8 +131,7 @@ class _Rows:
     def __call__(self, x: Array, g: Array) -> Array:
         """Denoise every run's gradient (runs, d) by its own past."""
         if not self._windows:
-            made = (coco(self._problem, WINDOW) for _ in x)
-            self._windows = [window for window in made if window is not None]
+            self._windows = [Denoiser(self._L, self._window, tol=TOLERANCE) for _ in x]
         return np.stack([d(*row) for d, *row in zip(self._windows, x, g, strict=True)])
 
 
@@ -160,7 +161,7 @@ def walk(
     start's it counts as twice, so that a mean over runs says something of the others.
     """
     steps = (calls + rival.calls - 1) // rival.calls  # the first step is always one call
-    optimizer = rival.make(step, second, _Rows(problem) if rival.denoised else None)
+    optimizer = rival.make(step, second, _Rows(rival.denoiser, problem) if rival.denoiser else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         batches = list(starts) if rival.one_by_one else [starts]

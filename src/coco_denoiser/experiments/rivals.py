@@ -1,4 +1,4 @@
-"""COCO among its rivals: the same oracle calls for all, as the textbook has them and tuned.
+"""Denoisers among their rivals: the same oracle calls for all, as the textbook has them and tuned.
 
     textbook    every method at the step and the second parameter that its authors advise
     tuned       every method at its best over one grid, chosen on runs of their own
@@ -34,13 +34,20 @@ from coco_denoiser.experiments.experiment import (
 )
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import TOLERANCE, difference, percent, relative, solved
-from coco_denoiser.experiments.rival_methods import RIVALS, Rival, Walk, limit, walk, with_coco
+from coco_denoiser.experiments.rival_methods import (
+    COCO,
+    DENOISERS,
+    RIVALS,
+    Rival,
+    Walk,
+    helped,
+    limit,
+    walk,
+)
 from coco_denoiser.problems import Problem, Quadratic
 
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
-_OURS = with_coco("SGD")
-_LEAD = f"SGD minus {_OURS}"
 _POINTS = 50  # of a curve
 _SHORT = "steps short of the tolerance"
 _COLUMNS = {
@@ -83,9 +90,9 @@ def _rivals(config: RivalsConfig) -> list[Rival]:
     return [rival for rival in RIVALS if finite or rival.name != "STRSAGA"]
 
 
-def _names(config: RivalsConfig, *, denoised: bool | None = None) -> list[str]:
-    chosen = [r for r in _rivals(config) if denoised is None or r.denoised == denoised]
-    return [name for rival in chosen for name in rival.series]
+def _names(config: RivalsConfig, denoiser: str) -> list[str]:
+    """Return the series with a denoiser, or with none if it is empty."""
+    return [name for r in _rivals(config) if r.denoiser == denoiser for name in r.series]
 
 
 def _unit(config: RivalsConfig, index: int) -> Unit:
@@ -161,7 +168,9 @@ def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
         spent = tuning.size * config.calls
         curves.exact("tuned step", name, spent, unit[f"{name} best"][0])
         curves.exact("tuned second parameter", name, spent, unit[f"{name} best"][1])
-    curves.add("step", _LEAD, config.steps, steps["SGD"] - steps[_OURS])
+    for denoiser in DENOISERS:
+        ours = helped("SGD", denoiser)
+        curves.add("step", f"SGD minus {ours}", config.steps, steps["SGD"] - steps[ours])
     if config.problem == "quadratic":
         last = float(curves["tuned", _LIMIT].mean[-1])
         curves.exact("step", _LIMIT, config.steps, [last] * len(config.steps))
@@ -181,8 +190,8 @@ def _panels(result: Result) -> list[Panel]:
     for name, what, x, y, log in rows:
         for column, methods in _COLUMNS.items():
             plain = [method for method in methods if (name, method) in curves]
-            helped = [with_coco(method) for method in plain]
-            references = [other for other in (*helped, _LIMIT) if (name, other) in curves]
+            with_help = [helped(method, denoiser) for denoiser in DENOISERS for method in plain]
+            references = [other for other in (*with_help, _LIMIT) if (name, other) in curves]
             panels.append(
                 Panel(
                     name,
@@ -213,47 +222,59 @@ def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    helped, alone = (_names(config, denoised=denoised) for denoised in (True, False))
-    best = min(helped, key=lambda name: float(curves["step", name].mean.min()))
+    claims = [claim for name in DENOISERS for claim in _denoiser_claims(result, name)]
+    if config.problem == "quadratic":
+        claims += _quadratic_claims(result, _best(result, COCO))
+    return [*claims, solved(curves)]
+
+
+def _best(result: Result, denoiser: str) -> str:
+    names = _names(result.config, denoiser)
+    return min(names, key=lambda name: float(result.curves["step", name].mean.min()))
+
+
+def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
+    curves, config = result.curves, result.config
+    mine, alone = _names(config, denoiser), _names(config, "")
+    sgd = helped("SGD", denoiser)
     spent = sorted({curves["tuned step", name].x[0] for name in alone})
     tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
     budgets = ("", f", after {tuning} oracle calls to tune a method with one parameter or two")
     claims = []
     for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
         panel = f"{protocol} end"
-        ours = _OURS if protocol == "textbook" else best
-        pairs = [(with_coco(name), name) for name in alone if with_coco(name) in helped]
+        ours = sgd if protocol == "textbook" else _best(result, denoiser)
+        pairs = [(helped(name, denoiser), name) for name in alone]
+        pairs = [pair for pair in pairs if pair[0] in mine]
         rivals = [(ours, name) for name in alone]
         claims += [
             increases(
-                f"{protocol.capitalize()}: every method that COCO_8 is added to ends nearer to the "
-                f"minimiser ({_compared(result, protocol, pairs)}).",
-                [difference(curves, panel, theirs, mine) for mine, theirs in pairs],
+                f"{protocol.capitalize()}: every method that {denoiser} is added to ends nearer to "
+                f"the minimiser ({_compared(result, protocol, pairs)}).",
+                [difference(curves, panel, theirs, with_it) for with_it, theirs in pairs],
                 config.runs,
             ),
             increases(
-                f"{protocol.capitalize()}: {ours} ends nearer than every method without COCO "
+                f"{protocol.capitalize()}: {ours} ends nearer than every method without a denoiser "
                 f"({_compared(result, protocol, rivals)}){budget}.",
-                [difference(curves, panel, theirs, mine) for mine, theirs in rivals],
+                [difference(curves, panel, theirs, with_it) for with_it, theirs in rivals],
                 config.runs,
             ),
         ]
-    lead, sgd = curves["step", _LEAD], curves["step", "SGD"]
+    lead, plain = curves["step", f"SGD minus {sgd}"], curves["step", "SGD"]
     changes = ", ".join(
         f"{-gap / of:+.0%} at {step:g}"
-        for step, gap, of in zip(lead.x, lead.mean, sgd.mean, strict=True)
+        for step, gap, of in zip(lead.x, lead.mean, plain.mean, strict=True)
     )
-    claims.append(
+    return [
+        *claims,
         increases(
-            "At every step size SGD with COCO_8 ends nearer than SGD "
+            f"At every step size SGD with {denoiser} ends nearer than SGD "
             f"({changes} textbook steps, on the runs of the tuning).",
             [lead],
             config.tuning_runs,
-        )
-    )
-    if config.problem == "quadratic":
-        claims += _quadratic_claims(result, best)
-    return [*claims, solved(curves)]
+        ),
+    ]
 
 
 def _quadratic_claims(result: Result, best: str) -> list[Claim]:
@@ -263,7 +284,7 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     floor = curves["tuned", _LIMIT].mean[-1]
     below = []
     for protocol in _PROTOCOLS:
-        for name in _names(config):
+        for name in (n for kind in ("", *DENOISERS) for n in _names(config, kind)):
             end = curves[protocol, name]
             below.append(Curve(end.x[-1:], 1 - end.mean[-1:] / floor, end.sem[-1:] / floor))
     return [
@@ -296,6 +317,7 @@ EXPERIMENTS = tuple(
         f"rivals-{config.problem}",
         BEYOND,
         "Momentum, averaging, IGT, STORM, schedule-free, MARS, Adam and others against COCO_8 "
+        "and the Gaussian model "
         f"on {config.problem}, at textbook settings and tuned.",
         config,
         {"runs": 3, "tuning_runs": 2, "calls": 30},
