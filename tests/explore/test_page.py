@@ -343,8 +343,8 @@ def _shown(page: webdriver.Chrome) -> int:
 def _text(page: webdriver.Chrome, name: str) -> str:
     return str(
         page.execute_script(
-            "const d = window.Bokeh && Bokeh.documents[0];"
-            "const m = d && d.get_model_by_name(arguments[0]); return m ? m.text : ''",
+            "const ready = window.Bokeh && Bokeh.documents[0];"
+            "return ready ? document.getElementById(arguments[0]).textContent : ''",
             name,
         )
     )

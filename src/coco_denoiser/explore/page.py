@@ -11,7 +11,6 @@ from bokeh.models import (
     Button,
     CustomJS,
     CustomJSTickFormatter,
-    Div,
     RadioButtonGroup,
     Select,
     Slider,
@@ -21,7 +20,7 @@ from jinja2 import Template
 
 from coco_denoiser import Solution
 from coco_denoiser.explore.objectives import OBJECTIVES
-from coco_denoiser.explore.pictures import Pictures, frame
+from coco_denoiser.explore.pictures import Pictures, Scene, axes, background, frame, legend
 from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
@@ -97,14 +96,11 @@ class Page:
             label="Play", name="play", button_type="primary", width=75, stylesheets=[_STYLE]
         )
         self.one = Button(label="One step", name="one", width=90, stylesheets=[_STYLE])
-        self.text = Div(name="text", sizing_mode="stretch_width", stylesheets=[_STYLE])
-        self.certificate = Div(
-            name="certificate", sizing_mode="stretch_width", stylesheets=[_STYLE]
-        )
         self.pictures = Pictures()
         self._turn(settings)
         self._listen()
-        self._simulate()
+        self.scene = self._run()
+        self.pictures.fill(self.scene)
 
     def _turn(self, settings: Settings) -> None:
         """Turn the widgets to these settings."""
@@ -148,24 +144,28 @@ class Page:
 
     def _simulate(self) -> None:
         self._pending = False
+        self.pictures.send(self._run())
+
+    def _run(self) -> Scene:
+        """Run the present settings, and return all that changes on the page."""
         self._settings = self._read()
         self.simulation = simulate(self._settings, patience=PATIENCE)
         if self._playing is None:
             self._shown = self.simulation.last
-        self._document.hold("combine")  # so that the browser draws once
         same = [name for name, preset in PRESETS.items() if preset == self._settings]
         self.preset.value = same[0] if same else ""
-        self.pictures.begin(self.simulation)
-        self.text.text = words(self.simulation)
-        self._draw()
+        scene = self._step()
+        scene["sources"] |= background(self._settings.objective)
+        scene["axes"] |= axes(self.simulation)
+        scene["texts"] |= {"text": words(self.simulation)}
+        return scene
 
-    def _draw(self) -> None:
+    def _step(self) -> Scene:
+        """Return what is shown of the present run."""
         self._shown = min(self._shown, self.simulation.last)
         content, taken, found = frame(self.simulation, self._shown)
-        self._document.hold("combine")
-        self.pictures.show(content)
-        self.certificate.text = certificate(found, taken, self.simulation.last)
-        self._document.unhold()
+        said = certificate(found, taken, self.simulation.last)
+        return {"sources": content, "axes": {}, "texts": {"certificate": said}}
 
     def _toggled(self, _attr: str, _old: object, _new: object) -> None:
         if self.play.active and self._playing is None:
@@ -183,18 +183,18 @@ class Page:
             self.play.active = False
             return
         self._shown += 1
-        self._draw()
+        self.pictures.send(self._step())
 
     def _one_step(self) -> None:
         self.play.active = False
         self._shown = self._shown % self.simulation.last + 1
-        self._draw()
+        self.pictures.send(self._step())
 
     @property
     def roots(self) -> list[Any]:
         """Everything that the template places, by name."""
         widgets = (self.preset, self.objective, self.method, *self.sliders.values(), self.play)
-        return [*widgets, self.one, self.text, self.certificate, *self.pictures.plots.values()]
+        return [*widgets, self.one, *self.pictures.plots.values()]
 
 
 def _slider(name: str, title: str, least: float, largest: float, by: float) -> Slider:
@@ -219,10 +219,16 @@ def build(document: Document) -> None:
     """Put a page of its own into the document of a new visitor."""
     asked = document.session_context.request.arguments if document.session_context else {}
     query = {name: values[-1].decode(errors="replace") for name, values in asked.items()}
-    for root in Page(document, from_query(query)).roots:
+    page = Page(document, from_query(query))
+    for root in page.roots:
         document.add_root(root)
     document.title = "COCO denoiser: explore"
     document.template = template("template.html")
     document.template_variables.update(
-        sliders=list(SLIDERS), plain=PLAIN, coco=COCO, gaussian=GAUSSIAN
+        **page.scene["texts"],
+        sliders=list(SLIDERS),
+        plain=PLAIN,
+        coco=COCO,
+        gaussian=GAUSSIAN,
+        legend=legend(),
     )

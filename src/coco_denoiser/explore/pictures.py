@@ -5,6 +5,8 @@ that they stay where they are while a run plays. Both are plain numbers by the n
 or the axis they fill, by the server or, in a page without one, by a script.
 """
 
+import json
+import math
 from typing import Any
 
 import numpy as np
@@ -20,20 +22,32 @@ from coco_denoiser.typing import Array
 ARROWS = 3  # at so many last points: more hide the path
 # Whatever differs in colour also differs in dash or marker.
 RUNS = {
-    "plain": ("alone", PLAIN, "dashed", "square"),
+    "plain": ("alone", PLAIN, "6", "square"),
     "coco": ("with COCO", COCO, "solid", "circle"),
-    "gaussian": ("Gaussian model", GAUSSIAN, "dotdash", "triangle"),
+    "gaussian": ("Gaussian model", GAUSSIAN, "2 4 6 4", "triangle"),
 }
 _ARROWS = {
     "noisy gradient": (PLAIN, "5 3"),
     "denoised gradient": (COCO, "solid"),
     "true gradient": (EXACT, "1 3"),
 }
+_DISC = ("allowed by a pair", COCO, "4 3")
 _CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
+_WIDER = 1.6  # factor from one width of the plane to the next
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis
 
-Frame = dict[str, dict[str, Array]]
+Frame = dict[str, dict[str, Any]]
+Scene = dict[str, dict[str, Any]]
+"""What changes in the pictures and the words, as sources, axes and texts by name."""
+
+_SHOW_SCENE = """
+const {sources, axes, texts} = JSON.parse(cb_obj.tags[0]);
+const model = name => cb_obj.document.get_model_by_name(name);
+for (const [name, [start, end]] of Object.entries(axes)) model(name + "-axis").setv({start, end});
+for (const [name, columns] of Object.entries(sources)) model(name).data = columns;
+for (const [id, html] of Object.entries(texts)) document.getElementById(id).innerHTML = html;
+"""
 
 # The point of the window that is pointed at or touched, and the disc that belongs to it.
 _SHOW_BALL = """
@@ -59,11 +73,28 @@ def frame(simulation: Simulation, k: int) -> tuple[Frame, int, Solution]:
     return content, taken, found
 
 
+def legend() -> str:
+    """Return the legend of the plane, as HTML: Bokeh's own takes long to draw."""
+    lines = [(label, colour, dash) for label, colour, dash, _ in RUNS.values()]
+    lines += [(f"→ {name}", *look) for name, look in _ARROWS.items()]
+    return "".join(
+        '<span><svg width="26" height="8" aria-hidden="true"><path d="M0 4h26" stroke-width="2.5" '
+        f'stroke="{colour}" stroke-dasharray="{"none" if dash == "solid" else dash}"/></svg> '
+        f"{label}</span> "
+        for label, colour, dash in (*lines, _DISC)
+    )
+
+
 def axes(simulation: Simulation) -> dict[str, tuple[float, float]]:
-    """Return where the axes begin and end: wide enough for every step of the run."""
+    """Return where the axes begin and end: wide enough for every step of the run.
+
+    They move in few large strides, so that most runs leave them as they are, which saves the
+    browser half of its work.
+    """
     paths = simulation.paths.values()
     far = max(float(np.abs(path.points[:, :2]).max()) for path in paths)
-    half = max(_HALF_WIDTH, 1.3 * far)
+    strides = max(0, math.ceil(math.log(1.2 * far / _HALF_WIDTH, _WIDER)))
+    half = _HALF_WIDTH * _WIDER**strides
     distances = np.concatenate([path.distances for path in paths])
     errors = np.concatenate([path.errors for path in paths])
     return {
@@ -77,9 +108,11 @@ def axes(simulation: Simulation) -> dict[str, tuple[float, float]]:
 
 
 def _decades(values: Array) -> tuple[float, float]:
-    """Return what a logarithmic axis spans; no more than six decades below the largest value."""
+    """Return what a logarithmic axis spans: whole decades, and down to an even one."""
     largest = max(float(values.max()), _SMALLEST)
-    return max(0.8 * float(values.min()), 1e-6 * largest), 1.25 * largest
+    least = max(float(values.min()), 1e-6 * largest)
+    low, high = math.floor(math.log10(least) / 2) * 2, math.ceil(math.log10(largest))
+    return 10.0**low, 10.0**high
 
 
 def _columns(names: str, rows: Array) -> dict[str, Array]:
@@ -137,33 +170,35 @@ class Pictures:
     """The plots, and the sources and axes that they are fed by, by name."""
 
     def __init__(self) -> None:
-        self.sources = {name: ColumnDataSource(name=name) for name in ("contours", "ball")}
+        # Nothing is synced: what the browser draws is of no interest to the server.
+        self.sources = {
+            name: ColumnDataSource(name=name, syncable=False) for name in ("contours", "ball")
+        }
         self.ranges = {
-            name: Range1d(0.1, 1.0, name=f"{name}-axis")
+            name: Range1d(0.1, 1.0, name=f"{name}-axis", syncable=False)
             for name in ("x", "y", "step", *_CURVES, "age")
         }
-        self._objective = ""
         self.plots = {"paths": self._paths()}
         for name, label in _CURVES.items():
             self.plots[name] = self._curves(name, label)
         self.plots["weights"] = self._weights()
+        self.plots["paths"].js_on_change("tags", CustomJS(code=_SHOW_SCENE))
 
-    def begin(self, simulation: Simulation) -> None:
-        """Set what holds for all steps of a run: the axes, and the contours of its function."""
-        for name, (start, end) in axes(simulation).items():
-            self.ranges[name].update(start=start, end=end)
-        self.sources["ball"].data = {"x": [], "y": [], "radius": []}
-        if simulation.settings.objective != self._objective:
-            self._objective = simulation.settings.objective
-            self.sources["contours"].data = _contours(self._objective)
-
-    def show(self, content: Frame) -> None:
-        """Show a frame."""
-        for name, columns in content.items():
+    def fill(self, scene: Scene) -> None:
+        """Show a scene at once, which works as long as no browser has the document."""
+        for name, columns in scene["sources"].items():
             self.sources[name].data = columns
+        for name, (start, end) in scene["axes"].items():
+            self.ranges[name].update(start=start, end=end)
+
+    def send(self, scene: Scene) -> None:
+        """Show a scene in the browser: in one message, so that each plot is drawn once."""
+        self.plots["paths"].tags = [json.dumps(scene, default=np.ndarray.tolist)]
 
     def _source(self, name: str, columns: str) -> ColumnDataSource:
-        made = ColumnDataSource({column: [] for column in columns.split()}, name=name)
+        made = ColumnDataSource(
+            {column: [] for column in columns.split()}, name=name, syncable=False
+        )
         self.sources[name] = made
         return made
 
@@ -173,18 +208,16 @@ class Pictures:
             name="paths", aspect_ratio=_ASPECT, x_range=self.ranges["x"], y_range=self.ranges["y"]
         )
         plot.grid.grid_line_color = None
-        self.sources["contours"].data = _contours("quadratic")
         plot.multi_line("xs", "ys", source=self.sources["contours"], line_color="#c9c9c9")
         plot.scatter([0], [0], marker="x", size=11, line_width=2, color=EXACT)
         plot.scatter(*([each] for each in START), marker="circle", size=9, color="white",
                      line_color=EXACT)  # fmt: skip
-        self.sources["ball"].data = {"x": [], "y": [], "radius": []}
-        for name, (label, colour, dash, marker) in RUNS.items():
+        for name, (_, colour, dash, marker) in RUNS.items():
             source = self._source(f"{name}-path", "x y")
             plot.line("x", "y", source=source, color=colour, line_dash=dash, line_width=1.6,
-                      alpha=0.5, legend_label=label)  # fmt: skip
+                      alpha=0.5)  # fmt: skip
             plot.scatter("x", "y", source=source, marker=marker, size=4, color=colour,
-                         alpha=0.5, legend_label=label)  # fmt: skip
+                         alpha=0.5)  # fmt: skip
         for name, (colour, pattern) in _ARROWS.items():
             source = self._source(name, "x0 y0 x1 y1 alpha")
             head = VeeHead(size=11, fill_color=colour, line_color=colour)
@@ -192,22 +225,14 @@ class Pictures:
                 Arrow(end=head, source=source, x_start="x0", y_start="y0", x_end="x1", y_end="y1",
                       line_color=colour, line_dash=pattern, line_width=3, line_alpha="alpha")
             )  # fmt: skip
-            plot.line([np.nan], [np.nan], color=colour, line_dash=pattern, line_width=3,
-                      legend_label=f"→ {name}")  # fmt: skip
         self._pointing(plot)
-        (legend,) = plot.legend
-        legend.update(
-            location="left", ncols=2, border_line_color=None, label_text_font_size="12px",
-            spacing=0, padding=0, margin=4, glyph_height=14, label_height=16,
-        )  # fmt: skip
-        plot.add_layout(legend, "below")
         return plot
 
     def _pointing(self, plot: figure) -> None:
         """Show the disc of the point of the window that the mouse is on, or that is touched."""
         plot.circle("x", "y", radius="radius", source=self.sources["ball"], name="ball-disc",
-                    fill_color=COCO, fill_alpha=0.12, line_color=COCO, line_dash="4 3",
-                    legend_label="allowed by a pair")  # fmt: skip
+                    fill_color=COCO, fill_alpha=0.12, line_color=_DISC[1],
+                    line_dash=_DISC[2])  # fmt: skip
         source = self._source("points", "x y ball_x ball_y ball_radius")
         points = plot.scatter("x", "y", source=source, size=14, fill_alpha=0.0, line_alpha=0.0,
                               hover_line_alpha=1.0, hover_line_color=COCO, hover_fill_alpha=0.0,
@@ -242,9 +267,10 @@ class Pictures:
         return plot
 
 
-def _contours(objective: str) -> dict[str, list[Array]]:
+def background(objective: str) -> Frame:
+    """Return what a new function shows before any step: its contours, and no disc."""
     xs, ys = contours(objective)
-    return {"xs": xs, "ys": ys}
+    return {"contours": {"xs": xs, "ys": ys}, "ball": {"x": [], "y": [], "radius": []}}
 
 
 def _figure(**options: Any) -> figure:

@@ -3,8 +3,9 @@
 import math
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 
@@ -150,14 +151,23 @@ def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
             windows without noise have nearly parallel bounds, and take a second a step.
     """
     problem = OBJECTIVES[settings.objective].problem(settings.noise)
-    K, L = settings.window, settings.L * problem.L
-    denoisers = (
-        None,
-        Denoiser(L, K, mu=settings.mu * L, tol=TOLERANCE),
-        Denoiser(model="gaussian", window=K),
+    L = settings.L * problem.L
+    bounded = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
+    return Simulation(
+        settings,
+        problem,
+        _unbounded(replace(settings, L=1.0, mu=0.0, window=1)),
+        _path(settings, problem, bounded, patience),
+        _unbounded(replace(settings, L=1.0, mu=0.0), denoised=True),
     )
-    paths = [_path(settings, problem, denoiser, patience) for denoiser in denoisers]
-    return Simulation(settings, problem, *paths)
+
+
+@lru_cache(maxsize=64)
+def _unbounded(settings: Settings, *, denoised: bool = False) -> Path:
+    """Run what needs no bounds, which stays the same while these are changed."""
+    problem = OBJECTIVES[settings.objective].problem(settings.noise)
+    denoiser = Denoiser(model="gaussian", window=settings.window) if denoised else None
+    return _path(settings, problem, denoiser, math.inf)
 
 
 def _path(settings: Settings, problem: Problem, denoiser: Denoiser | None, patience: float) -> Path:

@@ -15,7 +15,7 @@ from bokeh.resources import INLINE
 from coco_denoiser._storage import write_bytes
 from coco_denoiser.explore.objectives import contours
 from coco_denoiser.explore.page import certificate, template, words
-from coco_denoiser.explore.pictures import Pictures, axes, frame
+from coco_denoiser.explore.pictures import Pictures, axes, frame, legend
 from coco_denoiser.explore.presets import PRESETS
 from coco_denoiser.explore.simulation import Settings, simulate
 from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
@@ -70,6 +70,7 @@ def html() -> str:
             "plain": PLAIN,
             "coco": COCO,
             "gaussian": GAUSSIAN,
+            "legend": legend(),
         },
     )
     return made
