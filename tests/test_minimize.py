@@ -44,6 +44,29 @@ def test_without_noise_it_converges() -> None:
         assert excess(result.x) < 1e-6 * excess(np.full(3, 10.0))
 
 
+@pytest.mark.parametrize("stretch", [1e-4, 1e4])
+def test_without_a_bound_it_is_sane_however_far_the_minimum(stretch: float) -> None:
+    # It is 17 * stretch away, and x0 of length 17 says nothing about that.
+    ends = []
+    for seed in range(8):
+        same, x0 = noisy(seed), np.full(3, 10.0)
+        result = coco.minimize(
+            lambda x, f=same: f(10.0 + (x - 10.0) / stretch),
+            x0,
+            1000,
+        )
+        ends.append(excess(10.0 + (result.x - x0) / stretch))
+    assert np.mean(ends) < 0.02 * excess(np.full(3, 10.0))
+
+
+def test_too_large_a_bound_slows_it_and_too_small_a_one_does_no_harm() -> None:
+    ends = [
+        np.mean([excess(coco.minimize(noisy(s), [10.0] * 3, 400, L=L).x) for s in range(8)])
+        for L in (100.0, 1.0, 0.01)
+    ]
+    assert ends[2] < 3.0 * ends[1] < ends[0] < excess(np.full(3, 10.0))
+
+
 def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
     errors = []
     for seed in range(40):
@@ -52,11 +75,12 @@ def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
     assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.6
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_units_do_not_matter(scale: float) -> None:
-    one = coco.minimize(noisy(), [10.0] * 3, 100, L=1.0)
+@pytest.mark.parametrize("scale", [1e-150, 1e-6, 1e6, 1e150])
+@pytest.mark.parametrize("L", [1.0, None])
+def test_units_do_not_matter(scale: float, L: float | None) -> None:
+    one = coco.minimize(noisy(), [10.0] * 3, 100, L=L)
     same = noisy()
-    other = coco.minimize(lambda x: scale * same(x / scale), [10.0 * scale] * 3, 100, L=1.0)
+    other = coco.minimize(lambda x: scale * same(x / scale), [10.0 * scale] * 3, 100, L=L)
     assert np.allclose(other.x, scale * one.x, rtol=1e-6)
     assert np.isclose(other.std, scale * one.std, rtol=1e-6)
 
@@ -160,11 +184,11 @@ def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[s
 def test_the_repr_is_a_table_and_the_message_a_sentence() -> None:
     result = coco.minimize(noisy(), [10.0] * 3, 300, L=1.0)
     assert result.message == (
-        "used all 300 calls; what is left of the gradient cannot be told from noise."
+        "used all 300 calls; the gradient cannot be told from noise any more."
     )
     lines = repr(result).splitlines()
     assert [line.split(":")[0].strip() for line in lines] == [
-        "message", "x", "gradient", "std", "calls", "L",
+        "message", "x", "gradient", "std", "calls",
     ]  # fmt: skip
     early = coco.minimize(noisy(noise=0.01), [10.0] * 3, 12, L=1.0)
     assert "more calls would help" in early.message

@@ -1,14 +1,20 @@
 """minimize(): from a noisy gradient and a budget of calls to a point, its gradient and its error.
 
-The method is stochastic gradient descent that finds its own speed. Speed s means a step of
-min(s, 1) / L, with momentum 1 - 1 / s where s > 1. Every twentieth of the calls, the way gone
-since the last time is compared with the way gone before: if both point the same way, the path is
-still travelling and the speed goes up; if they point against each other, it dances around the
-minimum and the speed goes down. The answer is an average of the path in which step k has the
-weight k^3, so that the start is forgotten and the noise averages out.
+The method is stochastic gradient descent that finds its own step, and averages its path.
 
-The last call is spent at the answer. With the last points of the path it tells the gradient
-there and its standard error, by the Gaussian model of `Denoiser`.
+- The step is that of DoG, "distance over gradients" (Ivgi, Hinder and Carmon, 2023): the largest
+  distance from x0 so far, over the root of the sum of all squared gradients so far. It begins
+  with 3% of the length of x0, grows while the path travels, and shrinks once it stays
+  where it is. If L is known, the step is at most 2 / L, and at least 1 / (2 L) once that moves
+  the path by little.
+- It is multiplied by a speed. Every twentieth of the calls, the last two stretches of the path
+  are compared: if they point the same way, the speed goes up; if they point against each other,
+  the path circles the minimum and the speed goes down. Beyond 1, it becomes momentum.
+- The answer is an average of the path in which step k has the weight k^3, so that the start is
+  forgotten and the noise averages out.
+
+The last call is spent at the answer. From it and from the last points of the path, the Gaussian
+model of `Denoiser` estimates the gradient there and its standard error.
 """
 
 import math
@@ -26,50 +32,62 @@ from coco_denoiser.streaming import Denoiser
 from coco_denoiser.typing import ArrayLike, Float64
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
+_FIRST = 0.03  # the first distance, as a share of the length of x0
+_SHORTEST, _LONGEST = 0.5, 2.0  # step if L is known, as a multiple of 1 / L
+_LENGTHENED = 0.2  # up to this share of the largest distance, lest too small an L do harm
 _BLOCKS = 20  # comparisons of directions in a run
-_FASTER, _SLOWER = 0.35, 1.5 * 0.35  # log change of the speed for a cosine of 1 and of -1
-_SLOWEST, _FASTEST = 1 / 8, 8.0
+_FASTER, _SLOWER = 0.15, 0.5  # log change of the speed for a cosine of 1 and of -1
+_FASTEST = 2.0
 _WEIGHT = 3  # step k has the weight k^3 in the answer
-_WINDOW = 32  # points that tell the gradient at the answer
-_GROWTH, _SAFETY = 4.0, 1.5  # of the probes for L, and of what they find
-_REPEATS = 6  # calls at x0 that tell the noise, if it is not known
+_WINDOW = 32  # points from which the gradient at the answer is estimated
+
+
+def _length(v: Float64) -> float:
+    """Return ||v||, whatever its scale."""
+    largest = float(np.abs(v).max())
+    return largest * float(np.linalg.norm(v / largest)) if largest > 0.0 else 0.0
 
 
 @dataclass
 class _Path:
     """Where a descent is, and all that it remembers."""
 
-    x: Float64
-    L: float
+    start: Float64
+    L: float | None
     block: int  # calls between two comparisons
+    x: Float64
     velocity: Float64
     mean: Float64
-    from_: Float64  # where the present block began
-    way: Float64 | None = None  # of the last block
+    turn: Float64  # where the present block began
+    way: Float64 | None  # of the last block
+    reach: float  # the largest distance from the start
+    gradients: float = 0.0  # root of the sum of their squared lengths
+    latest: float = 0.0  # the same for the present block
+    least: float = 0.0  # step in the present block
     speed: float = 1.0
     steps: int = 0
     weights: float = 0.0
     calls: int = 0
-    longest: float = 0.0  # of the first gradients
     recent: deque[tuple[Float64, Float64]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @classmethod
-    def start(cls, x: Float64, L: float, calls: int) -> "_Path":
+    def begin(cls, x: Float64, L: float | None, calls: int) -> "_Path":
+        reach = _FIRST * (_length(x) or 1.0)
         zero = np.zeros_like(x)
-        return cls(x.copy(), L, max(4, calls // _BLOCKS), zero, x.copy(), x.copy())
+        return cls(x, L, max(4, calls // _BLOCKS), x, zero, x.copy(), x, None, reach)
 
     def step(self, g: Float64) -> None:
         """Take one step along a noisy gradient at x."""
-        self.recent.append((self.x.copy(), g))
-        length = float(np.linalg.norm(g))
-        if self.steps < self.block:
-            self.longest = max(self.longest, length)
-        elif length > 4.0 * self.longest:
-            # Far more than the path began with: the steps are too long for this noise, or for L.
-            self.speed *= 0.5
-            self.x, self.velocity, g = self.mean.copy(), np.zeros_like(g), np.zeros_like(g)
+        self.recent.append((self.x, g))
+        length = _length(g)
+        self.gradients = math.hypot(self.gradients, length)
+        self.latest = math.hypot(self.latest, length)
+        size = self.reach / self.gradients if self.gradients > 0.0 else 0.0
+        if self.L is not None:
+            size = min(max(size, self.least), _LONGEST / self.L)
         self.velocity = max(0.0, 1.0 - 1.0 / self.speed) * self.velocity + g
-        self.x = self.x - (min(self.speed, 1.0) / self.L) * self.velocity
+        self.x = self.x - (size * min(self.speed, 1.0)) * self.velocity
+        self.reach = max(self.reach, _length(self.x - self.start))
         self.steps += 1
         weight = float(self.steps) ** _WEIGHT
         self.weights += weight
@@ -78,13 +96,18 @@ class _Path:
             self._compare()
 
     def _compare(self) -> None:
-        way, self.from_ = self.x - self.from_, self.x.copy()
+        way, self.turn = self.x - self.turn, self.x
         if self.way is not None:
-            size = float(np.linalg.norm(way) * np.linalg.norm(self.way))
+            size = _length(way) * _length(self.way)
             cosine = float(way @ self.way) / size if size > 0.0 else 0.0
             change = math.exp((_FASTER if cosine > 0.0 else _SLOWER) * cosine)
-            self.speed = min(max(self.speed * change, min(self.speed, _SLOWEST)), _FASTEST)
+            self.speed = min(self.speed * change, _FASTEST)
         self.way = way
+        if self.L is not None:
+            # By the last block alone: a step that depends on its own gradient is biased.
+            move = _SHORTEST / self.L * self.latest / math.sqrt(self.block)
+            self.least = _SHORTEST / self.L if move <= _LENGTHENED * self.reach else 0.0
+        self.latest = 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +120,6 @@ class Minimum:
         std: standard error of every coordinate of `gradient`.
         message: a sentence on how it ended.
         calls: how many gradients were asked for, earlier runs included.
-        L: the curvature bound in use, as given or estimated.
     """
 
     x: Float64
@@ -105,7 +127,6 @@ class Minimum:
     std: float
     message: str
     calls: int
-    L: float
     _path: _Path
 
     def __repr__(self) -> str:
@@ -115,18 +136,17 @@ class Minimum:
             "gradient": np.array2string(self.gradient, threshold=10, prefix=" " * 10),
             "std": f"{self.std:.4g}",
             "calls": self.calls,
-            "L": f"{self.L:.4g}",
         }
         return "\n".join(f"{name:>8s}: {value}" for name, value in rows.items())
 
 
 class MinimizeError(RuntimeError):
-    """The gradient could not be had; `result` is the best point so far."""
+    """A call to the gradient failed; `result` is the best point so far."""
 
     def __init__(self, result: Minimum) -> None:
         self.result = result
         super().__init__(
-            f"{result.message} The best point so far is in the error's `result`; to go on from "
+            f"{result.message} The error carries the best point so far as `result`; to go on from "
             "it, pass resume=error.result."
         )
 
@@ -150,11 +170,13 @@ def minimize(
         result = minimize(gradient, x0, calls=500)
         result.x, result.gradient, result.std, result.message
 
-    There is nothing to tune: stochastic gradient descent with momentum that finds its own speed,
-    and an average of its path (`coco_denoiser.descent` says how). Without L, a tenth of the
-    calls, and 12 at least, go to finding it: six at x0 for the noise, the others at growing
-    distance downhill, until the change of the gradient stands out from the noise. With single
-    examples as noise such an L may be wrong by far: pass L where you can.
+    There is nothing to tune: it is stochastic gradient descent that finds its own step and
+    averages its path (`coco_denoiser.descent` says how). L is not needed, and no calls are spent
+    on estimating it. If you know it, pass it: it keeps steps from becoming too long or too short,
+    which helps most where gradients are far larger at the start than at the minimum.
+
+    Without L, the first step is 3% of the length of x0, or 0.03 if x0 is zero. If the
+    minimum is far nearer than that, start from a point whose size says so, or pass L.
 
     Args:
         gradient: returns a noisy gradient at x, of the shape of x; called as gradient(x), or as
@@ -184,7 +206,7 @@ def minimize(
             f"rng must be a numpy.random.Generator, which gradient(x, rng) takes, got {rng!r}."
         )
     x = start.reshape(-1).astype(np.float64)
-    path = _Path.start(x, 1.0, budget) if resume is None else deepcopy(resume._path)  # noqa: SLF001
+    path = _Path.begin(x, known, budget) if resume is None else deepcopy(resume._path)  # noqa: SLF001
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
     end = path.calls + budget
@@ -205,12 +227,6 @@ def minimize(
         return np.asarray(g.reshape(-1), np.float64)
 
     try:
-        if resume is None:
-            path.L = (
-                _curvature(ask, x, min(max(budget // 10, 2 * _REPEATS), budget // 2), noise)
-                if known is None
-                else known
-            )
         while path.calls < end - 1:
             path.step(ask(path.x))
             if callback is not None and callback(path.mean.reshape(start.shape), path.calls):
@@ -232,54 +248,15 @@ def _result(path: _Path, theta: Float64, std: float) -> Minimum:
     # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
     limit = (math.sqrt(2.0 * math.log(theta.size)) + 2.0) * std if theta.size > 1 else 2.0 * std
     if np.abs(theta).max() > limit:
-        message += "; the gradient still stands out from its error: more calls would help."
+        message += "; the gradient is still larger than its error: more calls would help."
     elif math.isnan(std):
-        message += ", too few for an error of the gradient."
+        message += ", too few to estimate the error of the gradient."
     else:
-        message += "; what is left of the gradient cannot be told from noise."
+        message += "; the gradient cannot be told from noise any more."
     x = path.mean.reshape(theta.shape).copy()
-    return Minimum(x, theta, std, message, path.calls, path.L, path)
+    return Minimum(x, theta, std, message, path.calls, path)
 
 
 def _early(path: _Path, shape: tuple[int, ...], message: str) -> Minimum:
     x = path.mean.reshape(shape).copy()
-    return Minimum(x, np.full(shape, np.nan), math.nan, message, path.calls, path.L, path)
-
-
-def _curvature(
-    ask: Callable[[Float64], Float64], x: Float64, calls: int, noise_std: float | None
-) -> float:
-    """Estimate L from the change of the gradient over growing distances from x, downhill."""
-    answers = np.stack([ask(x) for _ in range(_REPEATS if noise_std is None else 1)])
-    g, used = answers.mean(axis=0), len(answers)
-    variance = float(answers.var(axis=0, ddof=1).mean()) if noise_std is None else noise_std**2
-    noise = 2.0 * x.size * variance  # of the squared change between two points
-    direction, found = -g, 0.0
-    reach = max(float(np.linalg.norm(x)), 1.0)
-    distance = 1e-4 * reach
-    while used < calls:
-        length = float(np.linalg.norm(direction))
-        if length == 0.0:
-            break
-        there = x + (distance / length) * direction
-        change = ask(there) - g
-        used += 1
-        stands_out = float(change @ change) > 4.0 * noise and change.any()
-        if stands_out and used < calls:
-            # Asked again: noise alone does not point the same way twice.
-            again = ask(there) - g
-            used += 1
-            product = float(change @ again)
-            stands_out = product > 0.5 * float(np.linalg.norm(change) * np.linalg.norm(again))
-            if stands_out:
-                # The change points to where the curvature is larger: look there next.
-                found = max(found, math.sqrt(product) / distance)
-                direction = change + again
-        if found == 0.0:
-            # Not beyond the length of x: further away the curvature may be another.
-            distance = min(_GROWTH * distance, reach)
-        elif not stands_out:
-            break
-    if found == 0.0:
-        found = math.sqrt(max(noise, 1e-300)) / distance
-    return _SAFETY * found
+    return Minimum(x, np.full(shape, np.nan), math.nan, message, path.calls, path)
