@@ -23,7 +23,7 @@ from coco_denoiser.experiments.experiment import Result
 from coco_denoiser.experiments.panels import styles
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
-from coco_denoiser.palette import COCO, EXACT, PLAIN
+from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
 
@@ -219,12 +219,16 @@ def gaussian() -> Figure:
         seen.append((x, g))
         x = x - 0.5 * g
     points, gradients = (np.array(part[-32:]) for part in zip(*seen, strict=True))
-    for name, L, colour, dash in (("gaussian", None, COCO, "-"), ("cocoercive", 1.0, PLAIN, "--")):
+    for name, L, colour, dash, label in (
+        ("gaussian", None, GAUSSIAN, "-", "Gaussian"),
+        ("cocoercive", 1.0, COCO, "--", "COCO, L known"),
+    ):
         row = coco.solve(points, gradients, L=L, model=name).weights[-1]
-        left.plot(np.arange(31, -1, -1), row, dash, color=colour, label=name)
+        left.plot(np.arange(31, -1, -1), row, dash, color=colour, label=label)
     left.axhline(0.0, color=EXACT, linewidth=0.8)
     left.invert_xaxis()
     left.set(xlabel="age of an observation, in steps", ylabel="weight in the newest gradient")
+    left.set_title("One window, two models", loc="left", fontsize=10)
     left.legend(frameon=False)
     levels, errors = np.linspace(0.0, 3.0, 31), []
     for _ in range(400):
@@ -232,9 +236,12 @@ def gaussian() -> Figure:
         truth = z @ (0.3 * rng.standard_normal((6, 6)))
         found = coco.solve(z, truth + rng.standard_normal((16, 6)))
         errors.append(np.abs(found.gradients[-1] - truth[-1]) / found.std[-1])
-    right.plot(levels, [np.mean(np.array(errors) <= level) for level in levels], color=COCO)
-    right.plot(levels, erf(levels / np.sqrt(2.0)), "--", color=EXACT)
+    shares = [np.mean(np.array(errors) <= level) for level in levels]
+    right.plot(levels, shares, color=GAUSSIAN, label="as measured")
+    right.plot(levels, erf(levels / np.sqrt(2.0)), "--", color=EXACT, label="normal law")
     right.set(xlabel="error, in standard errors", ylabel="share of the errors below")
+    right.set_title("The error bars hold what they should", loc="left", fontsize=10)
+    right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -6,7 +6,9 @@ from coco_denoiser import palette
 from coco_denoiser.experiments.panels import styles
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "SGD+COCO_8", "Adam+COCO", "SGD+PRaveraging"])
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "SGD+COCO_8", "Adam+COCO", "SGD+PRaveraging", "SGD+Gaussian_32"]
+)
 def test_a_method_looks_the_same_whatever_is_beside_it(name: str) -> None:
     alone = styles([name], frozenset())[name]
     crowd = ["SGD", "SGD+COCO_2", "something else", "SGD+DecreasingSS", name]

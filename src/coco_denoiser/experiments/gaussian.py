@@ -242,7 +242,7 @@ def _panels(result: Result) -> list[Panel]:
             f"{kind} by step",
             _SETS[kind].capitalize(),
             "step, in 1/L",
-            "excess over SGD's, geometric mean",
+            "excess over SGD's, mean",
             shown,
             log="xy",
         )
