@@ -13,14 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 from scipy.special import erf
 
 import coco_denoiser as coco
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.experiment import Result
-from coco_denoiser.experiments.panels import styles
+from coco_denoiser.experiments.gaussian_problems import Scenario, scenario
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
 from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
@@ -30,55 +28,54 @@ from coco_denoiser.typing import Float64
 HERE = Path(__file__).parent
 
 
-def curves(result: Result) -> Figure:
-    """Draw SGD against SGD+COCO_K, each curve named at its end."""
-    figure = Figure(figsize=(7.2, 3.9), layout="constrained")
-    axes = figure.add_subplot()
-    names = result.curves.series("distance")
-    looks = styles(names, frozenset())
-    for name in names:
-        curve, style = result.curves["distance", name], looks[name]
-        dashes = (0, style.dash) if style.dash else "-"
-        low, high = curve.mean - curve.sem, curve.mean + curve.sem
-        axes.fill_between(curve.x, low, high, color=style.colour, alpha=0.2, linewidth=0)
-        axes.plot(curve.x, curve.mean, color=style.colour, linestyle=dashes, linewidth=1.8)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(0, result.config.steps)
-    axes.set_xlabel("oracle calls k")
-    axes.set_ylabel("distance to the minimiser, ‖xₖ − x*‖")
-    axes.set_title("Same noise, same step size: SGD with and without COCO", loc="left", fontsize=11)
-    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    ends = {name: float(result.curves["distance", name].mean[-1]) for name in names}
-    _name_ends(axes, ends, {name: looks[name].colour for name in names})
+# Problems of the experiment `gaussian` that had no part in choosing the model's settings.
+PANELS = {
+    "optimum jumps": "The minimum moves: it wins",
+    "uneven noise": "The minimum stays: as good as averaging",
+    "support vectors": "Curvature changes: it loses",
+}
+RUNS = 20
+
+
+def wins() -> Figure:
+    """Draw SGD, its tail average and SGD with the Gaussian model, all at 1/L and untuned."""
+    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    for axes, (name, title) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
+        problem = scenario(name)
+        plain, denoised = (_iterates(problem, denoise=denoise) for denoise in (False, True))
+        sums = np.cumsum(plain, axis=0)
+        calls = np.arange(1, problem.calls + 1)
+        tail = plain.copy()
+        tail[1:] = [(sums[k] - sums[k // 2]) / (k - k // 2) for k in range(1, problem.calls)]
+        for label, path, colour, dash in (
+            ("SGD", plain, PLAIN, (0, (5, 2))),
+            ("average of the later half", tail, "#7c4dbd", (0, (2, 1, 2, 3))),
+            ("SGD, denoised", denoised, GAUSSIAN, "-"),
+        ):
+            excess = [np.median(problem.excess(x, k)) for k, x in enumerate(path)]
+            axes.plot(calls, excess, color=colour, linestyle=dash, linewidth=1.6, label=label)
+        axes.set(yscale="log", xlabel="gradients asked for", xlim=(0, problem.calls))
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.grid(visible=True, color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("objective above its minimum")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center",
+                  ncols=3, frameon=False)  # fmt: skip
     return figure
 
 
-def _name_ends(axes: Axes, ends: dict[str, float], colours: dict[str, str]) -> None:
-    """Name each curve at its right end, pushed apart where the ends crowd (axes coordinates)."""
-    low, high = np.log(axes.get_ylim())
-    names = sorted(ends, key=lambda name: ends[name])
-    heights = np.array([(np.log(ends[name]) - low) / (high - low) for name in names])
-    spread = heights.copy()
-    for i in range(1, len(spread)):
-        spread[i] = max(spread[i], spread[i - 1] + 0.065)
-    spread += heights.mean() - spread.mean()
-    for name, anchor, height in zip(names, heights, spread, strict=True):
-        axes.annotate(
-            name,
-            xy=(1.0, anchor),
-            xytext=(1.05, height),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=colours[name],
-            va="center",
-            fontsize=9,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colours[name], "linewidth": 0.7},
-        )
+def _iterates(problem: Scenario, *, denoise: bool) -> Float64:
+    """Return (calls, RUNS, d): the points after every step of 1/L."""
+    rng = np.random.default_rng(0)
+    denoisers = [coco.Denoiser() for _ in range(RUNS)]
+    x, path = np.tile(problem.start, (RUNS, 1)), []
+    for k in range(problem.calls):
+        g = problem.oracle(x, k, rng)
+        if denoise:
+            g = np.stack([each(*row) for each, *row in zip(denoisers, x, g, strict=True)])
+        x = x - g / problem.L
+        path.append(x)
+    return np.array(path)
 
 
 def schematic() -> Figure:
@@ -266,8 +263,6 @@ def gallery(results: Path) -> None:
         with Image.open(picture) as image:
             few = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
             few.save(HERE / "figures" / f"{name}.png", optimize=True)
-        if name == "synthetic-sgd":
-            curves(entry.result).savefig(HERE / "sgd.png", dpi=110)
 
 
 def main(results: Path | None) -> None:
@@ -275,6 +270,7 @@ def main(results: Path | None) -> None:
     if results is not None:
         gallery(results)
     for name, draw in (
+        ("wins", wins),
         ("schematic", schematic),
         ("idea-ball", ball),
         ("idea-window", window),
