@@ -73,6 +73,13 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_included_files_are_included(page: Path) -> None:
+    # A formatter that takes the mark for Python spreads it, and the page then shows it as it is.
+    for line in page.read_text("utf-8").splitlines():
+        assert "--8" not in line or re.fullmatch(r' *--8<-- "[^"]+"', line), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_the_outside_are_whole(page: Path) -> None:
     for target in re.findall(r"\]\((https?:[^)\s]*)\)", page.read_text("utf-8")):
         address = urlsplit(target)
