@@ -1,4 +1,7 @@
-"""The laws of a stream, once, for every front: NumPy, both paths of PyTorch, and Optax."""
+"""The laws of a stream, once, for every front and every model.
+
+The fronts are NumPy, both paths of PyTorch, and Optax.
+"""
 
 import copy
 import io
@@ -24,8 +27,8 @@ class NumPy:
     """One vector a point."""
 
     def __init__(self, **options: Any) -> None:
-        self.L = options.pop("L")
-        self.denoiser = coco.Denoiser(L=lambda: self.L, **options)
+        self.L = options.pop("L", None)
+        self.denoiser = coco.Denoiser(L=None if self.L is None else lambda: self.L, **options)
 
     def __call__(self, x: Array, g: Array) -> Array | None:
         try:
@@ -54,7 +57,7 @@ class Torch:
     """Three parameters a point."""
 
     def __init__(self, **options: Any) -> None:
-        self.L = options.pop("L")
+        self.L = options.pop("L", None)
         self.parameters: list[torch.nn.Parameter] = []
         self.options = options
         self.denoiser: GradientDenoiser | None = None
@@ -62,7 +65,8 @@ class Torch:
     def _made(self, dtype: torch.dtype) -> GradientDenoiser:
         if self.denoiser is None:
             self.parameters = [torch.nn.Parameter(torch.zeros(s, dtype=dtype)) for s in SHAPES]
-            self.denoiser = GradientDenoiser(self.parameters, L=lambda: self.L, **self.options)
+            L = None if self.L is None else lambda: self.L
+            self.denoiser = GradientDenoiser(self.parameters, L=L, **self.options)
         return self.denoiser
 
     def __call__(self, x: Array, g: Array) -> Array | None:
@@ -92,7 +96,7 @@ class Torch:
 
 @cache
 def compiled(window: int, forget: Any) -> Any:
-    def update(g: Any, state: Any, x: Any, L: Any, mu: Any) -> Any:
+    def update(g: Any, state: Any, x: Any, L: Any = None, mu: Any = 0.0) -> Any:
         return coco_denoise(L, window, mu=mu, forget=forget, tol=1e-12).update(g, state, x)
 
     return jax.jit(update)
@@ -102,7 +106,7 @@ class Optax:
     """A tree of three leaves a point, compiled once for every window."""
 
     def __init__(self, **options: Any) -> None:
-        self.L, self.mu = options["L"], options.get("mu", 0.0)
+        self.L, self.mu = options.get("L"), options.get("mu", 0.0)
         self.settings = options["window"], options.get("forget", "drop")
         self.state: Any = None
         self.count = 0
@@ -112,7 +116,8 @@ class Optax:
         if self.state is None:
             self.state = self._empty(x.dtype)
         before = self.state
-        theta, self.state = compiled(*self.settings)(cut(g), before, point, self.L, self.mu)
+        bounds = () if self.L is None else (self.L, self.mu)
+        theta, self.state = compiled(*self.settings)(cut(g), before, point, *bounds)
         same = map(np.array_equal, *(jax.tree.leaves(s) for s in (before, self.state)))
         if all(same):  # refused: what is not finite is passed through
             return None
@@ -173,6 +178,11 @@ def follow(stream: Any, points: Array, gradients: Array) -> Float64:
 
 WINDOWS = pytest.mark.parametrize("window", [2, 4])
 FORGET = pytest.mark.parametrize("forget", ["drop", "fold"])
+SETTINGS = pytest.mark.parametrize(
+    "settings",
+    [{"L": 1.0}, {"L": 1.0, "forget": "fold"}, {}],
+    ids=["drop", "fold", "gaussian"],
+)
 
 
 @WINDOWS
@@ -191,6 +201,18 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
         assert len(some) == len(batch.gradients)
 
 
+@pytest.mark.parametrize("step", [0.7, 1e-2])
+def test_without_bounds_it_equals_a_gaussian_batch_at_every_step(stream: Any, step: float) -> None:
+    points, gradients = observations(10, step)
+    some = stream(window=4)
+    for k in range(STEPS):
+        theta = some(points[k], gradients[k])
+        used = slice(max(0, k - 3), k + 1)
+        batch = coco.denoise(points[used], gradients[used], model="gaussian")
+        np.testing.assert_allclose(theta, batch[-1], atol=1e-9)
+    assert not np.allclose(theta, gradients[-1], atol=1e-2)
+
+
 @WINDOWS
 def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: int) -> None:
     points, gradients = observations(1)
@@ -203,33 +225,34 @@ def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: in
         np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
 
 
-@FORGET
+@SETTINGS
 @WINDOWS
 @pytest.mark.parametrize("saved_after", [0, 1, 3, 6])
 def test_a_restored_stream_goes_on_bit_for_bit(
-    stream: Any, window: int, forget: str, saved_after: int
+    stream: Any, window: int, settings: dict[str, Any], saved_after: int
 ) -> None:
     points, gradients = observations(2)
-    some, other = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    some, other = (stream(window=window, **settings) for _ in range(2))
     follow(some, points[:saved_after], gradients[:saved_after])
     other.load(some.save())
     assert len(some) == len(other)
     for k in range(saved_after, STEPS):
-        some.L = other.L = 1.0 + k % 2
+        if some.L is not None:
+            some.L = other.L = 1.0 + k % 2
         rest = points[k], gradients[k]
         np.testing.assert_array_equal(some(*rest), other(*rest))
 
 
-@FORGET
+@SETTINGS
 @WINDOWS
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [0, 1])
 @pytest.mark.parametrize("after", [0, 5])
 def test_what_is_refused_leaves_no_trace(
-    stream: Any, window: int, forget: str, value: float, where: int, after: int
+    stream: Any, window: int, settings: dict[str, Any], value: float, where: int, after: int
 ) -> None:
     points, gradients = observations(3)
-    some, other = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    some, other = (stream(window=window, **settings) for _ in range(2))
     for pair in (some, other):
         follow(pair, points[:after], gradients[:after])
     bad = [points[after].copy(), gradients[after].copy()]
@@ -240,23 +263,26 @@ def test_what_is_refused_leaves_no_trace(
     np.testing.assert_array_equal(follow(some, *rest), follow(other, *rest))
 
 
-@FORGET
+@SETTINGS
 @WINDOWS
-def test_reset_forgets_everything(stream: Any, window: int, forget: str) -> None:
+def test_reset_forgets_everything(stream: Any, window: int, settings: dict[str, Any]) -> None:
     points, gradients = observations(4)
-    used, new = (stream(L=1.0, window=window, forget=forget) for _ in range(2))
+    used, new = (stream(window=window, **settings) for _ in range(2))
     follow(used, *observations(5))
     used.reset()
     assert len(used) == 0
     np.testing.assert_array_equal(follow(used, points, gradients), follow(new, points, gradients))
 
 
-def test_single_precision_comes_back_as_such_and_follows_double(stream: Any) -> None:
+@pytest.mark.parametrize("bounds", [{"L": 1.0}, {}], ids=["cocoercive", "gaussian"])
+def test_single_precision_comes_back_as_such_and_follows_double(
+    stream: Any, bounds: dict[str, float]
+) -> None:
     points, gradients = (v.astype(np.float32) for v in observations(6))
-    found = follow(stream(L=1.0, window=4), points, gradients)
+    found = follow(stream(window=4, **bounds), points, gradients)
     assert found.dtype == np.float32
     wide = (v.astype(np.float64) for v in (points, gradients))
-    expected = follow(stream(L=1.0, window=4), *wide)
+    expected = follow(stream(window=4, **bounds), *wide)
     assert expected.dtype == np.float64
     np.testing.assert_allclose(found, expected, atol=2e-3)
 

@@ -21,20 +21,30 @@ def centre_and_radius(L: Any, mu: Any, dtype: Any) -> tuple[Array, Array]:
 
 def check_curvature(L: Any, mu: Any) -> None:
     """Check bounds that are known before the program runs."""
+    if L is None:
+        raise ValueError(
+            "L is missing, an upper bound on the curvature. Give L, or use model='gaussian' in "
+            "coco_denoise, which needs none."
+        )
     for name, value in (("L", L), ("mu", mu)):
-        if callable(value):
-            raise TypeError(
-                f"{name} must be a number, got the function {value!r}. For a schedule, "
-                "optax.inject_hyperparams(coco_denoise, static_args=('window', 'max_iter'))"
-                f"({name}=schedule, ...) calls it at every update."
-            )
-        if isinstance(value, str):
-            raise TypeError(
-                f"{name} must be a number, got {value!r}: nothing is estimated here. "
-                "coco_denoiser.optax.hessian_bounds computes L and mu of a loss."
-            )
+        check_bound(name, value)
     if not any(isinstance(value, jax.core.Tracer) for value in (L, mu)):
         check.curvature(*(value.item() if hasattr(value, "item") else value for value in (L, mu)))
+
+
+def check_bound(name: str, value: Any) -> None:
+    """Refuse a schedule or a word in place of a number."""
+    if callable(value):
+        raise TypeError(
+            f"{name} must be a number, got the function {value!r}. For a schedule, "
+            "optax.inject_hyperparams(coco_denoise, static_args=('window', 'max_iter'))"
+            f"({name}=schedule, ...) calls it at every update."
+        )
+    if isinstance(value, str):
+        raise TypeError(
+            f"{name} must be a number, got {value!r}. Leave L out for a model that needs none; "
+            "coco_denoiser.optax.hessian_bounds computes L and mu of a loss."
+        )
 
 
 def hessian_bounds(

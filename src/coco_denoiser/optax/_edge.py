@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import keystr, tree_flatten_with_path
 
+from coco_denoiser import _validation as check
+
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
     "not passing `params` when calling `update`."
@@ -70,6 +72,14 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
                 )
         arrays.append(g)
     return jax.tree.unflatten(trees[1], arrays), params
+
+
+def precision(noise_variance: Any, dtype: Any) -> Any:
+    """Return 1 / noise variance; what is traced and not positive has none that is."""
+    if not isinstance(noise_variance, jax.core.Tracer):
+        value = noise_variance.item() if hasattr(noise_variance, "item") else noise_variance
+        check.positive("noise_variance", value)
+    return 1.0 / jnp.asarray(noise_variance, dtype)
 
 
 def _array(name: str, where: str, leaf: Any) -> Any:

@@ -68,10 +68,10 @@ def recentred(tables: Tables, centre: Array) -> Tables:
     return tables._replace(centre=centre, cross=cross - e * point, residual=residual)
 
 
-def insert(tables: Tables, rows: Array) -> Tables:
+def insert(tables: Tables, rows: Array, precision: Array) -> Tables:
     """Return the tables with a new observation, its rows being (3, K), in the next slot."""
     slot = tables.slot
-    return replace(tables, slot, rows, 1.0)._replace(
+    return replace(tables, slot, rows, precision)._replace(
         size=jnp.maximum(tables.size, slot + 1),
         slot=successor(tables),
     )
@@ -82,7 +82,7 @@ def successor(tables: Tables) -> Array:
     return jnp.where(tables.slot + 1 == tables.precision.size, 0, tables.slot + 1)
 
 
-def replace(tables: Tables, slot: Array, rows: Array, precision: float | Array) -> Tables:
+def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Tables:
     """Return the tables with other rows (3, K), and another precision, of one slot."""
     here = jnp.arange(tables.precision.size) == slot
     mine, yours = here[:, None], here[None, :]
@@ -126,11 +126,12 @@ def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, A
 
 def newest_weights(
     tables: Tables, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
-) -> tuple[Array, Array]:
-    """Return the weights (K,) of the average that denoises the slot, and the relative gap."""
+) -> tuple[Array, Array, Array]:
+    """Return the weights (K,) that denoise the slot, the relative gap, and the iterations."""
     K = tables.point.shape[0]
     if K == 1:
-        return jnp.ones(1, tables.point.dtype), jnp.zeros((), tables.point.dtype)
+        zero = jnp.zeros_like(tables.centre)
+        return jnp.ones_like(tables.precision), zero, zero.astype(int)
     used = jnp.arange(K) < tables.size
     h = jnp.where(used[:, None], _embed(tables.residual, slot, used), 0.0)
     n = tables.precision
@@ -144,10 +145,11 @@ def newest_weights(
     apart = jnp.sqrt(tables.residual[first, second]) / scale
     on = used[first] & used[second]
     apart = jnp.where(on, apart, 0.0)
-    lam, shrink, gap, _ = solver.multipliers(
+    lam, shrink, gap, iterations = solver.multipliers(
         h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol, max_iter=max_iter
     )
-    return lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False), gap
+    w = lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False)
+    return w, gap, iterations
 
 
 @jax.jit

@@ -9,28 +9,44 @@ import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
+from coco_denoiser.models.choice import ModelName
 from coco_denoiser.optax import _edge
+from coco_denoiser.optax import _models as models
 from coco_denoiser.optax import _window as slots
-from coco_denoiser.optax._curvature import centre_and_radius, check_curvature
-from coco_denoiser.optax._solver import default_tolerance
+from coco_denoiser.optax._curvature import centre_and_radius
+from coco_denoiser.solution import Status
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 
 
 class CocoState(NamedTuple):
-    """The window: arrays only.
+    """The window: arrays only. Numbers that the model does not tell are infinite.
 
     Attributes:
         points: the tree of the parameters, its leaves (K, *shape).
         gradients: the same, the noisy gradients.
         tables: small tables of distances, (K, K).
-        gap: relative duality gap that the last step reached.
+        gap: relative duality gap that the last step reached; for the Gaussian model, the
+            relative residual of the linear system.
+        std: standard error of every coordinate of the last gradient returned.
+        noise_std: standard deviation of the noise of an observation of variance 1.
+        curvature: size of the slope that the Gaussian model found, to be compared with L.
+        outcome: which `status` it is, as a number.
     """
 
     points: Any
     gradients: Any
     tables: slots.Tables
     gap: Array
+    std: Array
+    noise_std: Array
+    curvature: Array
+    outcome: Array
+
+    @property
+    def status(self) -> Status:
+        """How the last step ended, and by which model; not inside compiled functions."""
+        return models.STATUS[int(self.outcome)]
 
 
 class FoldState(NamedTuple):
@@ -48,55 +64,72 @@ class FoldState(NamedTuple):
 
 
 def coco_denoise(
-    L: float | Array,
-    window: int,
+    L: float | Array | None = None,
+    window: int | Literal["auto"] = "auto",
     *,
+    model: ModelName | None = None,
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
     max_iter: int | Array = 50,
     forget: Literal["drop", "fold"] = "drop",
+    noise_std: float | Array | None = None,
     state_dtype: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Denoise each gradient together with the K - 1 observed before it.
 
-    At every update, over the last K points $x_i$ (the parameters) and noisy gradients $g_i$,
+    Without L, gradients are averaged as those of a field with a random slope
+    (`model="gaussian"`), whose size and noise the window tells; see `coco_denoiser.Denoiser`.
+    Put it first in a chain, where the updates are still gradients:
+
+        tx = optax.chain(coco_denoise(), optax.sgd(1e-2))
+
+    With L (`model="cocoercive"`), at every update, over the last K points $x_i$ (the parameters)
+    and noisy gradients $g_i$,
 
     $$\begin{align*}
-    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
     \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
     \quad\text{for all pairs } m, l
     \end{align*}$$
 
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ replaces the updates. All
-    leaves together are one point: norms run over the whole tree. Put it first in a chain, where
-    the updates are still gradients:
-
-        tx = optax.chain(coco_denoise(L=4.0, window=8), optax.adam(1e-2))
+    leaves together are one point: norms run over the whole tree.
 
     An observation that is not finite, or so large that its square is not, is passed through and
-    leaves the window as it was. Where no constraint is active, updates are returned bit by bit.
+    leaves the window as it was. Where nothing is averaged, updates are returned bit by bit.
     None in place of an update counts as zero, and stays None.
 
     Args:
-        L: upper bound on the curvature of the objective; may be traced, and may change.
-        window: how many observations are kept, K; an int that jit sees.
+        L: upper bound on the curvature of the objective; may be traced, and may change. The
+            Gaussian model takes it as a cap on its slope.
+        window: how many observations are kept, K; an int that jit sees. "auto" is 32 for the
+            Gaussian model, 8 for the other.
+        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth; may be traced.
-        tol: relative duality gap to reach; None for 1e-12 in float64 and 1e-6 in float32.
+        tol: relative gap to reach; None for 1e-12 in float64 and 1e-6 in float32.
         max_iter: limit on the solver's steps.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, which then counts for more. With window=2,
-            folding is a recursive filter, which needs no solver.
+            folding is a recursive filter, which needs no solver. Not for the Gaussian model.
+        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
+            noise, if it is known; otherwise the window must tell that too. May be traced.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
 
     Returns:
-        A transformation that needs `params`. Its state takes 2 K copies of the parameters,
-        or 2 copies with window=2 and forget="fold".
+        A transformation that needs `params`. Its `update` takes `noise_variance`, that of this
+        observation relative to the others', as an extra argument. Its state takes 2 K copies of
+        the parameters, or 2 copies with window=2 and forget="fold".
     """
-    K = _window(window)
-    check_curvature(L, mu)
+    found = models.choose(model, L, mu, tol=tol, max_iter=max_iter, noise_std=noise_std)
+    K = models.size(window, found)
     dtype = None if state_dtype is None else _floating(state_dtype)
     folds = check.forgetting(forget, K) == "fold"
+    if folds and isinstance(found, models.Gaussian):
+        raise ValueError(
+            "forget='fold' goes with model='cocoercive' only: folded gradients are no "
+            "observations. Give L without model='gaussian', or use forget='drop'."
+        )
     if folds and K == 2:
         return _recursive_filter(L, mu, dtype)
 
@@ -104,17 +137,22 @@ def coco_denoise(
         points = jax.tree.map(lambda p: _stacked_zeros(p, K, dtype), _edge.parameters(params))
         gradients = jax.tree.map(jnp.copy, points)
         tables = slots.empty(K, jax.tree.leaves(points))
-        return CocoState(points, gradients, tables, jnp.zeros_like(tables.centre))
+        return CocoState(points, gradients, tables, *models.nothing(tables.centre))
 
     def update(
-        updates: Any, state: CocoState, params: Any = None, **extra_args: Any
+        updates: Any,
+        state: CocoState,
+        params: Any = None,
+        *,
+        noise_variance: Any = 1.0,
+        **extra_args: Any,
     ) -> tuple[Any, CocoState]:
         del extra_args
         given = updates
         updates, params = _edge.observation(updates, params, state.points, (K,))
-        number = state.gap.dtype
-        c, r = centre_and_radius(L, mu, number)
-        fits = _is_measurable(updates, params, c)
+        c, r = found.bounds(state.gap.dtype)
+        precision = _edge.precision(noise_variance, c.dtype)
+        fits = _is_measurable(updates, params, c) & jnp.isfinite(precision) & (precision > 0.0)
         old, gradients = slots.recentred(state.tables, c), state.gradients
         if folds:
             old, gradients = _folded(old, state.points, gradients, r, fits)
@@ -129,17 +167,9 @@ def coco_denoise(
         )
         newest = _leaf_by_leaf(points, gradients, params, updates)
         rows = _rows(newest, K, c)
-        tables = jax.tree.map(
-            lambda new, kept: jnp.where(fits, new, kept), slots.insert(old, rows), state.tables
-        )
-        w, gap = slots.newest_weights(
-            tables,
-            old.slot,
-            r,
-            tol=default_tolerance(number) if tol is None else tol,
-            max_iter=max_iter,
-        )
-        moved = fits & jnp.any((w != 0.0) & (jnp.arange(K) != old.slot))
+        tables = _if(fits, slots.insert(old, rows, precision), state.tables)
+        w, report = found.average(tables, old.slot, _coordinates(params))
+        moved = fits & (w[old.slot] != 1.0)
         leaves, tree = jax.tree.flatten(updates)
 
         def averaged() -> list[Array]:
@@ -151,9 +181,9 @@ def coco_denoise(
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         denoised = lax.cond(moved, averaged, lambda: leaves)
-        gap = jnp.where(fits, gap, state.gap)
+        report = _if(fits, report, models.Report(*state[3:]))
         denoised = jax.tree.unflatten(tree, denoised)
-        return _with_none(denoised, given), CocoState(points, gradients, tables, gap)
+        return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -167,7 +197,12 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         return FoldState(points, jax.tree.map(jnp.copy, points), nothing)
 
     def update(
-        updates: Any, state: FoldState, params: Any = None, **extra_args: Any
+        updates: Any,
+        state: FoldState,
+        params: Any = None,
+        *,
+        noise_variance: Any = 1.0,
+        **extra_args: Any,
     ) -> tuple[Any, FoldState]:
         del extra_args
         given = updates
@@ -176,9 +211,10 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         c, r = centre_and_radius(L, mu, number)
         pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
         sums = sum((slots.filter_sums(*pair, c) for pair in pairs), start=jnp.zeros(3, number))
-        fits = _is_small(sums[2])
+        own = _edge.precision(noise_variance, number)
+        fits = _is_small(sums[2]) & jnp.isfinite(own) & (own > 0.0)
         weight, precision = slots.fold(
-            jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, jnp.ones((), number)
+            jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, own
         )
         moved = fits & (weight > 0.0)
         leaves, tree = jax.tree.flatten(updates)
@@ -229,6 +265,15 @@ def _folded(
         fits & (weight > 0.0), mixed, lambda: (tables, gradients)
     )
     return found
+
+
+def _if(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def _coordinates(params: Any) -> int:
+    """Return the number of real coordinates of a point."""
+    return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
 def _rows(leaves: list[_Leaf], K: int, c: Array) -> Array:
@@ -284,17 +329,6 @@ def _is_small(squares: Array) -> Array:
 def _shifted(g: Array, by: Array) -> Array:
     wide = jnp.promote_types(g.dtype, by.dtype)
     return (g.astype(wide) + by).astype(g.dtype)
-
-
-def _window(value: Any) -> int:
-    if isinstance(value, jax.Array):
-        raise TypeError(
-            f"window must be a Python int, got {value}: it is the length of arrays. With "
-            "inject_hyperparams, pass static_args=('window', 'max_iter')."
-        )
-    K = check.count("window", value, optional=False)
-    assert K is not None  # noqa: S101
-    return K
 
 
 def _floating(value: Any) -> Any:

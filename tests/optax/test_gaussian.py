@@ -1,0 +1,190 @@
+"""The Gaussian model in JAX: the core's answers, in float64 to the last digits."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from coco_denoiser import Denoiser
+from coco_denoiser.models import gaussian as core
+from coco_denoiser.optax import CocoState, coco_denoise
+from coco_denoiser.optax._gaussian import Fit, fit
+from coco_denoiser.solution import Status
+from coco_denoiser.typing import Array, Float64
+from tests.optax.streams import as_tree, noisy_gradient
+
+K = 6
+
+
+def squares(v: Float64) -> Float64:
+    found: Float64 = ((v[:, None] - v) ** 2).sum(-1)
+    return found
+
+
+def both(
+    x: Float64, g: Float64, variances: Float64, slot: int, dtype: str, **known: Any
+) -> tuple[Fit, core.Fit]:
+    """Return the fit of a window of K slots, of which some are empty, and the core's."""
+    count, d = x.shape
+    tables = [np.full((K, K), 7.0) for _ in range(2)]  # no matter what empty slots hold
+    for table, v in zip(tables, (x, g), strict=True):
+        table[:count, :count] = squares(v)
+    precision = np.append(1.0 / variances, np.zeros(K - count))
+    arrays = (jnp.asarray(a, dtype) for a in (*tables, precision))
+    ours = fit(*arrays, jnp.asarray(slot), d=d, **known)
+    points, gradients = (np.sqrt(squares(v)) for v in (x, g))
+    return ours, core.fit(points, gradients, variances, d, np.array([slot]), **known)
+
+
+def windows(d: int, number: int) -> Any:
+    """Yield paths of all lengths up to K: of any scale, slope and noise; some stand still."""
+    rng = np.random.default_rng(d)
+    for n in range(number):
+        count = 1 + n % K
+        x = np.cumsum(rng.normal(size=(count, d)), axis=0)
+        if n % 7 == 3:
+            x[count // 2 :] = x[-1]
+        slope, noise, size = 10.0 ** rng.uniform(-1, 1, size=3)
+        g = slope * x @ rng.normal(size=(d, d)) + noise * rng.normal(size=(count, d))
+        if n % 7 == 5:
+            g[:] = g[0]
+        variances = np.ones(count) if n % 2 else np.exp(rng.normal(size=count))
+        yield size * x, g, variances, int(rng.integers(count))
+
+
+@pytest.mark.parametrize(
+    ("d", "known", "dtype"),
+    [
+        (1, {}, "float64"),
+        (20, {}, "float64"),
+        (4, {"L": 1.0}, "float64"),
+        (4, {"L": 2.0, "noise_std": 1.5}, "float64"),
+        (20, {}, "float32"),
+    ],
+)
+def test_it_agrees_with_the_core(d: int, known: dict[str, float], dtype: str) -> None:
+    wide = dtype == "float64"
+    with jax.enable_x64(wide):
+        for x, g, variances, slot in windows(d, 60):
+            ours, theirs = both(x, g, variances, slot, dtype, **known)
+            weights = np.asarray(ours.weights)
+            np.testing.assert_allclose(
+                weights[: len(x)], theirs.weights[0], atol=1e-10 if wide else 1e-4
+            )
+            assert not weights[len(x) :].any()
+            assert ours.gap <= (1e-13 if wide else 1e-6)
+            told = [ours.std, ours.noise_std, ours.curvature]
+            expected = [theirs.std[0], theirs.noise_std, theirs.scale * np.sqrt(d)]
+            expected = [np.inf if np.isnan(v) else v for v in expected]  # what is not known
+            np.testing.assert_allclose(told, expected, rtol=1e-7 if wide else 1e-2, atol=1e-5)
+
+
+def test_ten_to_the_nine_coordinates_are_no_trouble_in_float32() -> None:
+    rng, d = np.random.default_rng(0), 10**9
+    steps = np.cumsum(rng.normal(size=(K, K)), axis=0)
+    # Distances of independent vectors so long add up as if exactly orthogonal.
+    x, noise = squares(steps), 2.0 * d * (1.0 - np.eye(K))
+    g = 0.5 * d / 10 * x + noise
+    tables = (jnp.asarray(v, "float32") for v in (x, g, np.ones(K)))
+    ours = fit(*tables, jnp.asarray(2), d=d)
+    theirs = core.fit(np.sqrt(x), np.sqrt(g), np.ones(K), d, np.array([2]))
+    np.testing.assert_allclose(ours.weights, theirs.weights[0], atol=1e-4)
+    np.testing.assert_allclose(ours.std, theirs.std[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("known", [{}, {"L": 0.5, "model": "gaussian", "noise_std": 1.0}])
+def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True), jax.debug_nans(True):
+        tx, denoiser = coco_denoise(window=K, **known), Denoiser(window=K, **known)
+        update = jax.jit(optax.chain(tx, optax.identity()).update)
+        state: Any = (tx.init(jnp.ones(5)), optax.EmptyState())
+        x: Array = np.full(5, 3.0)
+        for n in range(2 * K):
+            v = float(np.exp(rng.normal()))
+            g = np.linspace(1.0, 0.2, 5) * x + np.sqrt(v) * rng.normal(size=5)
+            theta = denoiser(x, g, noise_variance=v)
+            u, state = update(jnp.asarray(g), state, jnp.asarray(x), noise_variance=v)
+            np.testing.assert_allclose(u, theta, atol=1e-9)
+            found: CocoState = state[0]
+            std = np.inf if np.isnan(denoiser.std) else denoiser.std
+            np.testing.assert_allclose(found.std, std, rtol=1e-7)
+            assert found.status is (Status.ESTIMATED)
+            if "noise_std" in known:
+                np.testing.assert_allclose(found.noise_std, 1.0)
+                assert n == 0 or found.curvature <= 0.5 * (1 + 1e-9)
+            x = x - 0.5 * theta
+        assert not np.allclose(u, g, atol=1e-2)
+
+
+def test_a_variance_that_is_none_changes_nothing() -> None:
+    tx = coco_denoise(window=K)
+    params = as_tree(jnp.float32)
+    g, state = noisy_gradient(params, 0), tx.init(params)
+    with pytest.raises(ValueError, match="noise_variance must be positive and finite, got 0"):
+        tx.update(g, state, params, noise_variance=0.0)
+    u, after = jax.jit(tx.update)(g, state, params, noise_variance=-1.0)  # traced: passed through
+    for a, b in zip(jax.tree.leaves((g, state)), jax.tree.leaves((u, after)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> None:
+    sizes = {
+        8: coco_denoise(1.0),
+        32: coco_denoise(),
+        3: coco_denoise(1.0, 3, model="gaussian"),
+    }
+    for K, tx in sizes.items():
+        state = tx.init(jnp.ones(2))
+        assert state.points.shape == (K, 2)
+        assert state.status is Status.UNCHANGED
+    spoken = [Status.UNCHANGED, Status.ESTIMATED]
+    for tx, status in zip((coco_denoise(1.0, 2), coco_denoise(window=2)), spoken, strict=True):
+        _, state = tx.update(jnp.ones(2), tx.init(jnp.ones(2)), jnp.ones(2))
+        assert state.status is status
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"model": "cocoercive"}, ValueError, "L is missing"),
+        ({"model": "bayes"}, ValueError, "model must be"),
+        ({"mu": 0.5}, ValueError, "mu goes with model='cocoercive' only"),
+        ({"noise_std": 0.0}, ValueError, "noise_std must be positive"),
+        ({"noise_std": "auto"}, TypeError, "noise_std must be a number"),
+        ({"L": -1.0, "model": "gaussian"}, ValueError, "L must be positive"),
+        ({"L": 1.0, "noise_std": 1.0}, ValueError, "noise_std goes with model='gaussian' only"),
+        ({"window": 4, "forget": "fold"}, ValueError, "forget='fold' goes with model='cocoercive'"),
+        ({"window": "large"}, TypeError, "window must be"),
+    ],
+)
+def test_settings_of_another_model_are_refused(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=re.escape(words)):
+        coco_denoise(**options)
+
+
+def test_hyperparameters_may_be_injected() -> None:
+    inject = optax.inject_hyperparams(coco_denoise, static_args=("window", "max_iter"))
+    tx = inject(L=lambda n: 1.0 / (1 + n), window=3, model="gaussian", noise_std=2.0)
+    params = as_tree(jnp.float32)
+    state, update = tx.init(params), jax.jit(tx.update)
+    for seed in range(4):
+        _, state = update(noisy_gradient(params, seed), state, params)
+        params = jax.tree.map(lambda p: p + 0.1, params)
+    assert state.inner_state.curvature <= 0.2501  # the cap of the last step
+    assert np.isclose(state.inner_state.noise_std, 2.0)
+
+
+def test_single_observations_and_trees_without_leaves_pass() -> None:
+    alone, empty = coco_denoise(window=1, noise_std=3.0), coco_denoise(window=2)
+    _, state = alone.update(jnp.ones(2), alone.init(jnp.ones(2)), jnp.ones(2))
+    assert float(state.std) == 3.0
+    u, state = empty.update({}, empty.init({}), {})
+    assert u == {}
+    assert int(state.tables.size) == 1
