@@ -106,7 +106,7 @@ def restore(
     window.reset()
     vectors = window.vectors
     vectors.prepare([p for p in parameters if id(p) in held])
-    vectors.seen[:] = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
+    vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
     for ring in vectors.rings:
         for p, points, residuals in ring.slots():
             for k in range(vectors.slots):

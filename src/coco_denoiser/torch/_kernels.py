@@ -37,8 +37,8 @@ class Held(NamedTuple):
 def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> Held:
     """Make contiguous tensors of the ring's dtype ready for the passes; None stands for zeros."""
     del layout, like
-    places = [0 if t is None else t.data_ptr() for t in tensors]
-    return Held(tensors, np.array(places, dtype=np.int64))
+    places = (0 if t is None else t.data_ptr() for t in tensors)
+    return Held(tensors, np.fromiter(places, np.int64, len(tensors)))
 
 
 def measure(

@@ -58,11 +58,12 @@ class Ring:
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
         sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
         self._dtypes = [p.dtype for p in parts]
-        # Of parameters that need no conversion; None for the others.
-        self._plain_shapes = [
-            p.shape if p.dtype == dtype and not _sharding.is_sharded(p) else None
+        # Of tensors that are read where they lie; those that never are match nothing.
+        plain = all(
+            p.is_contiguous() and p.dtype == dtype and not _sharding.is_sharded(p)
             for p in parameters
-        ]
+        )
+        self._facts = _facts(parameters) if plain else []
         room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
         self._layout = Layout(np.cumsum(room) - room, sizes)
         self._share = share
@@ -70,7 +71,8 @@ class Ring:
         self._points = torch.zeros(slots, width, dtype=dtype, device=self.device)
         self._residuals = torch.zeros(slots, width, dtype=dtype, device=self.device)
         self._theta: torch.Tensor | None = None
-        self._theta_parts: list[torch.Tensor] = []
+        self._theta_parts: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._as_they_lie = False
         self._x: Any = None
         self._g: Any = None
 
@@ -85,33 +87,20 @@ class Ring:
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
-        dtype, device, strided = self.dtype, self.device, torch.strided
-        x: list[torch.Tensor] = []
-        g: list[torch.Tensor | None] = []
-        for p, gradient, shape in zip(self.parameters, gradients, self._plain_shapes, strict=True):
-            if (
-                p.shape == shape
-                and p.dtype is dtype
-                and p.device == device
-                and p.is_contiguous()
-                and (
-                    gradient is None
-                    or (
-                        gradient.layout is strided
-                        and gradient.dtype is dtype
-                        and gradient.shape == shape
-                        and gradient.is_contiguous()
-                    )
-                )
-            ):
-                x.append(p)
-                g.append(gradient)
-            else:
-                point, value = self._convert(len(x), gradient)
-                x.append(point)
-                g.append(value)
+        x: Sequence[torch.Tensor] = self.parameters
+        g = gradients
+        self._as_they_lie = self._can_be_read(gradients)
+        if not self._as_they_lie:
+            x, g = zip(*map(self._convert, range(len(g)), g), strict=True)
         hold = _passes(self.device).hold
         self._x, self._g = (hold(v, self._layout, self._points) for v in (x, g))
+
+    def _can_be_read(self, gradients: Sequence[torch.Tensor | None]) -> bool:
+        """Say whether the numbers of all tensors lie as in a slot."""
+        try:
+            return _facts(self.parameters) == self._facts == _facts(gradients)
+        except (AttributeError, RuntimeError):  # None, or a tensor without strides
+            return False
 
     def _convert(
         self, i: int, gradient: torch.Tensor | None
@@ -168,26 +157,24 @@ class Ring:
         """Return where denoised gradients are written."""
         if self._theta is None:
             self._theta = torch.empty_like(self._residuals[0])
-            self._theta_parts = list(self._split(self._theta))
+            parts = self._split(self._theta)
+            self._theta_parts = list(zip(self.parameters, parts, strict=True))
         return self._theta
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""
         self._x = self._g = None
 
-    def theta(self) -> list[torch.Tensor]:
-        """Return the denoised gradients, like their parameters; valid until the next step."""
+    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return parameters with gradients that are like them, valid until the next step."""
+        if self._as_they_lie:
+            return self._theta_parts
         found = []
-        for p, part, shape in zip(
-            self.parameters, self._theta_parts, self._plain_shapes, strict=True
-        ):
-            if shape is not None and p.is_contiguous():
-                found.append(part)
-                continue
+        for p, part in self._theta_parts:
             # Same dtype and same strides as the parameter: fused optimizers rely on both.
             result = torch.empty_like(_sharding.local(p.detach()))
             result.copy_(part)
-            found.append(_sharding.like(p, result))
+            found.append((p, _sharding.like(p, result)))
         return found
 
     def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:
@@ -218,6 +205,11 @@ class Ring:
                 yield torch.view_as_complex(part.view(*shape, 2))
             else:
                 yield part.view(shape)
+
+
+def _facts(tensors: Sequence[Any]) -> list[tuple[object, ...]]:
+    """Return what tells contiguous tensors from others; quickly, as it is done at every step."""
+    return [(t.stride(), t.numel(), t.dtype, t.get_device()) for t in tensors]
 
 
 def _passes(device: torch.device) -> Any:

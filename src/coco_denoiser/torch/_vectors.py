@@ -1,5 +1,6 @@
 """The vectors of a window whose points are parameters: on any devices, on any number of ranks."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +45,8 @@ class TensorVectors:
         """Let go of everything, and free its memory."""
         self.members: list[torch.Tensor] = []
         self.rings: list[Ring] = []
-        self.seen = np.zeros(0, dtype=np.bool_)
+        self.seen: list[bool] = []
+        self._d = 0
         self._group: Any = None
         self._gradients: list[torch.Tensor | None] = []
 
@@ -59,8 +61,9 @@ class TensorVectors:
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
         self.members = list(members)
+        self._d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = _sharding.group_of(self.members, self.process_group)
-        self.seen = np.zeros(len(members), dtype=np.bool_)
+        self.seen = [False] * len(members)
         alike: dict[tuple[torch.device, torch.dtype, float], list[int]] = {}
         for i, p in enumerate(members):
             share = _sharding.share(p, self._group)
@@ -74,7 +77,8 @@ class TensorVectors:
         """Take hold of the parameters as they are now, and of their gradients."""
         self._gradients = gradients = [p.grad for p in self.members]
         for ring in self.rings:
-            ring.collect([gradients[i] for i in ring.indices])
+            alone = len(self.rings) == 1
+            ring.collect(gradients if alone else [gradients[i] for i in ring.indices])
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""
@@ -85,7 +89,7 @@ class TensorVectors:
     @property
     def d(self) -> int:
         """The number of coordinates, on all ranks together."""
-        return sum(p.numel() * (2 if p.is_complex() else 1) for p in self.members)
+        return self._d
 
     @property
     def nbytes(self) -> int:
@@ -99,8 +103,9 @@ class TensorVectors:
         """
         sums = self._add_up([ring.measure(centre, plan) for ring in self.rings], plan)
         # Only the last number, a sum of absolute values, may overflow without harm.
-        finite = sums.item(-2) == 0.0 and bool(np.isfinite(sums[:-1]).all())
-        return measured(sums, plan, finite=finite, zero=sums.item(-1) == 0.0)
+        *others, bad, size = sums.tolist()
+        finite = bad == 0.0 and all(map(math.isfinite, others))
+        return measured(sums, plan, finite=finite, zero=size == 0.0)
 
     def _add_up(self, parts: list[torch.Tensor], plan: Plan) -> Float64:
         """Return the sum over devices and ranks, on the host."""
@@ -131,8 +136,9 @@ class TensorVectors:
         self._look()
 
     def _look(self) -> None:
-        if not self.seen.all():
-            self.seen |= [g is not None for g in self._gradients]
+        if not all(self.seen):
+            pairs = zip(self.seen, self._gradients, strict=True)
+            self.seen = [was or g is not None for was, g in pairs]
 
     def coordinates(self, centre: float, count: int, slot: int) -> None:
         """Return None: the tables are what there is."""
@@ -144,10 +150,8 @@ class TensorVectors:
         Without those that never had a gradient: they have not moved, and a gradient of zeros in
         place of None would let an optimizer begin to decay them.
         """
-        everywhere = bool(self.seen.all())
-        return [
-            (self.members[i], theta)
-            for ring in self.rings
-            for i, theta in zip(ring.indices, ring.theta(), strict=True)
-            if everywhere or self.seen[i]
-        ]
+        changed = [pair for ring in self.rings for pair in ring.theta()]
+        if not all(self.seen):
+            moved = {id(p) for p, was in zip(self.members, self.seen, strict=True) if was}
+            changed = [(p, theta) for p, theta in changed if id(p) in moved]
+        return changed

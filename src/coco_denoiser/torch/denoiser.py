@@ -5,6 +5,7 @@ in `_vectors.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_
 from typing import Any, Literal
 
 import numpy as np
@@ -194,7 +195,7 @@ class GradientDenoiser:
         """
         vectors = self.vectors
         members = [p for p in parameters if p.requires_grad or p.grad is not None]
-        if list(map(id, members)) != list(map(id, vectors.members)):
+        if len(members) != len(vectors.members) or not all(map(is_, members, vectors.members)):
             self.reset()
             vectors.prepare(members)
         vectors.hold()

@@ -3,6 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from operator import is_
 from typing import Any, Literal
 
 import torch
@@ -230,7 +231,7 @@ class CocoOptimizer(Optimizer):
         )
         if changed is None:
             return loss
-        originals = [p.grad for p, _ in changed]
+        originals = [p.grad for p in parameters]
         try:
             for p, theta in changed:
                 p.grad = theta
@@ -241,7 +242,7 @@ class CocoOptimizer(Optimizer):
                 self.wrapped.step(self._told(loss, parameters))
             self._check_used(given, parameters)
         finally:
-            for (p, _), original in zip(changed, originals, strict=True):
+            for p, original in zip(parameters, originals, strict=True):
                 p.grad = original
         return loss
 
@@ -323,6 +324,8 @@ class CocoOptimizer(Optimizer):
 
     def _check_used(self, given: list[torch.Tensor | None], parameters: list[torch.Tensor]) -> None:
         """Refuse an optimizer that has put other gradients in place of the denoised ones."""
+        if all(map(is_, given, [p.grad for p in parameters])):
+            return
         for g, p in zip(given, parameters, strict=True):
             if g is not None and p.grad is not None and p.grad is not g:
                 raise TypeError(
