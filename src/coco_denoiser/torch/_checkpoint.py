@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
-_VECTORS = ("point", "residual")
 
 
 def insert(
@@ -32,20 +31,25 @@ def insert(
     index = {id(p): i for i, p in enumerate(parameters)}
     seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
     for ring in vectors.rings:
-        for p, points, residuals in ring.slots():
+        for p, history in ring.slots():
             entries = state["state"].setdefault(index[id(p)], {})
             entries[f"{PREFIX}seen"] = seen[id(p)]
-            for k, (point, residual) in enumerate(zip(points, residuals, strict=True)):
-                entries[f"{PREFIX}point_{k}"] = point
-                entries[f"{PREFIX}residual_{k}"] = residual
+            entries.update({PREFIX + name: tensor for name, tensor in history.items()})
     if not state["param_groups"]:
         return
     group = state["param_groups"][0]
-    group[f"{PREFIX}model"] = window.model.settings["model"]
-    for name, value in window.engine.state_dict().items():
+    for name, value in {**_settings(window), **window.engine.state_dict()}.items():
         group[PREFIX + name] = value
         if isinstance(value, np.ndarray):
             group[PREFIX + name] = torch.from_numpy(_padded(name, value, slots))
+
+
+def _settings(window: "GradientDenoiser") -> dict[str, Any]:
+    """Return what a state must have been saved with, besides what the engine asks for."""
+    return {
+        "model": window.model.settings["model"],
+        "storage": str(window.vectors.keep.storage),
+    }
 
 
 def _padded(name: str, value: Any, slots: int) -> Any:
@@ -91,8 +95,8 @@ def check(
             if count and value.shape != (slots,) * value.ndim:
                 raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
             small[name] = value[(slice(count),) * value.ndim]
-    settings = {"model": window.model.settings["model"]}
-    return window.engine.checked(small, settings), _vectors(ours, saved_groups, slots, parameters)
+    tables = window.engine.checked(small, _settings(window))
+    return tables, _vectors(ours, saved_groups, window, parameters)
 
 
 def restore(
@@ -108,17 +112,16 @@ def restore(
     vectors.prepare([p for p in parameters if id(p) in held])
     vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
     for ring in vectors.rings:
-        for p, points, residuals in ring.slots():
-            for k in range(vectors.slots):
-                points[k].copy_(held[id(p)][f"{PREFIX}point_{k}"])
-                residuals[k].copy_(held[id(p)][f"{PREFIX}residual_{k}"])
+        for p, history in ring.slots():
+            for name, tensor in history.items():
+                tensor.copy_(held[id(p)][PREFIX + name])
     window.engine.load_state_dict(tables)
 
 
 def _vectors(
     ours: Mapping[str, Any],
     saved_groups: list[dict[str, Any]],
-    slots: int,
+    window: "GradientDenoiser",
     parameters: list[torch.Tensor],
 ) -> dict[int, dict[str, Any]]:
     """Return the history of each parameter that has one, by its id, or refuse it."""
@@ -133,7 +136,7 @@ def _vectors(
         if n in ours["state"]
     }
     for p, name, entries in held.values():
-        for key in [f"{PREFIX}{kind}_{k}" for kind in _VECTORS for k in range(slots)]:
+        for key in [PREFIX + part for part in window.vectors.names(p)]:
             found = entries.get(key)
             if not torch.is_tensor(found) or found.shape != p.shape:
                 raise damaged(

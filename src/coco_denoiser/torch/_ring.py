@@ -1,16 +1,16 @@
 """Ring: the last K points and residuals of the parameters that share a device and a dtype.
 
 Two tensors, (K, D) each, whatever the number of parameters: a slot is one row, and each
-parameter has its columns. The parameters themselves are neither moved nor joined.
+parameter has its columns. Parameters that lie as a slot does are neither moved nor joined.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from coco_denoiser.torch import _generic, _kernels, _sharding
+from coco_denoiser.torch import _generic, _narrow, _sharding
 from coco_denoiser.torch._kernels import Layout
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
@@ -19,15 +19,28 @@ from coco_denoiser.window.vectors import LIMITS
 # Every parameter's columns begin at a multiple of so many numbers: whole cache lines, and an
 # even number, as the view of pairs as complex numbers needs it.
 _ALIGNMENT = 16
-_WIDE = (torch.float64, torch.complex128)
-_LIMITS = {torch.float32: LIMITS[np.dtype(np.float32)], torch.float64: LIMITS[np.dtype(np.float64)]}
+_LIMITS = {
+    torch.float32: LIMITS[np.dtype(np.float32)],
+    torch.float64: LIMITS[np.dtype(np.float64)],
+    torch.bfloat16: torch.finfo(torch.bfloat16).max,
+}
 
 
-def state_dtype_of(parameter: torch.Tensor, wanted: torch.dtype | None) -> torch.dtype:
-    """Return the dtype in which the history of a parameter is kept: at least float32."""
-    if wanted is not None:
-        return wanted
-    return torch.float64 if parameter.dtype in _WIDE else torch.float32
+class Kind(NamedTuple):
+    """How the history of a parameter is kept.
+
+    Attributes:
+        dtype: in which it is compared and averaged, float32 or float64; complex numbers count as
+            pairs of such.
+        storage: in which it is stored.
+        device: where.
+        share: what this rank's part counts for in a sum over all ranks.
+    """
+
+    dtype: torch.dtype
+    storage: torch.dtype
+    device: torch.device
+    share: float
 
 
 class Ring:
@@ -37,39 +50,40 @@ class Ring:
         members: the parameters of the window; sharded ones enter with this rank's part.
         indices: which of them belong to this ring.
         slots: their number, K.
-        dtype: float32 or float64; complex parameters count as pairs of such numbers.
-        share: what this rank's part counts for in a sum over all ranks.
+        kind: how their history is kept.
     """
 
     def __init__(
-        self,
-        members: Sequence[torch.Tensor],
-        indices: Sequence[int],
-        slots: int,
-        dtype: torch.dtype,
-        share: float,
+        self, members: Sequence[torch.Tensor], indices: Sequence[int], slots: int, kind: Kind
     ) -> None:
         self.indices = list(indices)
         self.parameters = parameters = [members[i] for i in indices]
-        self.dtype = dtype
+        self.dtype, self.device, self._share = kind.dtype, kind.device, kind.share
         parts = [_sharding.local(p.detach()) for p in parameters]
-        self.device = parts[0].device
+        self._home = home = parts[0].device
         self._shapes = [p.shape for p in parts]
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
         sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
         self._dtypes = [p.dtype for p in parts]
         # Of tensors that are read where they lie; those that never are match nothing.
-        plain = all(
-            p.is_contiguous() and p.dtype == dtype and not _sharding.is_sharded(p)
+        plain = home == kind.device and all(
+            p.is_contiguous() and p.dtype == kind.dtype and not _sharding.is_sharded(p)
             for p in parameters
         )
         self._facts = _facts(parameters) if plain else []
         room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
         self._layout = Layout(np.cumsum(room) - room, sizes)
-        self._share = share
         width = int(room.sum())
-        self._points = torch.zeros(slots, width, dtype=dtype, device=self.device)
-        self._residuals = torch.zeros(slots, width, dtype=dtype, device=self.device)
+        moved = Layout(np.zeros(1, np.int64), np.array([width]))
+        self._where = self._layout if home == kind.device else moved
+        # A row of zeros next to the parameters, in the memory of one.
+        self._like = parts[0].new_zeros(1, 1, dtype=kind.dtype).expand(1, width)
+        self._points = torch.zeros(slots, width, dtype=kind.storage, device=kind.device)
+        self._residuals = torch.zeros_like(self._points)
+        self._narrow: _narrow.Points | None = None
+        if kind.storage != kind.dtype:
+            row = _generic.hold([_plain(p, kind.dtype) for p in parts], self._layout, self._like)
+            self._narrow = _narrow.Points(self._points, row.to(kind.device))
         self._theta: torch.Tensor | None = None
         self._theta_parts: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._as_they_lie = False
@@ -83,17 +97,22 @@ class Ring:
     @property
     def nbytes(self) -> int:
         """Bytes that the window takes on this rank."""
-        return 2 * self._points.numel() * self._points.element_size()
+        return sum(t.numel() * t.element_size() for t in self._held().values())
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
         x: Sequence[torch.Tensor] = self.parameters
-        g = gradients
+        g, like = gradients, self._like
         self._as_they_lie = self._can_be_read(gradients)
         if not self._as_they_lie:
             x, g = zip(*map(self._convert, range(len(g)), g), strict=True)
-        hold = _passes(self.device).hold
-        self._x, self._g = (hold(v, self._layout, self._points) for v in (x, g))
+        if self._home != self.device:  # in one piece
+            x, g = ([_generic.hold(v, self._layout, like).to(self.device)] for v in (x, g))
+            like = x[0][None]
+        hold = self._passes().hold
+        self._x, self._g = (hold(v, self._where, like) for v in (x, g))
+        if self._narrow is not None:
+            self._x = self._x - self._narrow.reference
 
     def _can_be_read(self, gradients: Sequence[torch.Tensor | None]) -> bool:
         """Say whether the numbers of all tensors lie as in a slot."""
@@ -113,7 +132,7 @@ class Ring:
                 f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
             )
         x = _sharding.local(p.detach())
-        before = self._shapes[i], self._dtypes[i], self.device
+        before = self._shapes[i], self._dtypes[i], self._home
         if (x.shape, x.dtype, x.device) != before:
             raise ValueError(
                 f"a parameter of shape {tuple(before[0])}, {before[1]}, on {before[2]} has become "
@@ -126,8 +145,8 @@ class Ring:
 
     def measure(self, centre: float, plan: Plan) -> torch.Tensor:
         """Return this rank's part of what `passes.measure` adds up."""
-        found: torch.Tensor = _passes(self.device).measure(
-            *self._all(), centre=centre, limit=_LIMITS[self.dtype], plan=plan
+        found: torch.Tensor = self._passes().measure(
+            *self._all(), centre=centre, limit=_LIMITS[self._points.dtype], plan=plan
         )
         if self._share != 1.0:
             found[:-2] *= self._share
@@ -136,27 +155,34 @@ class Ring:
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
         out = None if weights is None else self._room()
-        _passes(self.device).commit(
+        self._passes().commit(
             *self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
         )
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix the one slot into the observation, which takes its place and is ready as `theta`."""
-        _passes(self.device).advance(
+        self._passes().advance(
             *self._all(), centre=centre, weight=weight, shift=shift, out=self._room()
         )
 
-    def mix(self, plan: Plan) -> None:
+    def mix(self, centre: float, plan: Plan) -> None:
         """Mix the residual of the slot that is about to be overwritten into that of its heir."""
+        if self._narrow is not None:
+            _narrow.mix(self._narrow, self._residuals, centre, plan)
+            return
         self._residuals[plan.heir] = _generic.mixed(self._points, self._residuals, plan)
 
     def _all(self) -> tuple[Any, ...]:
-        return self._points, self._residuals, self._x, self._g, self._layout
+        return self._narrow or self._points, self._residuals, self._x, self._g, self._where
+
+    def _passes(self) -> Any:
+        """Return the module that does the passes."""
+        return _narrow if self._narrow is not None else _passes(self.device)
 
     def _room(self) -> torch.Tensor:
         """Return where denoised gradients are written."""
         if self._theta is None:
-            self._theta = torch.empty_like(self._residuals[0])
+            self._theta = torch.empty_like(self._points[0], dtype=self.dtype)
             parts = self._split(self._theta)
             self._theta_parts = list(zip(self.parameters, parts, strict=True))
         return self._theta
@@ -169,25 +195,31 @@ class Ring:
         """Return parameters with gradients that are like them, valid until the next step."""
         if self._as_they_lie:
             return self._theta_parts
-        found = []
-        for p, part in self._theta_parts:
+        found, parts = [], self._theta_parts
+        if self._home != self.device:
+            row = self._like.new_empty(self._like.shape[1]).copy_(self._room())
+            parts = list(zip(self.parameters, self._split(row), strict=True))
+        for p, part in parts:
             # Same dtype and same strides as the parameter: fused optimizers rely on both.
             result = torch.empty_like(_sharding.local(p.detach()))
             result.copy_(part)
             found.append((p, _sharding.like(p, result)))
         return found
 
-    def slots(self) -> Iterator[tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]]:
-        """Yield each parameter with its points and its residuals, K tensors like the parameter."""
-        K = self._points.shape[0]
-        points = [list(self._split(self._points[i])) for i in range(K)]
-        residuals = [list(self._split(self._residuals[i])) for i in range(K)]
+    def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        """Yield each parameter with its history, tensors like the parameter."""
+        parts = {name: list(self._split(row)) for name, row in self._held().items()}
         for j, p in enumerate(self.parameters):
-            yield (
-                p,
-                [_sharding.like(p, points[i][j]) for i in range(K)],
-                [_sharding.like(p, residuals[i][j]) for i in range(K)],
-            )
+            yield p, {name: _sharding.like(p, part[j]) for name, part in parts.items()}
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        """Return what is kept, row by row."""
+        rows: dict[str, torch.Tensor] = {}
+        for k, (point, residual) in enumerate(zip(*self.tensors(), strict=True)):
+            rows[f"point_{k}"], rows[f"residual_{k}"] = point, residual
+        if self._narrow is not None:
+            rows["reference"], rows["move"] = self._narrow.reference, self._narrow.move
+        return rows
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the points and the residuals, (K, D) each: all that a step has to read."""
@@ -214,7 +246,7 @@ def _facts(tensors: Sequence[Any]) -> list[tuple[object, ...]]:
 
 def _passes(device: torch.device) -> Any:
     """Return the module that does the two passes on a device."""
-    return _kernels if device.type == "cpu" else _generic
+    return _narrow.wide(device)[0]
 
 
 def _plain(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

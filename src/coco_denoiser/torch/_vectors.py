@@ -2,18 +2,26 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from coco_denoiser.torch import _sharding
-from coco_denoiser.torch._ring import Ring, state_dtype_of
+from coco_denoiser.torch._ring import Kind, Ring
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
 from coco_denoiser.window.vectors import Measured, measured
+
+
+class Keep(NamedTuple):
+    """How a window is to be kept: what was asked for, or None."""
+
+    state_dtype: torch.dtype | None
+    storage: torch.dtype | None
+    state_device: torch.device | None
 
 
 class TensorVectors:
@@ -21,7 +29,7 @@ class TensorVectors:
 
     Args:
         slots: how many observations are stored.
-        state_dtype: the dtype of the window; None derives it from the parameters.
+        keep: how the window is to be kept; None derives it from the parameters.
         process_group: the ranks that together hold the parameters; None derives it.
 
     Attributes:
@@ -33,11 +41,11 @@ class TensorVectors:
     def __init__(
         self,
         slots: int,
-        state_dtype: torch.dtype | None,
+        keep: Keep,
         process_group: dist.ProcessGroup | None,
     ) -> None:
         self.slots = slots
-        self.state_dtype = state_dtype
+        self.keep = keep
         self.process_group = process_group
         self.reset()
 
@@ -64,14 +72,21 @@ class TensorVectors:
         self._d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = _sharding.group_of(self.members, self.process_group)
         self.seen = [False] * len(members)
-        alike: dict[tuple[torch.device, torch.dtype, float], list[int]] = {}
+        alike: dict[tuple[torch.device, Kind], list[int]] = {}
         for i, p in enumerate(members):
-            share = _sharding.share(p, self._group)
-            alike.setdefault((p.device, state_dtype_of(p, self.state_dtype), share), []).append(i)
+            alike.setdefault((p.device, self._kind(p)), []).append(i)
         self.rings = [
-            Ring(members, indices, self.slots, dtype, share)
-            for (_, dtype, share), indices in alike.items()
+            Ring(members, indices, self.slots, kind) for (_, kind), indices in alike.items()
         ]
+
+    def _kind(self, p: torch.Tensor) -> Kind:
+        """Return how the history of a parameter is kept: sums are at least in float32."""
+        wide = p.dtype in (torch.float64, torch.complex128)
+        dtype = self.keep.state_dtype or (torch.float64 if wide else torch.float32)
+        # There is no complex number made of two bfloat16.
+        storage = dtype if p.is_complex() else self.keep.storage or dtype
+        device = p.device if self.keep.state_device is None else self.keep.state_device
+        return Kind(dtype, storage, device, _sharding.share(p, self._group))
 
     def hold(self) -> None:
         """Take hold of the parameters as they are now, and of their gradients."""
@@ -90,6 +105,13 @@ class TensorVectors:
     def d(self) -> int:
         """The number of coordinates, on all ranks together."""
         return self._d
+
+    def names(self, p: torch.Tensor) -> list[str]:
+        """Return what a parameter's history consists of."""
+        names = [f"{kind}_{k}" for kind in ("point", "residual") for k in range(self.slots)]
+        return (
+            names if self.keep.storage is None or p.is_complex() else [*names, "reference", "move"]
+        )
 
     @property
     def nbytes(self) -> int:
@@ -118,9 +140,8 @@ class TensorVectors:
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the slot that is about to be overwritten into its heir."""
-        del centre
         for ring in self.rings:
-            ring.mix(plan)
+            ring.mix(centre, plan)
 
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""

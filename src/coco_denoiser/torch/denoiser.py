@@ -17,7 +17,7 @@ from coco_denoiser.models.choice import ModelName, choose, size
 from coco_denoiser.models.cocoercive import Bound, CoCoercive
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch._vectors import TensorVectors
+from coco_denoiser.torch._vectors import Keep, TensorVectors
 from coco_denoiser.window import Engine, Step
 
 NonFinite = Literal["skip", "raise"]
@@ -60,6 +60,10 @@ class GradientDenoiser:
             "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
+        storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
+            points as their differences from one in `state_dtype`, and sums stay as they are.
+        state_device: where the window is kept, as "cpu" for one that does not fit beside the
+            model; None is where the parameters are.
         nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
             "raise" FloatingPointError. It never enters the window.
         process_group: the ranks that together hold the parameters; None derives it from
@@ -84,6 +88,8 @@ class GradientDenoiser:
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
+        storage: Literal["bfloat16"] | None = None,
+        state_device: torch.device | str | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
@@ -94,15 +100,16 @@ class GradientDenoiser:
         self.parameters = _parameters(parameters)
         self.model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
         kept = check.count("window", size(window, self.model, otherwise=8), optional=False)
-        if state_dtype not in (None, torch.float32, torch.float64):
-            raise ValueError(
-                f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
-                "differences between close points need the digits."
-            )
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = 0
         self.engine = Engine(self.model, window=kept, forget=forget)
-        self.vectors = TensorVectors(self.engine.slots or 1, state_dtype, process_group)
+        keep = _keep(state_dtype, storage, state_device)
+        if keep.storage is not None and self.engine.slots == 1:
+            raise ValueError(
+                f"storage={storage!r} saves nothing with window={window} and forget={forget!r}: "
+                "one point is kept, and it is the reference. Leave storage out."
+            )
+        self.vectors = TensorVectors(self.engine.slots or 1, keep, process_group)
 
     @property
     def L(self) -> Bound | None:  # noqa: N802
@@ -136,7 +143,7 @@ class GradientDenoiser:
             **self.model.settings,
             "window": self.window,
             "forget": self.forget,
-            "state_dtype": self.vectors.state_dtype,
+            **self.vectors.keep._asdict(),
             "nonfinite": self.nonfinite,
         }
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -253,6 +260,21 @@ class GradientDenoiser:
         """
         _, ours = _checkpoint.remove(state_dict)
         _checkpoint.restore(ours, state_dict["param_groups"], self, self.parameters)
+
+
+def _keep(dtype: Any, storage: Any, device: Any) -> Keep:
+    if dtype not in (None, torch.float32, torch.float64):
+        raise ValueError(
+            f"state_dtype must be torch.float32, torch.float64 or None, got {dtype}: differences "
+            "between close points need the digits. Pass storage='bfloat16' to save memory."
+        )
+    if storage is not None:
+        check.one_of("storage", storage, ("bfloat16",))
+    return Keep(
+        dtype,
+        None if storage is None else torch.bfloat16,
+        None if device is None else torch.empty(0, device=device).device,
+    )
 
 
 def _parameters(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:

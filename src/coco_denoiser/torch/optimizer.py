@@ -21,6 +21,7 @@ from torch.optim import (
     SparseAdam,
 )
 
+from coco_denoiser import _validation as check
 from coco_denoiser.models.choice import ModelName
 from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.models.gaussian import Gaussian
@@ -71,6 +72,10 @@ class CocoOptimizer(Optimizer):
             "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
+        storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
+            points as their differences from one in `state_dtype`, and sums stay as they are.
+        state_device: where the window is kept, as "cpu" for one that does not fit beside the
+            model; None is where the parameters are.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
             wrapped step included, or "raise" FloatingPointError.
         process_group: the ranks that together hold the parameters; None derives it from
@@ -98,6 +103,8 @@ class CocoOptimizer(Optimizer):
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
+        storage: Literal["bfloat16"] | None = None,
+        state_device: torch.device | str | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
@@ -135,6 +142,8 @@ class CocoOptimizer(Optimizer):
             mu=mu,
             window=window,
             state_dtype=state_dtype,
+            storage=storage,
+            state_device=state_device,
             nonfinite=nonfinite,
             process_group=process_group,
             tol=tol,
@@ -204,14 +213,18 @@ class CocoOptimizer(Optimizer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0) -> Any:
         """Take one step; return the loss of the closure, if there is one.
 
         Args:
             closure: reevaluates the model and returns the loss; called once.
+            noise_variance: noise variance of this step's gradients, relative to the others': a
+                batch of half the size has twice the variance.
         """
         args: tuple[Any, ...] = (self,) if closure is None else (self, closure)
         kwargs: dict[str, Any] = {}
+        if noise_variance != 1.0:
+            kwargs["noise_variance"] = check.positive("noise_variance", noise_variance)
         for before in self._optimizer_step_pre_hooks.values():
             args, kwargs = before(self, args, kwargs) or (args, kwargs)
         loss = self._step(*args[1:], **kwargs)
@@ -223,11 +236,16 @@ class CocoOptimizer(Optimizer):
     # step, and here once more.
     step.hooked = True
 
-    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def _step(
+        self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0
+    ) -> Any:
         loss = self._evaluate(closure)
         parameters = self._parameters()
         changed = self.denoiser.observe(
-            parameters, maximize=self._maximizes(), standing=self._standing
+            parameters,
+            maximize=self._maximizes(),
+            noise_variance=noise_variance,
+            standing=self._standing,
         )
         if changed is None:
             return loss
