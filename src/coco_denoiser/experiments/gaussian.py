@@ -384,5 +384,6 @@ EXPERIMENTS = (
         _panels,
         _claims,
         _check,
+        seconds=(500.0, 15.0),
     ),
 )
