@@ -89,7 +89,7 @@ def test_denoise_onto_the_gradients_of_one_function(tmp_path: Path) -> None:
         (["denoise", "seen.csv", "--L", "1", "--mu", "2", "-o", "out.csv"], "mu must be less"),
         (["denoise", "nowhere.csv", "--L", "1", "-o", "out.csv"], "nowhere.csv"),
         (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
-        (["denoise", "seen.csv", "--L", "1", "-o", "./seen.csv"], "name another"),
+        (["denoise", "seen.csv", "--L", "1", "-o", "./seen.csv"], "choose another"),
         (["denoise", "seen.csv", "--L", "1", "-o", "no/such/out.csv"], "no/such/out.csv"),
     ],
 )

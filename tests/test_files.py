@@ -190,7 +190,7 @@ def test_an_answer_does_not_overwrite_what_it_was_computed_from(tmp_path: Path, 
         target.symlink_to(source)
     elif link == "hard":
         target.hardlink_to(source)
-    with pytest.raises(RefusedError, match=r"-o .* is the file of the observations"):
+    with pytest.raises(RefusedError, match=r"-o .* is the input file"):
         files.check_target(target, source)
     files.check_target(tmp_path / "c.csv", source)
 

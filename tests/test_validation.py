@@ -48,7 +48,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     (VALUES | {"value_variance": 0.0}, ValueError, "value_variance must be positive"),
     (VALUES | {"value_variance": np.ones(3)}, ValueError, r"value_variance .*shape \(4,\)"),
     (VALUES | {"constraints": "pairwise"}, ValueError, "values goes with constraints='interpol"),
-    (TIGHT | {"method": "fdpg"}, ValueError, "'fdpg' knows bounds on pairs only.*'conic'"),
+    (TIGHT | {"method": "fdpg"}, ValueError, "'fdpg' handles only bounds on pairs.*'conic'"),
     (TIGHT | {"L": 1e70}, ValueError, "between 1e-60 and 1e60"),
     ({"covariance": np.ones(2)}, ValueError, r"covariance must have shape \(3,\).*\(2,\)"),
     ({"covariance": [1.0, 2.0, 0.0]}, ValueError, "covariance must be positive definite, got 0.0"),
@@ -61,7 +61,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"covariance": [1.0, 2.0, 3.0], "method": "interior-point"},
         ValueError,
-        "'interior-point' needs noise that is alike.*Use method='auto', or one of 'fdpg', 'conic'",
+        "'interior-point' needs noise that is the same.*Use method='auto', or one of 'fdpg', 'conic'",
     ),
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),

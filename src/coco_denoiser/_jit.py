@@ -63,7 +63,7 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
 def _say_uncached() -> None:
     warnings.warn(
         "compiled code cannot be kept, since neither the package's folder nor the user's cache "
-        "folder can be written to: every process will compile it anew. Set NUMBA_CACHE_DIR to a "
+        "folder is writable: every process will compile it again. Set NUMBA_CACHE_DIR to a "
         "folder of your own that can be written to",
         RuntimeWarning,
         stacklevel=2,

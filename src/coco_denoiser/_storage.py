@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be done; the message is one line, for the user."""
+    """The request cannot be carried out; the message is one line, for the user."""
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make `folder`, and prove that a file can be written there, before hours are spent."""
+    """Create `folder`, and check that a file can be written there before hours are spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -55,7 +55,7 @@ def read_arrays(path: Path, only: Collection[str] | None = None) -> dict[str, ND
     """Return the arrays of an `.npz` archive, by name; nothing is unpickled.
 
     Raises:
-        RefusedError: if the file is not there, damaged, encrypted or anything but an archive.
+        RefusedError: if the file is missing, damaged, encrypted or not an archive.
     """
     try:
         with path.open("rb") as file:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_denoiser.typing import Float64
 
 _UNKNOWN_L = (
-    " If nobody knows it, leave L out: the Gaussian model needs none. Or compute it, by "
+    " If you do not know it, leave L out: the Gaussian model needs none. Or compute it with "
     "coco_denoiser.curvature, from the data of a linear model or from Hessian-vector products."
 )
 
@@ -25,7 +25,7 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}. Convert it, for instance "
-            f"by numpy.asarray({name}, dtype=float)."
+            f"with numpy.asarray({name}, dtype=float)."
         )
     return array
 
@@ -128,7 +128,7 @@ def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Floa
     w = finite_array("weights", weights)
     if w.shape != (len(A),) or (w < 0.0).any():
         raise ValueError(
-            f"weights must be one number of at least 0 a row, shape ({len(A)},), got shape "
+            f"weights must be one number of at least 0 per row, shape ({len(A)},), got shape "
             f"{w.shape} with minimum {w.min(initial=np.inf)}."
         )
     return A, w
@@ -155,8 +155,8 @@ def function_values(
     """Return K observed values and their noise variances, or None if there are none."""
     if (values is None) != (variance is None):
         raise ValueError(
-            "values and value_variance go together: pass both, the variance in the units of "
-            "noise_variance (1 for the gradients where that is None), or neither."
+            "values and value_variance go together: pass both or neither, the variance in the "
+            "units of noise_variance (1 for the gradients if that is None)."
         )
     if values is None or variance is None:
         return None
@@ -183,8 +183,8 @@ def covariance(value: ArrayLike, d: int) -> Float64:
     least = float((array if array.ndim == 1 else np.linalg.eigvalsh(array)).min())
     if not least > 0.0:
         raise ValueError(
-            f"covariance must be positive definite, got {least} as its least eigenvalue. Leave "
-            "out, or add a little noise to, directions without any."
+            f"covariance must be positive definite, got {least} as its smallest eigenvalue. Leave "
+            "out directions without noise, or add a little to them."
         )
     return array
 
@@ -202,7 +202,7 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
 
 
 def absent(name: str, value: object, wanted: str) -> None:
-    """Refuse an argument that the others leave no room for."""
+    """Refuse an argument that only works with another setting."""
     if value is not None:
         raise ValueError(f"{name} goes with {wanted} only. Leave it out, or use that.")
 
@@ -220,7 +220,7 @@ def forgetting(value: object, window: int | None) -> str:
     if forget == "fold" and window == 1:
         raise ValueError(
             "forget='fold' needs a window of at least 2, got window=1: what leaves has no "
-            "successor in the window. Use window=2, which keeps no more vectors than that."
+            "successor in the window. Use window=2, which stores no more vectors."
         )
     return forget
 

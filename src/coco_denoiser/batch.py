@@ -26,7 +26,7 @@ def denoise(
     value_variance: ArrayLike | None = None,
     neighbors: int | None = None,
 ) -> Float64:
-    r"""Denoise K noisy gradients, by what curvature allows, or by what they tell of it.
+    r"""Denoise K noisy gradients.
 
     With L they are projected onto the gradients that a smooth convex function can have:
 
@@ -39,9 +39,9 @@ def denoise(
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$. For $\mu = 0$ this is co-coercivity,
     $\|\theta_m - \theta_l\|^2 \le L\,\langle\theta_m - \theta_l, x_m - x_l\rangle$.
 
-    Without L they are those of a field with a random slope, $g_i = \theta_j + E (x_i - x_j) +
-    n_i$ with Gaussian E and n, whose sizes the observations tell; every $\theta_j$ is then
-    estimated by generalised least squares.
+    Without L they are modelled as a field with a random slope, $g_i = \theta_j + E (x_i - x_j) +
+    n_i$ with Gaussian E and n, whose sizes are estimated from the observations; every
+    $\theta_j$ is then estimated by generalised least squares.
 
     Args:
         points: (K, d), where the gradients were observed.
@@ -67,7 +67,7 @@ def denoise(
         neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:
-        (K, d), the denoised gradients. For what is known about them, see `solve`.
+        (K, d), the denoised gradients. `solve` returns them with a certificate.
     """
     return solve(
         points,
@@ -118,13 +118,13 @@ def solve(
         constraints: "pairwise" or "interpolation".
         values: (K,), noisy function values, for constraints="interpolation".
         value_variance: one number or (K,), their noise variances.
-        neighbors: keep a pair only if one of its points is among so many nearest of the other
+        neighbors: keep a pair only if one of its points is among this many nearest of the other
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
         method: "closed-form" (two points), "interior-point" (exact), "active-pairs" (exact, for
             large windows), "fdpg" (the paper's; with a covariance too), "one-function" (exact,
             for constraints="interpolation"), "conic" (Clarabel, for everything), or "auto",
-            which picks and tells in the solution.
+            which chooses one and names it in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -156,9 +156,7 @@ def solve(
         return _judged(estimate, tol, throw=throw)
     check.absent("noise_std", noise_std, "model='gaussian'")
     if L is None:
-        raise ValueError(
-            "L must be given with model='cocoercive'. Give L, or use model='gaussian'."
-        )
+        raise ValueError("model='cocoercive' needs L. Pass L, or use model='gaussian'.")
     L, mu = check.curvature(L, mu)
     check.one_of("constraints", constraints, ("pairwise", "interpolation"))
     seen = check.function_values(values, value_variance, len(x))

@@ -19,7 +19,7 @@ from coco_denoiser._version import __version__
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 2 refused, 130 interrupted, 141 nobody reads what is printed.
+    0 done, 2 refused, 130 interrupted, 141 output closed by the reader.
     """
     try:
         with _standard_output():
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _standard_output() -> Iterator[None]:
-    """Write out what was printed while a failure can still be told."""
+    """Flush what was printed while a failure can still be reported."""
     try:
         try:
             yield
@@ -49,9 +49,9 @@ def _standard_output() -> Iterator[None]:
             if sys.stdout is not None:  # None if it was closed from the start
                 sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:  # it is about another file
+        if error.filename is not None:  # about some other file
             raise
-        # The interpreter writes it out once more when it ends, and would complain.
+        # The interpreter flushes once more at exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
@@ -63,7 +63,7 @@ class UsageError(RefusedError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line, left to `main` to print."""
+    """An argument parser whose error is one line, which `main` prints."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving the process."""
@@ -83,9 +83,9 @@ def parser() -> Parser:
     """Return the parser of the whole command line."""
     whole = Parser(
         prog="coco-denoiser",
-        description="Take noise out of stochastic gradients, by what co-coercivity allows.",
+        description="Take the noise out of stochastic gradients, as far as co-coercivity allows.",
         epilog="`coco-denoiser COMMAND --help` describes a command. Exit codes: 0 done, 2 refused "
-        "(one line says why), 130 interrupted, 141 nobody reads what is printed.",
+        "(one line says why), 130 interrupted, 141 output closed by the reader.",
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -120,7 +120,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="experiments to run, see list (default: the figures of the paper)",
+        help="experiments to run, see `list` (default: the figures of the paper)",
     )
     parser.add_argument(
         "--quick",
@@ -128,7 +128,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         help="fewer runs, the same code: about a minute instead of six",
     )
     parser.add_argument(
-        "--all", action="store_true", help="what goes beyond the paper as well; see list"
+        "--all", action="store_true", help="also run what goes beyond the paper; see `list`"
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print every claim with its number and verdict"
@@ -151,11 +151,9 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("coco-denoiser-results"),
         metavar="DIR",
-        help="folder for the results, made if missing (default: %(default)s)",
+        help="folder for the results, created if missing (default: %(default)s)",
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="start over, instead of going on from what is there"
-    )
+    parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     parser.add_argument(
         "--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler"
     )
@@ -206,13 +204,13 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         "--mu",
         type=float,
         default=0.0,
-        help="lower bound on it: 0 convex, negative not convex (default: %(default)s)",
+        help="lower bound on the curvature: 0 convex, negative not convex (default: %(default)s)",
     )
     parser.add_argument(
         "--constraints",
         choices=("pairwise", "interpolation"),
         default="pairwise",
-        help="what the gradients must obey: every pair the bounds, or all together those of one "
+        help="what the gradients must satisfy: the bounds, pair by pair, or those of a single "
         "function (default: %(default)s)",
     )
     parser.add_argument(
@@ -257,10 +255,10 @@ def _explore_arguments(parser: argparse.ArgumentParser) -> None:
         type=_whole_number(at_least=0, at_most=65535),
         default=5006,
         metavar="N",
-        help="port on localhost, 0 for any that is free (default: %(default)s)",
+        help="port on localhost, 0 for any free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the address and open no browser"
+        "--no-browser", action="store_true", help="print the address without opening a browser"
     )
 
 
@@ -277,7 +275,7 @@ def _explore(arguments: argparse.Namespace) -> None:
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
-            "any that is free with --port 0"
+            "any free one with --port 0"
         ) from error
     serve(server, browser=not arguments.no_browser, say=_say)
 
@@ -288,14 +286,14 @@ def _say(line: str) -> None:
 
 COMMANDS = {
     "reproduce": Command(
-        "Recompute the figures of the paper and check what it says of them.",
+        "Recompute the figures of the paper and check what it says about them.",
         _reproduce_arguments,
         _reproduce,
         "synthetic-sgd tuned-step --quick --out results",
     ),
     "list": Command("Describe the experiments that reproduce can run.", _no_arguments, _list),
     "explore": Command(
-        "Open a page to play with, on this machine: SGD or Adam with and without COCO.",
+        "Open an interactive page on this machine: SGD or Adam with and without COCO.",
         _explore_arguments,
         _explore,
         "--port 8000 --no-browser",

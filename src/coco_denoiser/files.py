@@ -33,7 +33,7 @@ def read(path: Path) -> Observations:
     """Read observations.
 
     Raises:
-        RefusedError: in one line, if the file is not there or not of this form.
+        RefusedError: in one line, if the file is missing or not of this form.
     """
     return _read_csv(path) if suffix(path) == ".csv" else _read_npz(path)
 
@@ -63,7 +63,7 @@ def check_target(path: Path, source: Path) -> None:
     """Refuse, before anything is computed, to write an answer where it must not go."""
     suffix(path)
     if path.exists() and source.exists() and path.samefile(source):
-        raise RefusedError(f"-o {path} is the file of the observations: name another")
+        raise RefusedError(f"-o {path} is the input file: choose another")
 
 
 def _read_npz(path: Path) -> Observations:

@@ -75,7 +75,7 @@ class Answer:
     def weights(self) -> Float64:
         """W (K, K), of a window that has one: any but those with a covariance or a curve."""
         if self.average is None:
-            raise ValueError("no one matrix of weights serves all coordinates of this window.")
+            raise ValueError("this window has no single matrix of weights for all coordinates.")
         return self.average
 
 
@@ -86,7 +86,7 @@ class Solution:
     Attributes:
         gradients: (K, d), the denoised gradients.
         weights: (K, K) matrix W of the average $\theta - c x = W (g - c x)$: rows sum to 1, no
-            entry is negative. None where the answer is no such average; `no_weights` says why.
+            entry is negative. None if the answer is not such an average; `no_weights` says why.
         no_weights: why there are no weights; None where there are.
         multipliers: (K, K), one number for each pair, symmetric;
             $W = (N + \text{Laplacian})^{-1} N$ with N = diag(1 / noise_variance). With a
@@ -147,4 +147,4 @@ class ConvergenceError(RuntimeError):
 
 
 class ConvergenceWarning(RuntimeWarning):
-    """A step of a stream was answered with less than the tolerance asked for."""
+    """A step of a stream did not reach the tolerance."""

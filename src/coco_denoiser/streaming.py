@@ -24,9 +24,9 @@ class Denoiser:
     r"""Denoise a stream of gradients, each together with the K - 1 observed before it.
 
     Without L, the gradients are those of a field with a random slope (`model="gaussian"`):
-    $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes the window tells, and
-    the newest $\theta$ is estimated by generalised least squares. Use it between oracle and
-    optimizer:
+    $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes are estimated from the
+    window, and the newest $\theta$ is estimated by generalised least squares. Use it between
+    oracle and optimizer:
 
         denoiser = Denoiser(window=32)
         x = x - step * denoiser(x, g)
@@ -52,14 +52,14 @@ class Denoiser:
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         tol: relative duality gap to reach at every step. A step that falls short warns
             (ConvergenceWarning) and uses the best answer found.
-        forget: what becomes of the observation that leaves the window: "drop" it, as the paper
+        forget: what to do with the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number. Not
             with the Gaussian model.
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
         noise_std: the standard deviation of every coordinate of the noise, if it is known;
-            otherwise the window must tell that too. For the Gaussian model.
+            otherwise it is estimated too. For the Gaussian model.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class Denoiser:
     def solution(self) -> Solution:
         """The last step's window, solved: all its gradients, (K, *shape), oldest first.
 
-        With folding, the oldest of a full window stands for all that came before it too: its
+        With folding, the oldest of a full window also stands for everything before it: its
         row is the gradient at its own point, and its weight that of all of them together. With
         window=2 there is one row, the gradient that was returned.
         """
         if self._shape is None:
-            raise ValueError("solution: there is none before the first observation.")
+            raise ValueError("solution: there is no solution before the first observation.")
         engine, model, count = self._engine, self._model, len(self)
         if model.bounds is None:
             model.begin(1.0)
@@ -213,14 +213,14 @@ class Denoiser:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a saved state, of a denoiser with the same settings; then go on as it would.
+        """Restore a saved state of a denoiser with the same settings, and continue as it would.
 
         Raises:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         for name in ("shape", "points", "residuals"):
             if name not in state:
-                raise ValueError(f"state lacks {name}: it is no state of a Denoiser.")
+                raise ValueError(f"state lacks {name}: it is not the state of a Denoiser.")
         saved, mine = state.get("model"), self._model.settings["model"]
         if saved != mine:
             raise ValueError(f"state was saved with model={saved}, this one has model={mine}.")

@@ -60,7 +60,7 @@ def test_a_stream_knows_its_whole_window() -> None:
         ({"covariance": np.ones(4)}, "covariance"),
         ({"values": np.ones(10)}, "values"),
         ({"method": "conic"}, "method"),
-        ({"model": "cocoercive"}, "L must be given"),
+        ({"model": "cocoercive"}, "needs L"),
         ({"L": 1.0, "noise_std": 1.0}, "noise_std"),
         ({"noise_std": -1.0}, "noise_std"),
         ({"model": "gaussian", "L": 0.0}, "L must be"),

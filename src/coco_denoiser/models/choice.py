@@ -34,7 +34,7 @@ def choose(
     if name == "cocoercive":
         if L is None:
             raise ValueError(
-                "model='cocoercive' needs L, an upper bound on the curvature. Give L, or use "
+                "model='cocoercive' needs L, an upper bound on the curvature. Pass L, or use "
                 "model='gaussian', which needs none."
             )
         check.absent("noise_std", noise_std, "model='gaussian'")

@@ -54,9 +54,9 @@ class Method(NamedTuple):
         if self.two and count > 2:
             return f"is for two distinct points, got {count}"
         if window.shares is not None and not self.shares:
-            return "needs noise that is alike in all directions, not a covariance"
+            return "needs noise that is the same in all directions, not a covariance"
         if window.curve is not None and self.curve is False:
-            return "knows bounds on pairs only, not constraints='interpolation'"
+            return "handles only bounds on pairs, not constraints='interpolation'"
         if window.curve is None and self.curve is None:
             return "is for constraints='interpolation' only"
         return None

@@ -1,7 +1,7 @@
 """The only state machine of a stream: observe -> tables -> model -> weights -> combine.
 
-The engine holds what does not depend on d, whoever holds the vectors. Nothing changes before an
-observation has been measured and found fit to enter.
+The engine holds everything that does not depend on d; a backend holds the vectors. Nothing
+changes before an observation has been measured and accepted.
 """
 
 import math
@@ -181,7 +181,7 @@ class Engine:
         wanted = {"version": VERSION, "window": self.window or 0, "forget": self.forget, **settings}
         missing = sorted((self.state_dict().keys() | wanted) - state.keys())
         if missing:
-            raise ValueError(f"state lacks {', '.join(missing)}: it is no state of a stream.")
+            raise ValueError(f"state lacks {', '.join(missing)}: it is not the state of a stream.")
         for name, mine in wanted.items():
             if state[name] != mine:
                 raise ValueError(
@@ -203,7 +203,7 @@ def _history(model: Model, window: int | None, forget: str) -> Drop:
         return Drop(window)
     if not isinstance(model, CoCoercive):
         raise ValueError(  # noqa: TRY004  # the fault is in the settings, not in the type of one
-            "forget='fold' needs L, a number or a function: folded gradients are no observations, "
-            "and the Gaussian model would misjudge their noise. Give L, or use forget='drop'."
+            "forget='fold' needs L, a number or a function: folded gradients are not observations, "
+            "and the Gaussian model would misjudge their noise. Pass L, or use forget='drop'."
         )
     return Filter(model) if window == 2 else Fold(window, model)

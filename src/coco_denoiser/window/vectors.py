@@ -1,4 +1,4 @@
-"""The duties of whoever holds the vectors of a window, and NumPy's way to do them.
+"""What a backend, which holds the vectors of a window, has to do; and NumPy's backend.
 
 The engine never sees a vector. A backend takes hold of one observation (x, g) at a time, in its
 own way, and then does passes over what it holds: it measures before anything is written.
@@ -21,7 +21,7 @@ LIMITS = {_FLOAT32: float(np.finfo(np.float32).max), _FLOAT64: 1e300}
 
 
 class Measured(NamedTuple):
-    """What a new observation has to do with the window.
+    """How a new observation relates to the window.
 
     Attributes:
         new: its rows of the tables.
