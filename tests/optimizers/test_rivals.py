@@ -144,7 +144,7 @@ def test_igt_without_noise_is_gradient_descent_on_a_quadratic() -> None:
 
 @given(tail=st.sampled_from([0.0, -1.0, 1.1, np.nan]))
 def test_a_bad_tail_is_named(tail: float) -> None:
-    with pytest.raises(ValueError, match="tail must lie above 0"):
+    with pytest.raises(ValueError, match="tail must be above 0"):
         IGT(1.0, tail=tail)
 
 

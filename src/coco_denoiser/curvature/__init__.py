@@ -1,4 +1,4 @@
-"""Where L and mu come from when nobody has told them.
+"""Where L and mu come from if you do not know them.
 
 From the data of a linear model (`linear_model`), or from Hessian-vector products of any loss
 (`spectrum`). A stream of gradients needs neither with the Gaussian model (`models/gaussian.py`).

@@ -1,7 +1,7 @@
 """The curvature of a linear model, from its data alone.
 
-The labels b_i do not enter: as the second derivative of the loss lies between two numbers,
-whatever the label, the Hessian lies between these numbers times (1/n) sum_i w_i a_i a_i'.
+The labels b_i do not matter: the second derivative of the loss lies between two numbers
+whatever the label, so the Hessian lies between these numbers times (1/n) sum_i w_i a_i a_i'.
 """
 
 import math
@@ -39,22 +39,22 @@ def linear_model(
     + \frac{\text{regularization}}{2} \|x\|^2$$
 
     Over all x, the smallest L and the largest mu that hold for "squared" and "logistic"; for
-    the others L may be larger than need be, since no x might reach the largest second
-    derivative for all examples at once.
+    the others L may be larger than necessary, since there may be no x that has the largest
+    second derivative for all examples at once.
 
     Args:
         loss: "squared", "logistic", "softmax", "huber" (slope 1 at most), "squared hinge" or
             "log-cosh". The curvature of "poisson" has no bound.
         features: the rows $a_i$, (n, d).
-        regularization: weight of the Tikhonov term; it spares the intercept.
+        regularization: weight of the Tikhonov term, which leaves out the intercept.
         weights: $w_i$, (n,), not negative; None for 1.
-        intercept: whether the model has one, as if a column of ones stood in `features`.
+        intercept: whether the model has one, as if `features` had a column of ones.
     """
     lower, upper = LOSSES[check.one_of("loss", loss, LOSSES)]
     if math.isinf(upper):
         raise ValueError(
             f"loss must have bounded curvature, got {loss!r}, where it grows as exp(a_i' x). Use "
-            "coco_denoiser.curvature.spectrum for a bound near one point, or L='auto'."
+            "coco_denoiser.curvature.spectrum for a bound near one point, or no L at all."
         )
     A, w = check.weighted_table(features, weights)
     ridge = check.not_negative("regularization", regularization)

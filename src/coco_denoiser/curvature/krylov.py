@@ -1,7 +1,7 @@
 """Bounds on the eigenvalues of a Hessian of which only products with vectors are known.
 
-Lanczos' method from a random vector, in the arithmetic of whoever holds the vectors: they need
-`+`, `-`, `*`, `/` and `@` only, as the vectors of NumPy, PyTorch and JAX have them.
+Lanczos' method from a random vector. Vectors only need `+`, `-`, `*`, `/` and `@`, so those of
+NumPy, PyTorch and JAX all work.
 """
 
 import math
@@ -19,14 +19,14 @@ def spectrum(
 ) -> Curvature:
     r"""Return bounds on the eigenvalues of a symmetric $H$ from products $H v$.
 
-    What $k$ steps see of the largest eigenvalue is a lower estimate. For a random start it is
-    known how much too low that may be: more than the share $e$ of the whole spread of eigenvalues
+    After $k$ steps the estimate of the largest eigenvalue is too low. For a random start it is
+    known by how much: by more than the fraction $e$ of the spread of the eigenvalues
     with probability at most $1.648 \sqrt{d} \exp(-\sqrt{e}\, (2k - 1))$ (Kuczynski and
     Wozniakowski, 1992; a shift changes nothing, so this holds for an indefinite $H$ too). The
-    bounds returned are wider by that share, so that both hold with probability 1 - failure.
+    bounds returned are wider by that fraction, so both hold with probability 1 - failure.
     At 32 steps, a million variables and a failure of 1e-3, that is 6% of the spread.
 
-    They are bounds for this one matrix. At another point a loss has another Hessian.
+    They are bounds for this one matrix. At another point, a loss has another Hessian.
 
     Args:
         product: returns $H v$ for a vector $v$.
@@ -47,8 +47,8 @@ def spectrum(
     share = (math.log(1.648 * math.sqrt(size) * 2.0 / delta) / (2 * k - 1)) ** 2
     if share >= 0.25:
         raise ValueError(
-            f"steps must be larger for {size} variables and failure={delta:g}, got {k}: these "
-            f"see the extreme eigenvalues to {share:.0%} of the spread only."
+            f"steps must be larger for {size} variables and failure={delta:g}, got {k}: that "
+            f"gives the extreme eigenvalues only to {share:.0%} of their spread."
         )
     # Both ends may be off by the share of the true spread, which is larger than what was seen.
     margin = share * (high - low) / (1.0 - 2.0 * share)

@@ -7,9 +7,9 @@ one in a thousand:
     equivalent     every difference is within a margin: so is its whole confidence interval
     no_worse       the same, on one side: no difference exceeds the margin
 
-Where all comparisons must come out, each at that level is enough. To refute, one of them is:
-there the level is divided by their number (Bonferroni). What is neither shown nor refuted has
-too few runs to judge, whichever way the numbers lean.
+If all comparisons must hold, it is enough to test each at that level. A single one refutes the
+claim, and there the level is divided by their number (Bonferroni). What is neither shown nor
+refuted has too few runs to judge, whichever way the numbers lean.
 """
 
 import math
@@ -31,7 +31,7 @@ MARGIN = 0.05  # "the same", where a sentence gives no other measure
 
 
 class Verdict(Enum):
-    """What the numbers say of a claim."""
+    """What the numbers say about a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"

@@ -247,7 +247,7 @@ def _claims(result: Result) -> list[Claim]:
     changes = ", ".join(percent(curves, late, f"{name}, corrected", "STRSAGA") for name in names)
     claims.append(
         increases(
-            "STRSAGA: to denoise the corrected direction gains, too, for every K "
+            "STRSAGA: denoising the corrected direction helps too, for every K "
             f"({changes} in the variance regime).",
             [difference(curves, late, "STRSAGA", f"{name}, corrected") for name in names],
             config.runs,

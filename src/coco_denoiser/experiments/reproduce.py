@@ -65,7 +65,7 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
             near = difflib.get_close_matches(name, EXPERIMENTS, n=2, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
             raise ExperimentError(
-                f"there is no experiment {name!r}: {hint}coco-denoiser list names them all"
+                f"there is no experiment {name!r}: {hint}coco-denoiser list shows them all"
             )
     chosen = {known for found in meant.values() for known in found}
     if not names:
@@ -118,7 +118,7 @@ def reproduce(options: Options) -> Path:
         kept = sum(1 for e in selected for _ in (options.out / e.name).rglob("*.npz"))
         units_kept = f"{kept} units of work are" if kept != 1 else "1 unit of work is"
         console.print(
-            f"\nStopped. {units_kept} kept in {options.out}; the same command goes on from there.",
+            f"\nStopped. {units_kept} kept in {options.out}; the same command resumes from there.",
             soft_wrap=True,
         )
         raise

@@ -64,7 +64,7 @@ class Store:
 def forget(folder: Path) -> None:
     """Remove the units of every configuration in a folder."""
     if folder.is_symlink() or folder.is_file():
-        raise ExperimentError(f"{folder} should be a folder of units, and is not")
+        raise ExperimentError(f"{folder} should be a folder of units, but is not")
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -23,8 +23,8 @@ class TailAverage:
     $$\bar x_k = \frac{1}{k - \text{start} + 1} \sum_{j=\text{start}}^k x_j,
     \quad\text{and } x_k \text{ itself before that}$$
 
-    The first iterates carry the memory of $x_0$ and nothing else worth keeping; leaving them out
-    keeps the noise reduction of an average without its slow start.
+    The first iterates mostly remember $x_0$; leaving them out keeps the noise reduction of an
+    average without its slow start.
     """
 
     def __init__(self, start: int) -> None:

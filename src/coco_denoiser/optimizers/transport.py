@@ -31,7 +31,7 @@ class IGT(Optimizer):
 
     Args:
         step_size: $\gamma$, a number or a schedule.
-        tail: $c$, the share of the gradients that the average keeps, above 0 and at most 1.
+        tail: $c$, the fraction of the gradients that the average keeps, above 0 and at most 1.
         denoiser: called as denoiser(w, g).
     """
 
@@ -43,7 +43,7 @@ class IGT(Optimizer):
         denoiser: GradientDenoiser | None = None,
     ) -> None:
         if not 0 < tail <= 1:
-            raise ValueError(f"tail must lie above 0 and at most at 1, got {tail}.")
+            raise ValueError(f"tail must be above 0 and at most 1, got {tail}.")
         self._tail = float(tail)
         super().__init__(step_size, denoiser=denoiser)
 

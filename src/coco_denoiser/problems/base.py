@@ -1,7 +1,7 @@
 """What an optimizer may ask of a problem.
 
 Every problem is minimise f(x) over x in R^d, where f has curvature between mu and L, and every
-problem has an oracle: a random vector whose mean is the gradient of f. A finite sum also tells
+problem has an oracle: a random vector whose mean is the gradient of f. A finite sum also gives
 the gradient of each of its terms, which variance-reduced methods need.
 """
 
@@ -59,7 +59,7 @@ class FiniteSum(Problem, Protocol):
 
 
 def is_finite_sum(problem: Oracle) -> TypeGuard[FiniteSum]:
-    """Say whether a problem tells the gradients of its terms.
+    """Say whether a problem gives the gradients of its terms.
 
     By name: `isinstance` would read every property, and so compute the minimizer.
     """

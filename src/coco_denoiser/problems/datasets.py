@@ -1,4 +1,4 @@
-"""The data sets of the paper's experiments, without anybody having to fetch them by hand twice.
+"""The data sets of the paper's experiments, found, downloaded or rebuilt.
 
 A LIBSVM file is looked for in the folder the user names (an argument, or the environment
 variable COCO_DENOISER_DATA), then in a cache of the user's, and then downloaded; in each place
@@ -57,7 +57,7 @@ _MUSHROOM_COLUMNS = {
 
 
 class DatasetError(RuntimeError):
-    """A data set cannot be had; the message says what to do about it."""
+    """A data set is not available; the message says what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _in_folder(name: str, folder: str | os.PathLike[str] | None) -> Path | None:
     if _sha256(path) != SHA256[name]:
         raise DatasetError(
             f"{path} is not LIBSVM's {name} (its SHA-256 differs from {SHA256[name]}); "
-            "replace it, or remove it to have it looked for elsewhere."
+            "replace it, or remove it so that another copy is looked for."
         )
     return path
 
