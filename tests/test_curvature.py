@@ -104,7 +104,7 @@ def test_the_problem_and_the_function_agree() -> None:
     [
         ("poisson", {}, "must have bounded curvature, got 'poisson'"),
         ("hinge", {}, "loss must be one of 'squared'"),
-        ("squared", {"weights": [1.0, -1.0]}, "weights must be one number of at least 0 a row"),
+        ("squared", {"weights": [1.0, -1.0]}, "weights must be one number of at least 0 per row"),
         ("squared", {"weights": [1.0]}, r"shape \(2,\), got shape \(1,\)"),
         ("squared", {"regularization": -1.0}, "regularization must be at least 0, got -1.0"),
     ],
