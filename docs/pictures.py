@@ -30,16 +30,16 @@ HERE = Path(__file__).parent
 
 # Problems of the experiment `gaussian` that had no part in choosing the model's settings.
 PANELS = {
-    "optimum jumps": "The minimum moves: it wins",
-    "uneven noise": "The minimum stays: as good as averaging",
-    "support vectors": "Curvature changes: it loses",
+    "optimum jumps": "The minimum moves:\nit wins",
+    "uneven noise": "The minimum stays:\nno better than averaging",
+    "support vectors": "The curvature changes:\nit loses",
 }
 RUNS = 20
 
 
 def wins() -> Figure:
     """Draw SGD, its tail average and SGD with the Gaussian model, all at 1/L and untuned."""
-    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     for axes, (name, title) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
         problem = scenario(name)
         plain, denoised = (_iterates(problem, denoise=denoise) for denoise in (False, True))
