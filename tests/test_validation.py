@@ -61,7 +61,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"covariance": [1.0, 2.0, 3.0], "method": "interior-point"},
         ValueError,
-        "'interior-point' needs noise that is the same.*Use method='auto', or one of 'fdpg', 'conic'",
+        "'interior-point' needs noise that is the same.*method='auto', or one of 'fdpg', 'conic'",
     ),
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),

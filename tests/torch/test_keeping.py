@@ -16,25 +16,25 @@ SHAPES = ((40,), (3, 4))
 class Elsewhere(torch.Tensor):
     """A tensor in main memory that says it lies on another device."""
 
-    inner: torch.Tensor
+    near: torch.Tensor
 
     @staticmethod
-    def __new__(cls: Any, inner: torch.Tensor) -> Any:
-        like = {"dtype": inner.dtype, "device": "lazy:0", "strides": inner.stride()}
-        self = torch.Tensor._make_wrapper_subclass(cls, inner.shape, **like)
-        self.inner = inner
+    def __new__(cls: Any, near: torch.Tensor) -> Any:
+        like: Any = {"dtype": near.dtype, "device": "lazy:0", "strides": near.stride()}
+        self = torch.Tensor._make_wrapper_subclass(cls, near.shape, **like)
+        self.near = near
         return self
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         del types
         kwargs = dict(kwargs or {})
-        near = str(kwargs.pop("device", "")) == "cpu"
-        args, kwargs = tree_map(lambda t: t.inner if isinstance(t, cls) else t, (args, kwargs))
+        fetched = str(kwargs.pop("device", "")) == "cpu"
+        args, kwargs = tree_map(lambda t: t.near if isinstance(t, cls) else t, (args, kwargs))
         found = function(*args, **kwargs)
-        if near or found is args[0]:
+        if fetched or found is args[0]:
             return found
         return tree_map(lambda t: cls(t) if isinstance(t, torch.Tensor) else t, found)
 
@@ -78,7 +78,8 @@ def test_bfloat16_loses_less_than_a_hundredth_of_the_noise(
 
 @pytest.mark.parametrize(("K", "narrow"), [(8, 38), (16, 70), (32, 134)])
 def test_memory_is_what_the_docs_say(K: int, narrow: int) -> None:
-    for options, wanted in (({}, 8 * K), ({"storage": "bfloat16"}, narrow)):
+    cases: list[tuple[dict[str, Any], int]] = [({}, 8 * K), ({"storage": "bfloat16"}, narrow)]
+    for options, wanted in cases:
         p = nn.Parameter(torch.ones(160, dtype=torch.bfloat16))
         denoiser = GradientDenoiser(p, L=1.0, window=K, **options)
         p.grad = torch.ones_like(p)
@@ -123,22 +124,22 @@ def test_complex_parameters_are_kept_in_full() -> None:
 @pytest.mark.parametrize("forget", ["drop", "fold"])
 def test_a_window_on_another_device_is_the_same_window(storage: Any, forget: Any) -> None:
     options: Any = {"L": 0.7, "window": 4, "forget": forget, "storage": storage}
-    near = parameters()
-    far = [nn.Parameter(Elsewhere(p.detach().clone())) for p in near]
+    near: list[Any] = list(parameters())
+    far: list[Any] = [nn.Parameter(Elsewhere(p.detach().clone())) for p in near]
     here = GradientDenoiser(near, **options)
     there = GradientDenoiser(far, **options, state_device="cpu")
     draw = torch.Generator().manual_seed(2)
     for step in range(8):
         for p, q in zip(near, far, strict=True):
             p.data -= 0.1 * step
-            q.detach().inner.copy_(p.detach())
+            q.detach().near.copy_(p.detach())
             p.grad = torch.randn(p.shape, generator=draw)
             q.grad = Elsewhere(p.grad.clone())
         assert here.denoise()
         assert there.denoise()
         for p, q in zip(near, far, strict=True):
             assert q.grad.device.type == "lazy"
-            assert torch.equal(q.grad.inner, p.grad)
+            assert torch.equal(q.grad.near, p.grad)
     assert here.diagnostics().moved == there.diagnostics().moved > 0.0
     held = there.state_dict()["state"][0]["coco_point_0"]
     assert held.device.type == "cpu"
@@ -146,7 +147,7 @@ def test_a_window_on_another_device_is_the_same_window(storage: Any, forget: Any
 
 def test_a_step_has_a_noise_variance_of_its_own() -> None:
     """Two gradients at one point are averaged by their precisions."""
-    p = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    p: Any = nn.Parameter(torch.zeros(3, dtype=torch.float64))
     optimizer = CocoOptimizer(torch.optim.SGD([p], lr=0.0), L=1.0, window=4)
     used: list[Any] = []
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.append(p.grad.clone()))

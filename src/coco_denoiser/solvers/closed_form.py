@@ -30,7 +30,7 @@ def multiplier(h: Float64, bounds: Float64, n: Float64) -> float:
     for c in range(h.shape[1]):
         squared += (h[0, c] - h[1, c]) ** 2
     excess = np.sqrt(squared) / bounds[0, 1] - 1.0
-    return max(excess, 0.0) / (1.0 / n[0] + 1.0 / n[1])
+    return float(max(excess, 0.0) / (1.0 / n[0] + 1.0 / n[1]))
 
 
 def pull(apart: float, rho: float) -> float:
