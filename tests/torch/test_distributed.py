@@ -49,7 +49,8 @@ def two_shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dic
 def test_shards_equal_one_process(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
     for found in two_shards[1]:
         assert_close(found["parameters"], alone(workers.STEPS))
-        assert_close(found["estimated"], alone(workers.STEPS, L=None))
+        for name, options in workers.OTHERS.items():
+            assert_close(found[name], alone(workers.STEPS, **options))
 
 
 def test_a_step_sends_3k_plus_2_numbers_once(

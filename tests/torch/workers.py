@@ -22,6 +22,11 @@ from coco_denoiser.torch import CocoOptimizer
 
 STEPS, BATCH = 12, 8
 FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
+OTHERS: dict[str, dict[str, Any]] = {
+    "estimated": {"L": None},
+    "by tensor": {"per": "tensor"},
+    "narrow": {"storage": "bfloat16"},
+}
 
 
 def model() -> nn.Sequential:
@@ -104,9 +109,10 @@ def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
     found, module, optimizer = _sharded(rank, size, folder / "checkpoint")
     found.update(uneven=_uneven(module, optimizer, rank))
     found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
-    module = _sharded_model()
-    train(module, wrapped(module, L=None), range(STEPS), rank, size)
-    found.update(estimated=whole(module))
+    for name, options in OTHERS.items():
+        module = _sharded_model()
+        train(module, wrapped(module, **options), range(STEPS), rank, size)
+        found[name] = whole(module)
     return found
 
 

@@ -3,11 +3,11 @@
 The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
 state holds its history, one tensor of its shape a slot, so that whatever can shard, gather or
 reshard an optimizer's state can do it with the window. What has no parameter's shape, the tables,
-lies in the first group.
+lies in a group, or beside the history of a parameter that has a window of its own.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,42 +20,59 @@ if TYPE_CHECKING:
 PREFIX = "coco_"
 
 
-def insert(
-    state: dict[str, Any], window: "GradientDenoiser", parameters: list[torch.Tensor]
-) -> None:
-    """Add a window to a state_dict of the optimizer of these parameters."""
-    vectors, slots = window.vectors, window.vectors.slots
-    if not vectors.members:
-        # Room for a window, so that a checkpoint can be read into it in place.
-        vectors.prepare([p for p in parameters if p.requires_grad])
+class Part(NamedTuple):
+    """A window of some of the parameters.
+
+    Attributes:
+        window: the window.
+        parameters: what it is a window of.
+        group: the group that its tables are saved in; None for its only parameter's state.
+        per: what there is a window of.
+    """
+
+    window: "GradientDenoiser"
+    parameters: list[torch.Tensor]
+    group: int | None = 0
+    per: str = "model"
+
+
+def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
+    """Add windows to a state_dict of the optimizer of these parameters."""
     index = {id(p): i for i, p in enumerate(parameters)}
-    seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
-    for ring in vectors.rings:
-        for p, history in ring.slots():
-            entries = state["state"].setdefault(index[id(p)], {})
-            entries[f"{PREFIX}seen"] = seen[id(p)]
-            entries.update({PREFIX + name: tensor for name, tensor in history.items()})
-    if not state["param_groups"]:
-        return
-    group = state["param_groups"][0]
-    for name, value in {**_settings(window), **window.engine.state_dict()}.items():
-        group[PREFIX + name] = value
-        if isinstance(value, np.ndarray):
-            group[PREFIX + name] = torch.from_numpy(_padded(name, value, slots))
+    for part in parts:
+        window, vectors = part.window, part.window.vectors
+        if not vectors.members:
+            # Room for a window, so that a checkpoint can be read into it in place.
+            vectors.prepare([p for p in part.parameters if p.requires_grad])
+        seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
+        for ring in vectors.rings:
+            for p, history in ring.slots():
+                entries = state["state"].setdefault(index[id(p)], {})
+                entries[f"{PREFIX}seen"] = seen[id(p)]
+                entries.update({PREFIX + name: tensor for name, tensor in history.items()})
+        if part.group is None:
+            home = state["state"].setdefault(index[id(part.parameters[0])], {})
+        elif state["param_groups"]:
+            home = state["param_groups"][part.group]
+        else:
+            continue
+        for name, value in {**_settings(part), **window.engine.state_dict()}.items():
+            home[PREFIX + name] = value
+            if isinstance(value, np.ndarray):
+                home[PREFIX + name] = torch.from_numpy(_padded(name, value, vectors.slots))
 
 
-def _settings(window: "GradientDenoiser") -> dict[str, Any]:
+def _settings(part: Part) -> dict[str, Any]:
     """Return what a state must have been saved with, besides what the engine asks for."""
     return {
-        "model": window.model.settings["model"],
-        "storage": str(window.vectors.keep.storage),
+        "per": part.per,
+        "model": part.window.model.settings["model"],
+        "storage": str(part.window.vectors.keep.storage),
     }
 
 
 def _padded(name: str, value: Any, slots: int) -> Any:
     """Return an array that has the same shape however many slots are in use."""
-    if name == "estimate":
-        return value
     empty = slots - len(value)
     return np.pad(value, [(0, empty)] * value.ndim, constant_values=float(name == "variances"))
 
@@ -63,7 +80,7 @@ def _padded(name: str, value: Any, slots: int) -> Any:
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what belongs to the wrapped optimizer, and what to the window."""
     plain: dict[str, Any] = {**state, "state": {}, "param_groups": []}
-    ours: dict[str, Any] = {"state": {}, "group": {}}
+    ours: dict[str, Any] = {"state": {}, "param_groups": []}
     for index, entries in state["state"].items():
         kept, taken = _part(entries)
         if kept or not taken:
@@ -73,77 +90,99 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for group in state["param_groups"]:
         kept, taken = _part(group)
         plain["param_groups"].append(kept)
-        ours["group"].update(taken)
+        ours["param_groups"].append({**taken, "params": group["params"]})
     return plain, ours
 
 
+def kinds(ours: Mapping[str, Any]) -> set[Any]:
+    """Return what there were windows of when it was saved; nothing if there were none."""
+    places = [*ours["param_groups"], *ours["state"].values()]
+    return {entries.get(f"{PREFIX}per") for entries in places if f"{PREFIX}version" in entries}
+
+
 def check(
-    ours: Mapping[str, Any],
-    saved_groups: list[dict[str, Any]],
-    window: "GradientDenoiser",
-    parameters: list[torch.Tensor],
-) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Return tables, and vectors by parameter, or raise ValueError before anything has changed."""
-    small = {
-        name.removeprefix(PREFIX): value.cpu().numpy() if torch.is_tensor(value) else value
-        for name, value in ours["group"].items()
-    }
-    slots = window.vectors.slots
-    count = saved_count(small, "count", 0, slots) if small.get("window") == window.window else 0
-    for name, value in small.items():
-        if isinstance(value, np.ndarray) and name != "estimate":
-            if count and value.shape != (slots,) * value.ndim:
-                raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
-            small[name] = value[(slice(count),) * value.ndim]
-    tables = window.engine.checked(small, _settings(window))
-    return tables, _vectors(ours, saved_groups, window, parameters)
+    ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]
+) -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
+    """Return for each window its tables, and its vectors by parameter.
 
-
-def restore(
-    ours: Mapping[str, Any],
-    saved_groups: list[dict[str, Any]],
-    window: "GradientDenoiser",
-    parameters: list[torch.Tensor],
-) -> None:
-    """Put a window back that `remove` has taken out of a state_dict with these groups."""
-    tables, held = check(ours, saved_groups, window, parameters)
-    window.reset()
-    vectors = window.vectors
-    vectors.prepare([p for p in parameters if id(p) in held])
-    vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
-    for ring in vectors.rings:
-        for p, history in ring.slots():
-            for name, tensor in history.items():
-                tensor.copy_(held[id(p)][PREFIX + name])
-    window.engine.load_state_dict(tables)
-
-
-def _vectors(
-    ours: Mapping[str, Any],
-    saved_groups: list[dict[str, Any]],
-    window: "GradientDenoiser",
-    parameters: list[torch.Tensor],
-) -> dict[int, dict[str, Any]]:
-    """Return the history of each parameter that has one, by its id, or refuse it."""
-    names = [name for saved in saved_groups for name in saved["params"]]
+    Raises:
+        ValueError: if something is damaged or of other settings.
+    """
+    names = [name for saved in ours["param_groups"] for name in saved["params"]]
     if len(names) != len(parameters):
         raise ValueError(
             f"state was saved with {len(names)} parameters, this optimizer has {len(parameters)}."
         )
-    held = {
-        id(p): (p, n, ours["state"][n])
-        for n, p in zip(names, parameters, strict=True)
-        if n in ours["state"]
-    }
-    for p, name, entries in held.values():
-        for key in [PREFIX + part for part in window.vectors.names(p)]:
+    mine = {part.per for part in parts}
+    for per in kinds(ours) - mine:
+        raise ValueError(
+            f"state was saved with per={per}, this one has per={', '.join(mine)}. Use the same "
+            "per, or start with an empty window."
+        )
+    by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
+    found = []
+    for part in parts:
+        home = (
+            ours["state"].get(by_id[id(part.parameters[0])], {})
+            if part.group is None
+            else ours["param_groups"][part.group]
+        )
+        found.append((_tables(home, part), _vectors(ours["state"], part, by_id)))
+    return found
+
+
+def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
+    """Return the tables of a window, or refuse them."""
+    window, settings = part.window, _settings(part)
+    names = settings.keys() | window.engine.state_dict().keys()
+    small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
+    small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
+    slots = window.vectors.slots
+    count = saved_count(small, "count", 0, slots) if small.get("window") == window.window else 0
+    for name, value in small.items():
+        if isinstance(value, np.ndarray):
+            if count and value.shape != (slots,) * value.ndim:
+                raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
+            small[name] = value[(slice(count),) * value.ndim]
+    return window.engine.checked(small, settings)
+
+
+def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
+    """Put windows back that `remove` has taken out of a state_dict."""
+    for part, (tables, held) in zip(parts, check(ours, parts, parameters), strict=True):
+        window, vectors = part.window, part.window.vectors
+        window.reset()
+        vectors.prepare([p for p in part.parameters if id(p) in held])
+        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
+        for ring in vectors.rings:
+            for p, history in ring.slots():
+                for name, tensor in history.items():
+                    tensor.copy_(held[id(p)][PREFIX + name])
+        window.engine.load_state_dict(tables)
+
+
+def _vectors(
+    saved: Mapping[Any, dict[str, Any]], part: Part, names: Mapping[int, Any]
+) -> dict[int, dict[str, Any]]:
+    """Return the history of each parameter that has one, by its id, or refuse it."""
+    held = {}
+    for p in part.parameters:
+        name = names[id(p)]
+        entries = saved.get(name, {})
+        keys = [PREFIX + kept for kept in part.window.vectors.names(p)]
+        if not any(key in entries for key in keys):
+            continue
+        for key in keys:
             found = entries.get(key)
             if not torch.is_tensor(found) or found.shape != p.shape:
                 raise damaged(
                     f"{key} of parameter {name} must have shape {tuple(p.shape)}, got "
                     f"{None if found is None else tuple(found.shape)}"
                 )
-    return {key: entries for key, (_, _, entries) in held.items()}
+        if f"{PREFIX}seen" not in entries:
+            raise damaged(f"{PREFIX}seen of parameter {name} is missing")
+        held[id(p)] = entries
+    return held
 
 
 def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

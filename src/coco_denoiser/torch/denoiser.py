@@ -19,6 +19,7 @@ from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
 from coco_denoiser.torch._vectors import Keep, TensorVectors
 from coco_denoiser.window import Engine, Step
+from coco_denoiser.window.vectors import Measured
 
 NonFinite = Literal["skip", "raise"]
 
@@ -200,28 +201,20 @@ class GradientDenoiser:
             The parameters whose gradient changes, each with the denoised one, valid until the
             next call; None if the observation was refused.
         """
+        sign = -1.0 if maximize else 1.0
+        return observe_together([(self, parameters)], sign, noise_variance, standing)
+
+    def look(
+        self, parameters: Sequence[torch.Tensor], sign: float, standing: Callable[[], bool]
+    ) -> Step | Measured:
+        """Take hold of the parameters and their gradients, and measure them."""
         vectors = self.vectors
         members = [p for p in parameters if p.requires_grad or p.grad is not None]
         if len(members) != len(vectors.members) or not all(map(is_, members, vectors.members)):
             self.reset()
             vectors.prepare(members)
         vectors.hold()
-        try:
-            sign = -1.0 if maximize else 1.0
-            step = self.engine.observe(
-                vectors, variance=noise_variance, sign=sign, standing=standing
-            )
-        finally:
-            vectors.release()
-        if step is Step.REFUSED:
-            self.skipped += 1
-            if self.nonfinite == "raise":
-                raise FloatingPointError(
-                    "the gradients or parameters hold an infinity or NaN (on this or on another "
-                    "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
-                )
-            return None
-        return vectors.theta() if step is Step.DENOISED else []
+        return self.engine.measure(vectors, sign=sign, standing=standing)
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
@@ -249,7 +242,7 @@ class GradientDenoiser:
         """
         names = list(range(len(self.parameters)))
         state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
-        _checkpoint.insert(state, self, self.parameters)
+        _checkpoint.insert(state, [_checkpoint.Part(self, self.parameters)], self.parameters)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -259,7 +252,37 @@ class GradientDenoiser:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         _, ours = _checkpoint.remove(state_dict)
-        _checkpoint.restore(ours, state_dict["param_groups"], self, self.parameters)
+        _checkpoint.restore(ours, [_checkpoint.Part(self, self.parameters)], self.parameters)
+
+
+def observe_together(
+    windows: Sequence[tuple[GradientDenoiser, Sequence[torch.Tensor]]],
+    sign: float,
+    variance: float,
+    standing: Callable[[], bool],
+) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
+    """Take one observation into several windows, each with its parameters, or into none."""
+    changed = []
+    try:
+        found = [window.look(parameters, sign, standing) for window, parameters in windows]
+        if Step.REFUSED not in found:
+            for (window, _), seen in zip(windows, found, strict=True):
+                if isinstance(seen, Measured):
+                    vectors = window.vectors
+                    if window.engine.take(vectors, seen, variance) is Step.DENOISED:
+                        changed += vectors.theta()
+            return changed
+    finally:
+        for window, _ in windows:
+            window.vectors.release()
+    for window, _ in windows:
+        window.skipped += 1
+    if any(window.nonfinite == "raise" for window, _ in windows):
+        raise FloatingPointError(
+            "the gradients or parameters hold an infinity or NaN (on this or on another "
+            "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
+        )
+    return None
 
 
 def _keep(dtype: Any, storage: Any, device: Any) -> Keep:

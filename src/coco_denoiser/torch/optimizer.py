@@ -27,7 +27,8 @@ from coco_denoiser.models.cocoercive import Bound
 from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite
+from coco_denoiser.torch._windows import Windows
+from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite, observe_together
 
 # They divide by a mean size of the gradients they see. AdamW is an Adam.
 ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
@@ -36,8 +37,8 @@ ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
 class CocoOptimizer(Optimizer):
     r"""Step a wrapped optimizer with gradients denoised over the last K steps.
 
-    All parameters together are one point $x$. At every step, over the last K points with their
-    noisy gradients $g_i$,
+    All parameters together are one point $x$, unless `per` says otherwise. At every step, over
+    the last K points with their noisy gradients $g_i$,
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
@@ -76,6 +77,9 @@ class CocoOptimizer(Optimizer):
             points as their differences from one in `state_dtype`, and sums stay as they are.
         state_device: where the window is kept, as "cpu" for one that does not fit beside the
             model; None is where the parameters are.
+        per: "model", or "group" or "tensor" for a window of each, by itself: as many K by K
+            problems, each blind to how far the others move. With "group", a group may have a
+            `window` of its own; 0 leaves it alone.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
             wrapped step included, or "raise" FloatingPointError.
         process_group: the ranks that together hold the parameters; None derives it from
@@ -105,6 +109,7 @@ class CocoOptimizer(Optimizer):
         state_dtype: torch.dtype | None = None,
         storage: Literal["bfloat16"] | None = None,
         state_device: torch.device | str | None = None,
+        per: Literal["model", "group", "tensor"] = "model",
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
@@ -135,23 +140,23 @@ class CocoOptimizer(Optimizer):
                 "it makes private ones of its own, which would never be denoised. Wrap first: "
                 "make_private(optimizer=CocoOptimizer(...), ...)."
             )
-        denoiser = GradientDenoiser(
-            [],
-            L=L,
-            model=model,
-            mu=mu,
-            window=window,
-            state_dtype=state_dtype,
-            storage=storage,
-            state_device=state_device,
-            nonfinite=nonfinite,
-            process_group=process_group,
-            tol=tol,
-            forget=forget,
-            neighbors=neighbors,
-            noise_std=noise_std,
-        )
-        if isinstance(denoiser.model, Gaussian) and isinstance(optimizer, ADAPTIVE):
+        options = {
+            "L": L,
+            "model": model,
+            "mu": mu,
+            "window": window,
+            "state_dtype": state_dtype,
+            "storage": storage,
+            "state_device": state_device,
+            "nonfinite": nonfinite,
+            "process_group": process_group,
+            "tol": tol,
+            "forget": forget,
+            "neighbors": neighbors,
+            "noise_std": noise_std,
+        }
+        windows = Windows(per, options)
+        if isinstance(windows.made[0].model, Gaussian) and isinstance(optimizer, ADAPTIVE):
             warnings.warn(
                 f"{type(optimizer).__name__} divides by the size of its gradients, and denoised "
                 "ones are smaller: its steps grow, and long ones may do harm. The Gaussian model "
@@ -160,10 +165,15 @@ class CocoOptimizer(Optimizer):
                 stacklevel=2,
             )
         # Not Optimizer.__init__, which would make groups and a state of its own.
-        self.__setstate__({"wrapped": optimizer, "denoiser": denoiser})
+        self.__setstate__({"wrapped": optimizer, "_windows": windows})
 
     wrapped: Optimizer
-    denoiser: GradientDenoiser
+    _windows: Windows
+
+    @property
+    def denoiser(self) -> GradientDenoiser:
+        """The window, or the first of them."""
+        return self._windows.made[0]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -193,10 +203,10 @@ class CocoOptimizer(Optimizer):
         self.wrapped.defaults = value
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"wrapped": self.wrapped, "denoiser": self.denoiser}
+        return {"wrapped": self.wrapped, "_windows": self._windows}
 
     def __getattr__(self, name: str) -> Any:
-        if name == "wrapped":  # not set yet: it is being copied
+        if name in ("wrapped", "_windows"):  # not set yet: it is being copied
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 
@@ -204,7 +214,7 @@ class CocoOptimizer(Optimizer):
         """Show the settings, then the wrapped optimizer."""
         d = self.denoiser
         own = ", ".join(f"{name}={value!r}" for name, value in d.model.settings.items())
-        settings = f"{own}, window={d.window}, forget={d.forget!r}"
+        settings = f"{own}, window={d.window}, forget={d.forget!r}, per={self._windows.per!r}"
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
@@ -241,12 +251,9 @@ class CocoOptimizer(Optimizer):
     ) -> Any:
         loss = self._evaluate(closure)
         parameters = self._parameters()
-        changed = self.denoiser.observe(
-            parameters,
-            maximize=self._maximizes(),
-            noise_variance=noise_variance,
-            standing=self._standing,
-        )
+        windows = [part[:2] for part in self._parts()]
+        sign = -1.0 if self._maximizes() else 1.0
+        changed = observe_together(windows, sign, noise_variance, self._standing)
         if changed is None:
             return loss
         originals = [p.grad for p in parameters]
@@ -264,13 +271,18 @@ class CocoOptimizer(Optimizer):
                 p.grad = original
         return loss
 
-    def diagnostics(self) -> Diagnostics:
-        """Return what the last step did, and what the window costs; print it to read it."""
-        return self.denoiser.diagnostics()
+    def diagnostics(self, index: int = 0) -> Diagnostics:
+        """Return what the last step did, and what the window costs; print it to read it.
+
+        Args:
+            index: which group or tensor, if each has a window of its own.
+        """
+        return self._windows.made[index].diagnostics()
 
     def reset(self) -> None:
         """Forget every observation; the wrapped optimizer keeps its state."""
-        self.denoiser.reset()
+        for window in self._windows.made:
+            window.reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the wrapped optimizer. The window starts anew, with longer points."""
@@ -286,7 +298,7 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        _checkpoint.insert(state, self.denoiser, self._parameters())
+        _checkpoint.insert(state, self._parts(), self._parameters())
         for after in self._optimizer_state_dict_post_hooks.values():
             replaced = after(self, state)
             state = state if replaced is None else replaced
@@ -302,11 +314,12 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = _checkpoint.remove(state_dict)
-        if ours["group"]:
-            saved = ours, state_dict["param_groups"], self.denoiser, self._parameters()
+        there = bool(_checkpoint.kinds(ours))
+        saved = ours, self._parts(), self._parameters()
+        if there:
             _checkpoint.check(*saved)
         self.wrapped.load_state_dict(plain)
-        if ours["group"]:
+        if there:
             _checkpoint.restore(*saved)
         else:
             self.reset()
@@ -351,6 +364,9 @@ class CocoOptimizer(Optimizer):
                     f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
                     "denoised. Wrap the optimizer that it wraps."
                 )
+
+    def _parts(self) -> list[_checkpoint.Part]:
+        return self._windows.parts(self.param_groups)
 
     def _parameters(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"]]

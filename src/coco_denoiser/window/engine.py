@@ -17,9 +17,9 @@ from coco_denoiser.models import Averaging, Model, Snapshot
 from coco_denoiser.models.cocoercive import CoCoercive
 from coco_denoiser.solution import ConvergenceWarning
 from coco_denoiser.typing import Float64
-from coco_denoiser.window.history import Drop, Filter, Fold
+from coco_denoiser.window.history import Drop, Filter, Fold, Plan
 from coco_denoiser.window.tables import Tables
-from coco_denoiser.window.vectors import Vectors
+from coco_denoiser.window.vectors import Measured, Vectors
 
 VERSION = 2  # of what a state holds
 
@@ -86,21 +86,34 @@ class Engine:
             standing: says whether the optimizer is made to stand still; zero gradients are then
                 no observation. None if they always are one.
         """
+        found = self.measure(vectors, sign=sign, standing=standing)
+        return found if isinstance(found, Step) else self.take(vectors, found, variance)
+
+    def measure(
+        self, vectors: Vectors, *, sign: float, standing: Callable[[], bool] | None
+    ) -> Step | Measured:
+        """Look at the observation that the vectors hold, and change nothing.
+
+        Returns:
+            What `take` needs, or what becomes of the observation if it is not to be taken.
+        """
         self.model.begin(sign)
-        tables = self.tables
-        centre = self.centre if tables.count else self.model.centre
-        plan = self._history.plan(tables, centre)
-        found = vectors.measure(centre, plan)
+        found = vectors.measure(*self._plan())
         if not found.finite:
             return Step.REFUSED
-        if standing is not None and found.zero and (not tables.count or standing()):
+        if standing is not None and found.zero and (not len(self) or standing()):
             return Step.IGNORED
-        self.centre = centre
+        return found
+
+    def take(self, vectors: Vectors, found: Measured, variance: float) -> Step:
+        """Take the observation that has been measured."""
+        tables = self.tables
+        self.centre, plan = self._plan()
         try:
             if isinstance(self._history, Filter) and tables.count:
                 return self._filter(vectors, self._history, found.new, variance)
             if found.heir is not None:
-                vectors.mix(centre, plan)
+                vectors.mix(self.centre, plan)
                 tables.update(plan.heir, found.heir, plan.merger.variance)
             slot = tables.insert(found.new, variance)
             return self._average(vectors, slot)
@@ -108,6 +121,11 @@ class Engine:
             # Tables and vectors may no longer belong together.
             self.reset()
             raise
+
+    def _plan(self) -> tuple[float, Plan]:
+        """Return the centre of the residuals, and what the next observation does to the window."""
+        centre = self.centre if self.tables.count else self.model.centre
+        return centre, self._history.plan(self.tables, centre)
 
     def _average(self, vectors: Vectors, slot: int) -> Step:
         count = len(self)
@@ -119,7 +137,7 @@ class Engine:
             shift = found.centre - self.centre
             weights = None if found.weights.item(slot) == 1.0 else found.weights
             if found.trouble is not None:
-                warnings.warn(found.trouble, ConvergenceWarning, stacklevel=4)
+                warnings.warn(found.trouble, ConvergenceWarning, stacklevel=5)
         vectors.commit(self.centre, slot, weights, shift)
         return Step.UNCHANGED if weights is None else Step.DENOISED
 

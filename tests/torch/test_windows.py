@@ -1,0 +1,157 @@
+"""A window for each group or tensor: as if each had a denoiser to itself, but all or none."""
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+
+from coco_denoiser.torch import CocoOptimizer
+
+PER = pytest.mark.parametrize("per", ["group", "tensor"])
+MODELS = pytest.mark.parametrize("options", [{"L": 0.5, "window": 4}, {"window": 5}])
+
+
+class Model(nn.Module):
+    """Four parameters, of two dtypes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Linear(4, 3)
+        self.head = nn.Linear(3, 2).double()
+
+
+def groups(model: Model) -> list[dict[str, Any]]:
+    return [{"params": list(part.parameters())} for part in (model.body, model.head)]
+
+
+def made(per: Any, model: Model, **options: Any) -> CocoOptimizer:
+    return CocoOptimizer(torch.optim.SGD(groups(model), lr=0.1), per=per, **options)
+
+
+def run(optimizers: list[CocoOptimizer], model: Model, steps: range, bad: int = -1) -> list[Any]:
+    """Take steps; return all the parameters after each. At step `bad`, try an infinity first."""
+    found = []
+    for step in steps:
+        draw = torch.Generator().manual_seed(step)
+        for p in model.parameters():
+            p.grad = p.detach() + torch.randn(p.shape, generator=draw).to(p)
+        if step == bad:
+            last = list(model.parameters())[-1]
+            kept, last.grad = last.grad, torch.full_like(last, torch.inf)
+            for optimizer in optimizers:
+                optimizer.step()
+            last.grad = kept
+        for optimizer in optimizers:
+            optimizer.step()
+        found += [p.detach().clone() for p in model.parameters()]
+    return found
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@PER
+@MODELS
+def test_each_is_denoised_by_itself(per: str, options: dict[str, Any]) -> None:
+    model, apart, plain = (Model() for _ in range(3))
+    one = made(per, model, **options)
+    split = [g["params"] for g in groups(apart)]
+    if per == "tensor":
+        split = [[p] for p in apart.parameters()]
+    others = [CocoOptimizer(torch.optim.SGD(part, lr=0.1), **options) for part in split]
+    found = run([one], model, range(12))
+    assert same(found, run(others, apart, range(12)))
+    assert not same(found, run([made("model", plain, **options)], plain, range(12)))
+    for i, other in enumerate(others):
+        assert str(one.diagnostics(i)) == str(other.diagnostics())
+
+
+@PER
+def test_what_one_refuses_leaves_no_trace_in_any(per: str) -> None:
+    model, other = Model(), Model()
+    one = made(per, model, L=0.5, window=4)
+    found = run([one], model, range(9), bad=5)
+    assert same(found, run([made(per, other, L=0.5, window=4)], other, range(9)))
+    assert one.diagnostics().skipped == 1
+
+
+@PER
+@MODELS
+@pytest.mark.parametrize("storage", [None, "bfloat16"])
+def test_a_restored_optimizer_goes_on_bit_for_bit(
+    per: str, options: dict[str, Any], storage: Any
+) -> None:
+    model = Model()
+    one = made(per, model, **options, storage=storage)
+    run([one], model, range(7))
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    other = Model()
+    other.load_state_dict(model.state_dict())
+    two = made(per, other, **options, storage=storage)
+    two.load_state_dict(torch.load(file, weights_only=True))
+    assert same(run([one], model, range(7, 14)), run([two], other, range(7, 14)))
+
+
+@PER
+def test_copies_and_checkpoints_of_frameworks_go_on_too(per: str) -> None:
+    model = Model()
+    one = made(per, model, L=0.5, window=4)
+    run([one], model, range(7))
+    copied_model, copied = copy.deepcopy((model, one))
+    pickled_model, pickled = pickle.loads(pickle.dumps((model, one)))
+    read_model = copy.deepcopy(model)
+    read = made(per, read_model, L=0.5, window=4)
+    set_optimizer_state_dict(read_model, read, get_optimizer_state_dict(model, one))
+    expected = run([one], model, range(7, 14))
+    assert same(expected, run([copied], copied_model, range(7, 14)))
+    assert same(expected, run([pickled], pickled_model, range(7, 14)))
+    assert same(expected, run([read], read_model, range(7, 14)))
+
+
+def test_a_state_of_other_windows_is_refused() -> None:
+    kinds = ("model", "group", "tensor")
+    made_of = {per: (model := Model(), made(per, model, L=0.5, window=4)) for per in kinds}
+    for model, optimizer in made_of.values():
+        run([optimizer], model, range(5))
+    for per in kinds:
+        for saved in kinds:
+            if saved != per:
+                with pytest.raises(
+                    ValueError, match=f"state was saved with per={saved}, this one has per={per}"
+                ):
+                    made_of[per][1].load_state_dict(made_of[saved][1].state_dict())
+    assert all(o.diagnostics().observations == 4 for _, o in made_of.values())
+    with pytest.raises(ValueError, match="per must be one of 'model', 'group', 'tensor'"):
+        made("layer", Model(), L=0.5)
+
+
+def test_a_group_may_have_a_window_of_its_own_or_none() -> None:
+    model = Model()
+    split = groups(model)
+    split[0]["window"], split[1]["window"] = 0, 3
+    inner = torch.optim.SGD(split, lr=0.1)
+    optimizer = CocoOptimizer(inner, per="group", L=0.5, window=8)
+    used: list[Any] = []
+    inner.register_step_pre_hook(
+        lambda *_: used.append([p.grad.clone() for p in model.parameters()])
+    )
+    run([optimizer], model, range(6))
+    raw = [p.grad for p in model.parameters()]
+    assert same(used[-1][:2], raw[:2])
+    assert not same(used[-1][2:], raw[2:])
+    assert optimizer.diagnostics(1).window == 3
+    assert optimizer.diagnostics(0).nbytes == 0
+    assert "coco_point_0" not in optimizer.state_dict()["state"].get(0, {})
+    optimizer.load_state_dict(optimizer.state_dict())
