@@ -115,7 +115,7 @@ def test_where_a_run_is_stopped_the_summary_compares_the_steps_that_all_took() -
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (PRESETS["L too small"], "forbid the truth"),
+        (PRESETS["L too small"], "rule out the truth"),
         (PRESETS["Adam"], "Adam divides"),
         (Settings(objective="valley", L=2.0, window=8), "where the function is flat"),
     ],

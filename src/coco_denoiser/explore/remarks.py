@@ -46,7 +46,7 @@ def summary(simulation: Simulation) -> str:
     elif gaussian > LOSS * plain:
         text += (
             " The Gaussian model loses: it must learn noise and slope from the window, and few or "
-            "distant points tell little."
+            "distant points say little."
         )
     return text
 
@@ -62,13 +62,13 @@ def _why_it_loses(simulation: Simulation) -> str:
     errors = [float(np.mean(path.errors[:last])) for path in (simulation.plain, simulation.coco)]
     if settings.L < 1 or settings.mu * settings.L > problem.mu / problem.L + 1e-9:
         return (
-            "Denoising loses here because the bounds it was given forbid the truth: see below. "
+            "Denoising loses here because the bounds it was given rule out the truth: see below. "
             f"The mean error of its gradients is {errors[1]:.2g}, that of the oracle's "
             f"{errors[0]:.2g}."
         )
     if errors[1] > errors[0]:
         return (
-            "Denoising loses here although its bounds are right: its gradients err more "
+            "Denoising loses here although its bounds are right: its gradients are less accurate "
             f"({errors[1]:.2g} against {errors[0]:.2g}), which over few steps can be chance. Try "
             "another seed, or more steps."
         )
@@ -87,8 +87,8 @@ def _why_it_loses(simulation: Simulation) -> str:
     return (
         f"Denoising loses here although its gradients are better (mean error {errors[1]:.2g} "
         f"against {errors[0]:.2g}): errors of one window resemble each other, so they add up "
-        "over the steps where fresh noise cancels. A shorter step or another seed may tell "
-        "otherwise."
+        "over the steps where fresh noise cancels. A shorter step or another seed may give "
+        "another result."
     )
 
 
@@ -116,12 +116,12 @@ def _on_noise(settings: Settings, true_mu: float) -> Iterator[str]:
         return
     if settings.L >= 1 and settings.mu * settings.L <= true_mu + 1e-9:
         yield (
-            "No noise: true gradients keep the bound already, so COCO changes nothing, and both "
+            "No noise: true gradients satisfy the bound already, so COCO changes nothing, and both "
             "paths are the same."
         )
     else:
         yield (
-            "No noise, and yet COCO changes the gradients: the bounds it was given forbid the "
+            "No noise, and yet COCO changes the gradients: the bounds it was given rule out the "
             "truth."
         )
 
@@ -137,7 +137,7 @@ def _on_bounds(settings: Settings, true_mu: float) -> Iterator[str]:
         )
     elif settings.L < 1:
         yield (
-            "L is below the true one: the bound forbids the truth, and denoised gradients are "
+            "L is below the true one: the bound rules out the truth, and denoised gradients are "
             "biased."
         )
     elif settings.L >= 5 and not mu_too_large:
@@ -147,7 +147,7 @@ def _on_bounds(settings: Settings, true_mu: float) -> Iterator[str]:
         )
     if mu_too_large:
         yield (
-            f"mu is above the smallest curvature of this function ({true_mu:g}): the bound forbids "
+            f"mu is above the smallest curvature of this function ({true_mu:g}): the bound rules out "
             "the truth, and denoised gradients are biased."
         )
     elif settings.mu < 0:
@@ -160,6 +160,6 @@ def _on_end(name: str, path: Path) -> Iterator[str]:
         yield f"{name}, the run diverged, and was stopped after {taken} steps."
     elif path.ended is Ended.PATIENCE:
         yield (
-            f"{name}, the run was stopped after {taken} steps: these windows take the exact method "
-            "too long for a page. A smaller K answers at once."
+            f"{name}, the run was stopped after {taken} steps: the exact method takes too long on "
+            "these windows for a page. A smaller K answers at once."
         )

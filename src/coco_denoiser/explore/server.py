@@ -73,7 +73,7 @@ def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     # A page that is closed while it plays is no reason for a line in the terminal.
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     server.start()
-    say("Compiling what is not compiled yet: about 15 seconds the first time, then none.")
+    say("Compiling whatever is not compiled yet: about 15 seconds the first time, none later.")
     simulate(Settings())
     address = f"http://localhost:{server.port}/"
     say(f"The page is at {address} and open to this machine alone. Ctrl-C ends it.")
