@@ -147,8 +147,8 @@ def _on_bounds(settings: Settings, true_mu: float) -> Iterator[str]:
         )
     if mu_too_large:
         yield (
-            f"mu is above the smallest curvature of this function ({true_mu:g}): the bound rules out "
-            "the truth, and denoised gradients are biased."
+            f"mu is above the smallest curvature of this function ({true_mu:g}): the bound rules "
+            "out the truth, and denoised gradients are biased."
         )
     elif settings.mu < 0:
         yield "mu below 0 allows functions that are not convex: safe, but it gains less."
