@@ -64,6 +64,7 @@ def cold(window: Window) -> object:
         0.5e-9,
         interior_point.STEPS,
         *interior_point.ATTEMPTS[0],
+        np.inf,
     )
 
 

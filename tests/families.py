@@ -105,9 +105,13 @@ def _tight(rng: Generator, K: int, d: int, *, rotated: bool) -> Case:
 
 
 def _geometric(rng: Generator, K: int, d: int) -> Case:
-    """Distances spread over many decades."""
-    points = rng.normal(size=(K, d)) * decades(rng, -rng.uniform(2, 10), 0, K)[:, None]
-    return _observed("geometric", points, rng, float(decades(rng, -4, 1)))
+    """Distances spread over many decades; the noise is alike at all of them, or as large."""
+    span = rng.uniform(2, 10)
+    sizes = decades(rng, -span, 0, K) if rng.integers(2) else 10.0 ** np.linspace(-span, 0, K)
+    points = rng.normal(size=(K, d)) * sizes[:, None]
+    noise = rng.normal(size=(K, d)) * (sizes[:, None] if rng.integers(2) else 1.0)
+    gradients = points * curvatures(d) + float(decades(rng, -4, 1)) * noise
+    return Case("geometric", points, gradients, 1.0)
 
 
 def _shrinking(rng: Generator, K: int, d: int, *, factor: float) -> Case:
@@ -115,10 +119,10 @@ def _shrinking(rng: Generator, K: int, d: int, *, factor: float) -> Case:
     return _observed(f"steps shrinking by {factor}", np.cumsum(steps, axis=0), rng)
 
 
-def _far_point(rng: Generator, K: int, d: int) -> Case:
+def _far_point(rng: Generator, K: int, d: int, *, name: str, least: float, most: float) -> Case:
     points = rng.normal(size=(K, d))
-    points[rng.integers(K)] *= decades(rng, 2, 9)
-    return _observed("far point", points, rng, 3.0)
+    points[rng.integers(K)] *= decades(rng, least, most)
+    return _observed(name, points, rng, 3.0)
 
 
 def _far_gradients(rng: Generator, K: int, d: int) -> Case:
@@ -268,7 +272,8 @@ _MORE: tuple[Family, ...] = (
     partial(_tight, rotated=False),
     partial(_tight, rotated=True),
     _geometric,
-    _far_point,
+    partial(_far_point, name="far point", least=2, most=9),
+    partial(_far_point, name="very far point", least=9, most=13),
     _far_gradients,
     partial(_near_duplicates, apart=None),
     _clusters,

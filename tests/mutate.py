@@ -70,7 +70,7 @@ MUTATIONS = [
             ("np.where(near | near.T,", "np.where(near & near.T,"),
             ("np.where(bounds > COINCIDENT, bounds", "np.where(bounds >= 0, bounds"),
             ("if total < least:", "if total > least:"),
-            ("bounds[i, j] * (1.0 + 1e-12) - ROUNDING", "bounds[i, j] * (1.0 + 1e-3) - ROUNDING"),
+            ("bounds[i, j] * (1.0 + within) - ROUNDING", "bounds[i, j] * (1.0 + 1e-3) - ROUNDING"),
         ],
         "constraints/__init__.py": [
             ("least *= float(spread.min())", "pass"),
@@ -105,7 +105,7 @@ MUTATIONS = [
             ("if count == 1 or window.bounds[inside].max() <= ROUNDING:", "if True:"),
             ("yield name, _apart(window, name, ROUNDING, tol, max_iter)", "pass"),
             ("0.25 * pairs.multipliers", "pairs.multipliers"),
-            ("(not found.status.success, found.gap)", "-found.gap"),
+            ("max(found.gap, found.violation)", "found.gap"),
             ("E[labels] + 4.0 * np.sum", "E[labels] + 0.0 * np.sum"),
             ("exhausted=found.iterations >= limit", "exhausted=False"),
         ],

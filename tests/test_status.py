@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
 from coco_denoiser.typing import Float64
 from tests.recomputed import pairwise
 
@@ -111,3 +112,18 @@ def test_windows_of_three_with_near_duplicates() -> None:
             assert verdict.gap <= 1.1e-9 + verdict.rounding
             assert verdict.violation <= 1e-9
     assert solved >= 380
+
+
+@pytest.mark.parametrize("worse", [(0.5, 0.0), (0.01, 0.5), (np.inf, 0.0)])
+def test_of_two_that_fall_short_the_better_is_kept(
+    worse: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better = (0.1, 0.2)
+    for order in ([worse, better], [better, worse]):
+        certificates = iter(order)
+        monkeypatch.setattr(solvers, "certify", lambda *_, found=certificates: next(found))
+        monkeypatch.setattr(
+            solvers, "_attempts", lambda *_: [("fdpg", solvers._Found(np.zeros((4, 4)), 0))] * 2
+        )
+        found = coco.solve(*FAR, L=1.0, mu=-0.5, method="fdpg", throw=False)
+        assert (found.gap, found.violation) == better

@@ -154,9 +154,9 @@ def nearest(window: Window, neighbors: int) -> Window:
     return replace(window, bounds=np.where(near | near.T, bounds, np.inf))
 
 
-def is_feasible(window: Window) -> bool:
-    """Say whether every pair of residuals obeys its bound, up to rounding."""
-    return bool(worst_excess(window.residuals, window.bounds) <= 0.0)
+def is_feasible(window: Window, within: float = 1e-12) -> bool:
+    """Say whether every pair of residuals obeys its bound, up to rounding and this share of it."""
+    return bool(worst_excess(window.residuals, window.bounds, within) <= 0.0)
 
 
 @kernel
@@ -332,7 +332,7 @@ def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
 
 
 @kernel
-def worst_excess(h: Float64, bounds: Float64) -> float:
+def worst_excess(h: Float64, bounds: Float64, within: float) -> float:
     """Return by how much the worst pair exceeds its bound, rounding forgiven."""
     worst = -1.0
     for i in range(h.shape[0]):
@@ -341,5 +341,5 @@ def worst_excess(h: Float64, bounds: Float64) -> float:
             x, y = h[i], h[j]
             for c in range(x.size):
                 total += (x[c] - y[c]) ** 2
-            worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + 1e-12) - ROUNDING)
+            worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + within) - ROUNDING)
     return worst

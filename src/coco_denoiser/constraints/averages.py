@@ -192,7 +192,7 @@ def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
             squared = 0.0
             for c in range(q):
                 squared += (phi[i, c] - phi[j, c]) ** 2
-            apart = np.sqrt(squared) - ROUNDING
+            apart = np.sqrt(squared) - 1.5 * ROUNDING  # half of a rounding is left for the last sum
             if apart > bounds[i, j]:
                 shrink = min(shrink, bounds[i, j] / apart)
     if shrink < 1.0:

@@ -64,7 +64,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
-    "interior-point": Method(interior_point.solve, 350),
+    "interior-point": Method(interior_point.solve, 400),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
     "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
@@ -121,7 +121,7 @@ def answer(
         answers.append(_certified(window, name, found, tol))
         if answers[-1].status.success:
             break
-    return min(answers, key=lambda found: (not found.status.success, found.gap))
+    return min(answers, key=lambda found: max(found.gap, found.violation))
 
 
 def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
@@ -234,7 +234,7 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
     distinct = averages.merge(window, labels)
     count = len(distinct.bounds)
     found = _Found(np.zeros_like(distinct.bounds), 0)
-    if not geometry.is_feasible(distinct):
+    if not geometry.is_feasible(distinct, within=0.0):
         found = _run(distinct, name, tol, max_iter)
     if count == labels.size:
         return found
@@ -250,7 +250,7 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
         own = averages.alone(window, members, pull[members])
-        if not geometry.is_feasible(own):
+        if not geometry.is_feasible(own, within=0.0):
             inner = name if name in ("fdpg", "conic") else _suited(own, members.size)
             held = _apart(own, inner, near, tol, max_iter)
             full[inside] = held.multipliers * window.precisions[members].max()

@@ -21,6 +21,7 @@ from coco_denoiser._jit import kernel
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.solvers._active_step import Allowance, Problem, State, direction
+from coco_denoiser.solvers._interior_gap import duality_gap, ratios, rounded_ratio, sizes
 from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
     ATTEMPTS,
@@ -28,8 +29,6 @@ from coco_denoiser.solvers.interior_point import (
     READY,
     ROUNDS,
     STEPS,
-    distances,
-    duality_gap,
     enter,
     is_implied,
 )
@@ -91,7 +90,9 @@ def _solve(
         np.empty((K, q + K)),
     )
     _stationary(problem, state)
-    worst = distances(first, second, problem.rho, state.both, q, state.w)
+    ratios(first, second, problem.rho, problem.h, q, state.w)
+    excess = float(np.max(state.w - problem.rho, initial=0.0))
+    worst = ratios(first, second, problem.rho, state.both, q, state.w)
     force = enter(
         problem.rho,
         soft,
@@ -103,17 +104,18 @@ def _solve(
         state.both,
         np.arange(pairs),
         worst,
+        excess,
     )
     error = _residual(problem, state)
     iterations, direct = 0, False
     while True:
-        gap, value = _gap(problem, state, bounds)
+        gap, value, loss = _gap(problem, state, bounds)
         solved = gap <= tol * value
         if solved or iterations >= max_iter or allowance.left < 0.0:
             break
         problem, state = _join(problem, state, bounds, listed, force)
         try:
-            step, direct = direction(problem, state, 1e-3 * tol * value, allowance, direct=direct)
+            step, direct = direction(problem, state, 1e-3 * tol * loss, allowance, direct=direct)
         except np.linalg.LinAlgError:
             return pull, iterations, False
         before, part, sign, every = error, 1.0, 1.0, np.arange(state.lam.size)
@@ -136,7 +138,7 @@ def _solve(
             lam=np.where(active, state.lam, 0.0), both=np.empty_like(state.both)
         )
         _stationary(problem, released)
-        gap, value = _gap(problem, released, bounds)
+        gap, value, _ = _gap(problem, released, bounds)
         if gap <= 2.0 * tol * value:
             state = released
     return _table(problem, state.lam), iterations, solved
@@ -269,23 +271,24 @@ def _residual(problem: Problem, state: State) -> float:
     )
 
 
-def _gap(problem: Problem, state: State, bounds: Float64) -> tuple[float, float]:
-    """Return the duality gap over all pairs, and the objective."""
-    q = problem.h.shape[1]
-    distances(problem.first, problem.second, problem.rho, state.both, q, state.w)
-    worst = _worst(state.both, q, bounds)
-    return duality_gap(problem.h, problem.n, problem.rho, state.lam, state.w, state.both, worst)
+def _gap(problem: Problem, state: State, bounds: Float64) -> tuple[float, float, float]:
+    """Return the duality gap over all pairs, the objective, and that at hat itself."""
+    first, second, rho, lost = problem.first, problem.second, problem.rho, np.empty_like(state.w)
+    rounded_ratio(first, second, rho, problem.h, state.both, state.w, lost)
+    worst = _worst(problem.h, state.both, bounds)
+    return duality_gap(problem.h, problem.n, rho, state.lam, state.w, lost, state.both, worst)
 
 
 @kernel
-def _worst(hat: Float64, q: int, bounds: Float64) -> float:
-    """Return the largest ratio of distance to bound."""
-    worst = 0.0
+def _worst(h: Float64, hat: Float64, bounds: Float64) -> float:
+    """Return the largest ratio of distance to bound, rounding forgiven."""
+    size, worst = sizes(h, hat), 0.0
     for i in range(hat.shape[0]):
         for j in range(i + 1, hat.shape[0]):
             total = 0.0
-            for c in range(q):
+            for c in range(h.shape[1]):
                 v = hat[i, c] - hat[j, c]
                 total += v * v
-            worst = max(worst, (np.sqrt(total) - ROUNDING) / bounds[i, j])
+            lost = ROUNDING * min(1.0, size[i] + size[j])
+            worst = max(worst, (np.sqrt(total) - lost) / bounds[i, j])
     return worst

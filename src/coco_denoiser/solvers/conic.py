@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from coco_denoiser._linalg import solve_laplacian
-from coco_denoiser.geometry import ROUNDING, Window
-from coco_denoiser.typing import Float64, Int64
-
-_POLISH = 10  # at most so many steps of Newton's method on Clarabel's multipliers
+from coco_denoiser.geometry import Window
+from coco_denoiser.solvers._polish import polish
+from coco_denoiser.typing import Float64
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
@@ -33,13 +31,13 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
     heads = np.insert(np.zeros((first.size, q)), 0, rho, axis=1)
     n = window.table().ravel()
     x, dual, iterations = _clarabel(n, window.residuals.ravel(), entries, heads, tol, max_iter)
-    lam = np.linalg.norm(dual[:, 1:], axis=1) / rho
-    if window.shares is None:
-        lam = _polished(window, first, second, lam)
     multipliers = np.zeros((K, K))
-    multipliers[first, second] = multipliers[second, first] = lam
+    multipliers[first, second] = np.linalg.norm(dual[:, 1:], axis=1) / rho
+    multipliers += multipliers.T
     if window.shares is None:
-        return multipliers, iterations
+        # The gap is quadratic in the error of a primal point but linear in that of the
+        # multipliers, so a conic solver's are good to half the digits only.
+        return polish(window, multipliers), iterations
     return multipliers, iterations, x.reshape(K, q)
 
 
@@ -104,40 +102,3 @@ def _clarabel(
     ).solve()
     dual = np.asarray(result.z).reshape(heads.shape)
     return np.asarray(result.x), dual, int(result.iterations)
-
-
-def _polished(window: Window, first: Int64, second: Int64, lam: Float64) -> Float64:
-    """Sharpen multipliers by Newton's method on the pairs at their bounds.
-
-    The gap is quadratic in the error of a primal point but linear in that of the multipliers,
-    so a conic solver's are good to half the digits only. Pairs whose multiplier would turn
-    negative leave, violated ones join.
-    """
-    K = window.precisions.size
-    rho = window.bounds[first, second]
-    edges = np.zeros((K, rho.size))
-    edges[first, np.arange(rho.size)], edges[second, np.arange(rho.size)] = 1.0, -1.0
-    best, best_gap = lam, np.inf
-    for step in range(_POLISH):
-        pull, M = np.zeros((K, K)), np.eye(K)
-        pull[first, second] = lam
-        solve_laplacian(pull, window.precisions.copy(), M, 0)
-        v = edges.T @ (M @ (window.precisions[:, None] * window.residuals))
-        w = np.linalg.norm(v, axis=1)
-        shrink = min(1.0, float((rho / np.maximum(w, ROUNDING)).min()))
-        gap = float(np.sum(lam * w * np.abs(rho - shrink * w)) + (1.0 - shrink) ** 2)
-        if gap < best_gap:
-            best, best_gap = lam, gap
-        force = (lam * rho).max()
-        if step == 0:  # a pair is active if its multiplier is larger than its slack
-            lam = np.where(lam * rho > force * (1.0 - w / rho), lam, 0.0)
-        active = (lam > 0.0) | (w > rho)
-        part = edges[:, active]
-        H = (part.T @ M @ part) * (v[active] @ v[active].T)
-        # Scaled to a unit diagonal: bounds, and so multipliers, may differ by many orders.
-        unit = 1.0 / np.sqrt(np.maximum(np.diag(H), ROUNDING**2))
-        excess = w[active] ** 2 * (w[active] / rho[active] - 1.0)
-        move = np.linalg.lstsq(unit[:, None] * H * unit, unit * excess, rcond=1e-13)[0]
-        lam = lam.copy()
-        lam[active] = np.maximum(lam[active] + unit * move, 0.0)
-    return best

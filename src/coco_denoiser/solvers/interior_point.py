@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from coco_denoiser._jit import fragment, kernel, subroutine
 from coco_denoiser._linalg import cholesky, solve_laplacian
-from coco_denoiser.geometry import ROUNDING, Window
+from coco_denoiser.geometry import Window
+from coco_denoiser.solvers._interior_gap import duality_gap, ratios, rounded_ratio
 from coco_denoiser.solvers._interior_step import (
     direction,
     hessian,
@@ -32,6 +33,7 @@ from coco_denoiser.solvers._interior_step import (
     primal_direction,
     residual,
 )
+from coco_denoiser.solvers._polish import polish
 from coco_denoiser.typing import Float64, Int64
 
 # Step 1 ends when no pair exceeds its bound by more than READY, and those nearer than `near`
@@ -47,10 +49,13 @@ ATTEMPTS = (  # near, floor, ridge, depth
     (0.95, 0.2, 1e-12, 1.0),
     (0.8, 0.1, 1e-10, 1.0),
     (0.5, 0.05, 1e-8, 10.0),
-    (0.5, 0.05, 1e-6, 100.0),
+    (0.0, 0.05, 1e-12, 10.0),
     (0.95, 1.0, 1e-8, 1.0),
 )
-STEPS = 70  # of each attempt
+STEPS = 80  # of each attempt
+# Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more:
+# a hundred times what it usually takes.
+ALLOWED = 5000.0
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
@@ -61,10 +66,11 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
     """
-    iterations = 0
+    iterations, best, least = 0, window.bounds, np.inf
+    left = ALLOWED * max(window.precisions.size, 16) ** 3
     for near, floor, ridge, depth in ATTEMPTS:
         # Half the tolerance: the certificate is computed after a last rounding.
-        multipliers, steps, solved = multipliers_of(
+        multipliers, steps, gap, left = multipliers_of(
             window.residuals,
             window.bounds,
             window.precisions,
@@ -74,11 +80,16 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
             floor,
             ridge,
             depth,
+            left,
         )
+        if iterations == 0 or gap < least:
+            best, least = multipliers, gap
         iterations += steps
-        if solved or iterations >= max_iter:
+        if least <= 0.5 * tol:
+            return best, iterations
+        if iterations >= max_iter or left < 0.0:
             break
-    return multipliers, iterations
+    return polish(window, best), iterations
 
 
 @kernel
@@ -92,13 +103,18 @@ def multipliers_of(
     floor: float,
     ridge: float,
     depth: float,
-) -> tuple[Float64, int, bool]:
-    """Return the multipliers, (K, K), the number of steps, and whether they reach tol."""
+    left: float,
+) -> tuple[Float64, int, float, float]:
+    """Return the best multipliers, (K, K), the number of steps, and the relative gap.
+
+    The last are the multiplications that are left of those allowed.
+    """
     K, q = h.shape
     first, second, rho, soft = _irredundant(bounds, n)
     pairs = rho.size
     lam, w, s, omega = np.zeros(pairs), np.empty(pairs), np.zeros(pairs), np.zeros(pairs)
     dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
+    lost, kept = np.empty(pairs), np.empty(pairs)
     work, coupled = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
     listed = np.zeros(pairs, np.bool_)
     phi, dphi, hat, both = (
@@ -107,58 +123,65 @@ def multipliers_of(
         np.empty((K, q)),
         np.empty((K, q + K)),
     )
-    m = _multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
+    m, excess = _multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
     for e in range(pairs):
         lam[e] *= depth
     stationary(first, second, lam, n, h, both)
-    worst = distances(first, second, rho, both, q, w)
-    force = enter(rho, soft, lam, w, s, omega, phi, both, work[:m], worst)
+    worst = rounded_ratio(first, second, rho, h, both, w, lost)
+    enter(rho, soft, lam, w, s, omega, phi, both, work[:m], worst, excess)
     for k in range(m):
         listed[work[k]] = True
     error = residual(first, second, rho, s, phi, both, work[:m])
-    iterations, solved = 0, False
+    iterations, best = 0, np.inf
     while True:
-        gap, value = duality_gap(h, n, rho, lam, w, both, worst)
-        solved = gap <= tol * value
-        if solved or iterations >= max_iter or not np.isfinite(error):
+        gap, value, loss = duality_gap(h, n, rho, lam, w, lost, both, worst)
+        if gap < best * value or iterations == 0:
+            best = gap / value
+            for e in range(pairs):
+                kept[e] = lam[e]
+        if gap <= tol * value or iterations >= max_iter or left < 0.0 or not np.isfinite(error):
             break
-        m = _join(first, second, rho, soft, lam, s, omega, phi, work, m, listed, force)
+        m = _join(first, second, rho, soft, lam, s, omega, phi, work, m, listed)
         now = work[:m]
         na = linearise(first, second, rho, lam, s, phi, both, now, target, diagonal, coupled)
         extra = ridge
         U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
+        left -= na * na * (na / 6.0 + 3.0)
         while not cholesky(U) and extra < 1e-3:
             extra *= 100.0
+            left -= na * na * (na / 6.0 + 3.0)
             U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
         step_s, step_lam = direction(
-            lam, s, omega, now, coupled[:na], U, target, diagonal, dlam, ds, 1e-3 * tol * value
+            lam, s, omega, now, coupled[:na], U, target, diagonal, dlam, ds, 1e-3 * tol * loss
         )
         primal_direction(first, second, phi, both, dlam, now, dphi)
         before, sign = error, 1.0
         for _ in range(8):
             move(lam, s, phi, dlam, ds, dphi, now, sign * step_s, sign * step_lam)
             stationary(first, second, lam, n, h, both)
+            left -= K * K * (K + q)
             error = residual(first, second, rho, s, phi, both, now)
             if error <= max(2.0 * before, floor):
                 break
             # The step was too long: go back half of it.
             step_s, step_lam, sign = 0.5 * step_s, 0.5 * step_lam, -1.0
-        worst = distances(first, second, rho, both, q, w)
+        worst = rounded_ratio(first, second, rho, h, both, w, lost)
         iterations += 1
-    if solved:
+    if best <= tol:
         # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
+        force = strongest(rho, lam)
         for e in range(pairs):
             active = lam[e] * rho[e] ** 3 > force * soft[e] * s[e]
             dlam[e] = lam[e] if active else 0.0
         stationary(first, second, dlam, n, h, hat)
-        worst = distances(first, second, rho, hat, q, w)
-        gap, value = duality_gap(h, n, rho, dlam, w, hat, worst)
+        worst = rounded_ratio(first, second, rho, h, hat, w, lost)
+        gap, value, _ = duality_gap(h, n, rho, dlam, w, lost, hat, worst)
         if gap <= 2.0 * tol * value:
-            lam = dlam
+            kept = dlam
     table = np.zeros((K, K))
     for e in range(pairs):
-        table[first[e], second[e]] = table[second[e], first[e]] = lam[e]
-    return table, iterations, solved
+        table[first[e], second[e]] = table[second[e], first[e]] = kept[e]
+    return table, iterations, best, left
 
 
 @fragment
@@ -182,7 +205,7 @@ def _irredundant(bounds: Float64, n: Float64) -> tuple[Int64, Int64, Float64, Fl
 def is_implied(bounds: Float64, i: int, j: int) -> bool:
     """Say whether a third point implies the bound of these two."""
     # Without "both shorter", near-duplicates would imply each other away.
-    shorter, reach = bounds[i, j] * (1.0 - 1e-9), bounds[i, j] * (1.0 + 1e-12)
+    shorter, reach = bounds[i, j] * (1.0 - 1e-14), bounds[i, j] * (1.0 + 2e-15)
     K = bounds.shape[0]
     for start in range(0, K, _BLOCK):
         found = 0
@@ -209,21 +232,24 @@ def _multiplicative(
     hat: Float64,
     work: Int64,
     near: float,
-) -> int:
+) -> tuple[int, float]:
     """Improve lam until the pairs near their bounds carry the rest; list them in work.
 
     Starts from what would be right if all pairs were alike. Sets lam of the other pairs to
-    zero, and returns how many are listed.
+    zero. Returns how many are listed, and by how much the worst pair of all broke its bound.
     """
     pairs, q = rho.size, h.shape[1]
     last, kept, reach = np.ones(pairs), np.empty(pairs), np.empty(pairs)
-    distances(first, second, rho, h, q, w)
+    ratios(first, second, rho, h, q, w)
+    excess = 0.0
     for e in range(pairs):
-        lam[e] = max(w[e] / rho[e] - 1.0, 0.01) * soft[e] / n.size
+        excess = max(excess, w[e] - rho[e])
+    for e in range(pairs):
+        lam[e] = max(w[e] / rho[e] - 1.0, min(0.01, excess / rho[e])) * soft[e] / n.size
     m = 0
     for rounds in range(ROUNDS + 1):
         stationary(first, second, lam, n, h, hat)
-        worst = distances(first, second, rho, hat, q, w)
+        worst = ratios(first, second, rho, hat, q, w)
         if worst <= READY or rounds == ROUNDS:
             if rounds == ROUNDS:
                 near = 0.0
@@ -235,7 +261,7 @@ def _multiplicative(
                     m += 1
                     kept[e] = lam[e]
             stationary(first, second, kept, n, h, hat)
-            if m > 0 and distances(first, second, rho, hat, q, reach) <= CARRY:
+            if m > 0 and ratios(first, second, rho, hat, q, reach) <= CARRY:
                 break
         if rounds < ROUNDS:
             for e in range(pairs):
@@ -246,7 +272,7 @@ def _multiplicative(
                 last[e] = x
     for e in range(pairs):
         lam[e] = kept[e]
-    return m
+    return m, excess
 
 
 @kernel
@@ -261,21 +287,33 @@ def enter(
     hat: Float64,
     work: Int64,
     worst: float,
+    excess: float,
 ) -> float:
-    """Start step 2 a little inside the bounds; return the largest force of a pair."""
-    shrink = min(1.0, 1.0 / (_START * min(worst, READY)))
-    force = 0.0
-    for e in range(rho.size):
-        force = max(force, lam[e] * rho[e])
+    """Start step 2 a little inside the bounds; return the largest force of a pair.
+
+    How far inside depends on by how much they are broken: long bounds that are barely broken
+    would else take a step for every decade in between.
+    """
+    shrink = 1.0 + (min(1.0, 1.0 / (_START * min(worst, READY))) - 1.0) * min(1.0, 10.0 * excess)
+    force = strongest(rho, lam)
     for k in range(work.size):
         e = work[k]
         lam[e] = max(lam[e], 1e-6 * force * soft[e] / rho[e])
-        inside = max(rho[e] ** 2 - (shrink * w[e]) ** 2, (1.0 - 1.0 / _START) * rho[e] ** 2)
-        s[e] = 0.5 * inside
+        least = (1.0 - 1.0 / _START) * rho[e] * min(rho[e], excess)
+        s[e] = 0.5 * max(rho[e] ** 2 - (shrink * w[e]) ** 2, least)
         omega[e] = rho[e] * max(lam[e] * rho[e], 1e-3 * force * soft[e])
     for i in range(phi.shape[0]):
         for c in range(phi.shape[1]):
             phi[i, c] = shrink * hat[i, c]
+    return force
+
+
+@kernel
+def strongest(rho: Float64, lam: Float64) -> float:
+    """Return the largest force of a pair."""
+    force = 0.0
+    for e in range(rho.size):
+        force = max(force, lam[e] * rho[e])
     return force
 
 
@@ -297,42 +335,6 @@ def stationary(
     solve_laplacian(a, rest, both, q)
 
 
-@kernel
-def distances(first: Int64, second: Int64, rho: Float64, phi: Float64, q: int, w: Float64) -> float:
-    """Fill w with the pairs' distances; return the largest ratio of distance to bound."""
-    worst = 0.0
-    for e in range(w.size):
-        i, j = first[e], second[e]
-        total = 0.0
-        for c in range(q):
-            v = phi[i, c] - phi[j, c]
-            total += v * v
-        w[e] = np.sqrt(total)
-        worst = max(worst, (w[e] - ROUNDING) / rho[e])
-    return worst
-
-
-@kernel
-def duality_gap(
-    h: Float64, n: Float64, rho: Float64, lam: Float64, w: Float64, hat: Float64, worst: float
-) -> tuple[float, float]:
-    """Return the duality gap of hat, shrunk until every pair fits, and the objective there.
-
-    A distance is known up to rounding.
-    """
-    shrink = 1.0 / max(worst, 1.0)
-    spread, value = 0.0, 0.0
-    for i in range(h.shape[0]):
-        for c in range(h.shape[1]):
-            spread += n[i] * hat[i, c] ** 2
-            value += n[i] * (shrink * hat[i, c] - h[i, c]) ** 2
-    gap = 0.5 * (1.0 - shrink) ** 2 * spread
-    for e in range(lam.size):
-        slack = abs(rho[e] - shrink * w[e]) - 0.5 * ROUNDING
-        gap += lam[e] * w[e] * max(slack, 0.0)
-    return gap, 0.5 * value
-
-
 @fragment
 def _join(
     first: Int64,
@@ -346,9 +348,9 @@ def _join(
     work: Int64,
     m: int,
     listed: NDArray[np.bool_],
-    force: float,
 ) -> int:
     """Let the violated pairs that are not yet worked on join; return how many are now."""
+    force = 0.0
     for e in range(rho.size):
         if not listed[e]:
             i, j = first[e], second[e]
@@ -357,6 +359,8 @@ def _join(
                 v = phi[i, c] - phi[j, c]
                 total += v * v
             if total > rho[e] * rho[e]:
+                if force == 0.0:
+                    force = strongest(rho, lam)
                 work[m] = e
                 m += 1
                 listed[e] = True

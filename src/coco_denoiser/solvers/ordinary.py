@@ -12,7 +12,7 @@ from coco_denoiser.certificate import certify_plain
 from coco_denoiser.constraints.averages import weights_and_phi
 from coco_denoiser.geometry import COINCIDENT, reduced, worst_excess
 from coco_denoiser.solvers.closed_form import multiplier
-from coco_denoiser.solvers.interior_point import ATTEMPTS, STEPS, multipliers_of
+from coco_denoiser.solvers.interior_point import ALLOWED, ATTEMPTS, STEPS, multipliers_of
 from coco_denoiser.typing import Float64
 
 _NEAR, _FLOOR, _RIDGE, _DEPTH = ATTEMPTS[0]
@@ -40,14 +40,15 @@ def settle(
         for j in range(i):
             if bounds[i, j] <= COINCIDENT:
                 return lam, h, lam, np.inf, np.inf, 0
-    if worst_excess(h, bounds) > 0.0:
+    if worst_excess(h, bounds, 1e-12) > 0.0:
         if K == 2:
             lam[0, 1] = lam[1, 0] = multiplier(h, bounds, n)
         else:
             # Half the tolerance: the certificate is computed after a last rounding.
             limit = min(max_iter, STEPS)
-            lam, iterations, _ = multipliers_of(
-                h, bounds, n, 0.5 * tol, limit, _NEAR, _FLOOR, _RIDGE, _DEPTH
+            left = ALLOWED * max(K, 16) ** 3
+            lam, iterations, _, _ = multipliers_of(
+                h, bounds, n, 0.5 * tol, limit, _NEAR, _FLOOR, _RIDGE, _DEPTH, left
             )
     W, phi = weights_and_phi(lam, h, bounds, n)
     gap, violation = certify_plain(h, bounds, n, phi, lam)
