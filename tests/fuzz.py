@@ -5,16 +5,23 @@
 prints, family by family, how many windows were solved, given up, wrong and slow. An answer is
 wrong if it says that it is solved, and extended precision says that it is not: nothing of the
 package's own certificate is used. A window is slow if it takes more than SLOW times the median
-of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it.
+of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it. With
+`--file FILE`, a run that was stopped goes on where it was.
 """
 
 # ruff: noqa: T201
 import argparse
+import json
+import multiprocessing
+import os
+import signal
 import sys
 import time
 import warnings
 from collections import Counter, defaultdict
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +33,8 @@ from tests.families import FAMILIES, Case
 TOL = 1e-9
 SLOW = 100.0
 SIZES, DIMENSIONS = (3, 4, 6, 8, 12, 16, 24, 32, 48), (1, 2, 3, 5, 10, 40)
+_SHARES = (0.16, 0.16, 0.16, 0.16, 0.12, 0.12, 0.06, 0.04, 0.02)  # large ones take most of the time
+_PIECE = 100  # windows that a process is given at once
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -43,7 +52,7 @@ class Verdict(NamedTuple):
 def draw(name: str, seed: int, number: int) -> Case:
     """Return one window of a family; the same arguments give the same window."""
     rng = np.random.default_rng([seed, list(FAMILIES).index(name), number])
-    return FAMILIES[name](rng, int(rng.choice(SIZES)), int(rng.choice(DIMENSIONS)))
+    return FAMILIES[name](rng, int(rng.choice(SIZES, p=_SHARES)), int(rng.choice(DIMENSIONS)))
 
 
 def judge(case: Case, solution: coco.Solution, tol: float = TOL) -> Verdict:
@@ -148,50 +157,85 @@ def attempt(case: Case) -> tuple[coco.Solution, float]:
     return solution, time.process_time() - start
 
 
+class Outcome(NamedTuple):
+    """What became of one window."""
+
+    name: str
+    number: int
+    K: int
+    seconds: float
+    verdict: str
+    detail: str
+
+
+def examine(name: str, seed: int, number: int) -> Outcome:
+    """Solve one window and judge the answer."""
+    case = draw(name, seed, number)
+    solution, seconds = attempt(case)
+    if not solution.status.success:
+        verdict, detail = "given up", f"gap {solution.gap:.1e}"
+    else:
+        found = judge(case, solution)
+        verdict, detail = ("wrong", str(found)) if found.wrong else ("solved", "")
+    return Outcome(name, number, len(case.points), seconds, verdict, detail)
+
+
+def _examine_all(seed: int, windows: list[tuple[str, int]]) -> list[Outcome]:
+    return [examine(name, seed, number) for name, number in windows]
+
+
+def _prepare() -> None:
+    """Leave interrupts to the main process, and compile before anything is timed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("error")
+    for K in SIZES:
+        attempt(FAMILIES["grid"](np.random.default_rng(0), K, 3))
+
+
 class Run:
     """What became of the windows of every family."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.seconds: defaultdict[int, list[tuple[float, str, int]]] = defaultdict(list)
-        self.failures: list[tuple[str, str, int, str]] = []
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
 
-    def add(self, name: str, number: int) -> None:
-        """Solve one window and judge the answer."""
-        case = draw(name, self.seed, number)
-        solution, seconds = attempt(case)
-        self.seconds[len(case.points)].append((seconds, name, number))
-        self.counts[name]["windows"] += 1
-        if not solution.status.success:
-            self.counts[name]["given up"] += 1
-            self.failures.append(("given up", name, number, f"gap {solution.gap:.1e}"))
-            return
-        verdict = judge(case, solution)
-        self.counts[name]["wrong" if verdict.wrong else "solved"] += 1
-        if verdict.wrong:
-            self.failures.append(("wrong", name, number, str(verdict)))
-
-    def slow(self) -> list[tuple[float, str, int]]:
+    def slow(self) -> list[tuple[float, Outcome]]:
         """Return how many times the median of its K each slow window took, and which it is."""
-        found = []
-        for times in self.seconds.values():
-            median = float(np.median([seconds for seconds, _, _ in times]))
-            found += [(t / median, name, number) for t, name, number in times if t > SLOW * median]
-        return sorted(found, reverse=True)
+        times = defaultdict(list)
+        for outcome in self.outcomes:
+            times[outcome.K].append(outcome.seconds)
+        median = {K: float(np.median(seconds)) for K, seconds in times.items()}
+        ratios = ((outcome.seconds / median[outcome.K], outcome) for outcome in self.outcomes)
+        return sorted((pair for pair in ratios if pair[0] > SLOW), reverse=True)
 
     def table(self) -> str:
         """Return a line of Markdown for every family, and one for all."""
         columns = ("windows", "solved", "given up", "wrong", "slow")
-        slow = Counter(name for _, name, _ in self.slow())
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for outcome in self.outcomes:
+            counts[outcome.name].update(("windows", outcome.verdict))
+        for _, outcome in self.slow():
+            counts[outcome.name]["slow"] += 1
         lines = ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
         every: Counter[str] = Counter()
-        for name, counts in self.counts.items():
-            counts["slow"] = slow[name]
-            every.update(counts)
-            lines.append(_line(name, [counts[column] for column in columns]))
+        for name in sorted(counts, key=list(FAMILIES).index):
+            every.update(counts[name])
+            lines.append(_line(name, [counts[name][column] for column in columns]))
         lines.append(_line("all", [every[column] for column in columns]))
         return "\n".join(lines)
+
+    def report(self, seed: int) -> str:
+        """Return the windows to look at, then the table."""
+        lines = [
+            f"{o.verdict}: --seed {seed} --only {o.name!r} {o.number}: K = {o.K}, {o.detail}"
+            for o in self.outcomes
+            if o.verdict != "solved"
+        ]
+        lines += [
+            f"slow: --seed {seed} --only {o.name!r} {o.number}: K = {o.K}, "
+            f"{times:.0f} times the median, {o.seconds:.2f} s, {o.verdict}"
+            for times, o in self.slow()[:20]
+        ]
+        return "\n".join([*lines, self.table()])
 
 
 def _line(name: str, numbers: list[int]) -> str:
@@ -205,37 +249,72 @@ def _show(name: str, seed: int, number: int) -> None:
     print(solution)
 
 
+def _read(path: Path | None, seed: int) -> Run:
+    """Return what an earlier run of the same seed has found; a last line cut short is none."""
+    run = Run()
+    for line in path.read_text("utf-8").splitlines() if path and path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            of, *fields = json.loads(line)
+            if of != seed:
+                raise SystemExit(f"{path} holds windows of --seed {of}, not {seed}.")
+            run.outcomes.append(Outcome(*fields))
+    return run
+
+
+def _continue(run: Run, seed: int, windows: int, processes: int, path: Path | None) -> None:
+    """Solve what has not been solved; an interrupt ends it, and what has been solved counts."""
+    done = {(outcome.name, outcome.number) for outcome in run.outcomes}
+    names = list(FAMILIES)
+    every = ((names[i % len(names)], i // len(names)) for i in range(windows))
+    todo = [window for window in every if window not in done]
+    pieces = [todo[i : i + _PIECE] for i in range(0, len(todo), _PIECE)]
+    start, told, solved = time.monotonic(), 0.0, 0
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(processes, context, _prepare) as pool,
+        path.open("a", encoding="utf-8") if path else nullcontext() as file,
+    ):
+        if file:
+            file.write("\n")  # a line that was cut short ends here
+        futures = [pool.submit(_examine_all, seed, piece) for piece in pieces]
+        try:
+            for future in as_completed(futures):
+                outcomes = future.result()
+                run.outcomes += outcomes
+                solved += len(outcomes)
+                if file:
+                    file.writelines(json.dumps([seed, *outcome]) + "\n" for outcome in outcomes)
+                    file.flush()
+                now = time.monotonic() - start
+                if now - told > (1.0 if sys.stderr.isatty() else 30.0) or not told:
+                    told = now
+                    print(
+                        f"{len(run.outcomes):,} of {windows:,} windows, {now:.0f} s, "
+                        f"{(len(todo) - solved) * now / solved:.0f} s to go ",
+                        end="\r" if sys.stderr.isatty() else "\n",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the windows, print the table, and return 1 if an answer was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--windows", type=int, default=2000, help="how many, in all")
     parser.add_argument("--seed", type=int, default=1, help="of the windows")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many")
+    parser.add_argument("--file", type=Path, help="keep what is found here, and go on from it")
     parser.add_argument("--only", nargs=2, metavar=("FAMILY", "NUMBER"), help="show this one")
     options: Any = parser.parse_args(arguments)
     if options.only:
         _show(options.only[0], options.seed, int(options.only[1]))
         return 0
-    warnings.simplefilter("error")
-    run, start, told = Run(options.seed), time.monotonic(), 0.0
-    attempt(draw("grid", 0, 0))  # compiled before anything is timed
-    with suppress(KeyboardInterrupt):  # what has been solved by then is counted
-        for i in range(options.windows):
-            run.add(list(FAMILIES)[i % len(FAMILIES)], i // len(FAMILIES))
-            now = time.monotonic() - start
-            if now - told > (1.0 if sys.stderr.isatty() else 30.0) or i == 0:
-                told = now
-                end = "\r" if sys.stderr.isatty() else "\n"
-                print(
-                    f"{i + 1:,} of {options.windows:,} windows, {now:.0f} s ",
-                    end=end,
-                    file=sys.stderr,
-                )
-    for kind, name, number, what in run.failures[:200]:
-        print(f"{kind}: --seed {options.seed} --only {name!r} {number}: {what}")
-    for times, name, number in run.slow()[:20]:
-        print(f"slow: --seed {options.seed} --only {name!r} {number}: {times:.0f} times the median")
-    print(run.table())
-    return int(any(counts["wrong"] for counts in run.counts.values()))
+    run = _read(options.file, options.seed)
+    _continue(run, options.seed, options.windows, options.processes, options.file)
+    print(run.report(options.seed))
+    return int(any(outcome.verdict == "wrong" for outcome in run.outcomes))
 
 
 if __name__ == "__main__":

@@ -13,18 +13,19 @@ from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64, Int64
 
 _STEPS = 10
+_ACTIVE = 4  # it takes too long where more pairs than so many for each point are at their bounds
 
 
-def polish(window: Window, multipliers: Float64) -> Float64:
+def polish(window: Window, multipliers: Float64, tol: float) -> Float64:
     """Return better multipliers, (K, K), or these.
 
     Pairs whose multiplier would turn negative leave, violated ones join.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        return _polished(window, multipliers)
+        return _polished(window, multipliers, tol)
 
 
-def _polished(window: Window, multipliers: Float64) -> Float64:
+def _polished(window: Window, multipliers: Float64, tol: float) -> Float64:
     K = window.precisions.size
     first, second = window.pairs()
     rho, lam = window.bounds[first, second], multipliers[first, second]
@@ -44,10 +45,14 @@ def _polished(window: Window, multipliers: Float64) -> Float64:
             break
         if gap < best_gap:
             best, best_gap = lam, gap
+        if gap <= 0.1 * tol:
+            break
         force = (lam * rho).max()
         if step == 0:  # a pair is active if its multiplier is larger than its slack
             lam = np.where(lam * rho > -force * over / rho, lam, 0.0)
         active = (lam > 0.0) | (over > 0.0)
+        if np.count_nonzero(active) > _ACTIVE * K:
+            break
         part = edges[:, active]
         H = (part.T @ M @ part) * (v[active] @ v[active].T)
         # Scaled to a unit diagonal: bounds, and so multipliers, may differ by many orders.

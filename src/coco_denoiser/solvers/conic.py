@@ -37,7 +37,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
     if window.shares is None:
         # The gap is quadratic in the error of a primal point but linear in that of the
         # multipliers, so a conic solver's are good to half the digits only.
-        return polish(window, multipliers), iterations
+        return polish(window, multipliers, tol), iterations
     return multipliers, iterations, x.reshape(K, q)
 
 
