@@ -123,7 +123,9 @@ def test_of_two_that_fall_short_the_better_is_kept(
         certificates = iter(order)
         monkeypatch.setattr(solvers, "certify", lambda *_, found=certificates: next(found))
         monkeypatch.setattr(
-            solvers, "_attempts", lambda *_: [("fdpg", solvers._Found(np.zeros((4, 4)), 0))] * 2
+            solvers,
+            "_attempts",
+            lambda *_, **__: [("fdpg", solvers._Found(np.zeros((4, 4)), 0))] * 2,
         )
         found = coco.solve(*FAR, L=1.0, mu=-0.5, method="fdpg", throw=False)
         assert (found.gap, found.violation) == better

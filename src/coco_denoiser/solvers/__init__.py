@@ -74,6 +74,9 @@ METHODS = {
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
 LARGE = 256
+# From so many on they are tried where the exact method falls short: with nearly all pairs at their
+# bounds, as where L is far too small, it is the system over those pairs that takes it too long.
+MIDDLE = 24
 # Rows of the cones that a conic solver is given where the exact method falls short. It takes 20 ms
 # for as many and seconds for ten times as many, and no step of a stream may take seconds.
 CONIC_ROWS = 1500
@@ -103,8 +106,8 @@ def answer(
         method: a name in METHODS, or "auto", which takes what the window needs: the closed form
             for two distinct points, the interior-point method for more, the method of active
             pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
-            has a covariance, the one for one function; and where that falls short the conic
-            solver, unless that would take seconds.
+            has a covariance, the one for one function; and where that falls short the method of
+            active pairs for MIDDLE ones, and the conic solver, unless that would take seconds.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -181,6 +184,8 @@ def _attempts(
     )
     if method == "auto":
         names = [_suited(window, count)]
+        if names == ["interior-point"] and count >= MIDDLE:
+            names.append("active-pairs")
         rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
         quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
         if (quick and 2 < count < LARGE) or window.curve is not None:

@@ -55,7 +55,7 @@ ATTEMPTS = (  # near, floor, ridge, depth
 STEPS = 80  # of each attempt
 # Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more:
 # some hundred times what it usually takes. Those of a factorisation count a quarter.
-ALLOWED = 4000.0
+ALLOWED = 3000.0
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
