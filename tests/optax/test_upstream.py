@@ -51,7 +51,7 @@ class TestAlias(
     borrowed(  # type: ignore[misc]
         CHECKS,
         "_OPTIMIZERS_UNDER_TEST",
-        ({"opt_name": "coco_sgd", "opt_kwargs": {"learning_rate": 1e-3}},),
+        ({"opt_name": "coco_sgd", "opt_kwargs": {"learning_rate": 3e-4}},),
     ).AliasTest
 ):
     @pytest.fixture(autouse=True)

@@ -91,4 +91,5 @@ def _array(name: str, where: str, leaf: Any) -> Any:
             f"{name} must hold real or complex floating-point numbers, got {dtype} at "
             f"{name}{where}. Leave such leaves out by optax.masked, or cast them."
         )
-    return jnp.asarray(leaf)
+    # What has a shape and no values, as in jax.eval_shape, is enough to begin with.
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jnp.asarray(leaf)

@@ -23,7 +23,8 @@ from jax import Array, lax
 from coco_denoiser.optax import _solver as solver
 
 _Three: TypeAlias = tuple[Array, Array, Array]
-_Terms: TypeAlias = Callable[[Array, Array, Array, Array], _Three]
+_Terms: TypeAlias = Callable[..., _Three]
+Moved: TypeAlias = tuple[Array, Array] | None  # a vector, and the slots it is added to
 
 _BLOCK = 1024  # the sums of a block, for K = 8, fit into a core's own cache
 
@@ -178,7 +179,7 @@ def _embed(squares: Array, origin: Array, used: Array) -> Array:
     return factor
 
 
-def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
+def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array, moved: Moved = None) -> Array:
     """Return one leaf's share of the rows (3, K) of the tables.
 
     Args:
@@ -187,8 +188,11 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
         x: (*shape), the new point.
         g: (*shape), its gradient.
         c: the centre, whose dtype is the one to sum in.
+        moved: (*shape) and (K,), what has to be subtracted from points of which slots.
     """
-    return _rows(partial(_products, c), X, G, x, g)
+    if moved is None:
+        return _rows(partial(_products, c), X, G, x, g)
+    return _rows(partial(_products, c), X, G, x, g, *moved)
 
 
 def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
@@ -212,16 +216,17 @@ def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     return _rows(terms, X[None], G[None], x, g)[:, 0]
 
 
-def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
+def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array, *moved: Array) -> Array:
     """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
     if not _in_blocks(X):
-        return _sums(terms, X, G, x, g)
+        return _sums(terms, X, G, x, g, *moved)
     K, block = X.shape[0], _block(X.shape[0])
     count = x.size // block
-    vectors = X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()
+    vectors = [X.reshape(K, -1), G.reshape(K, -1), *(v.ravel() for v in (x, g, *moved[:1]))]
 
     def part(start: int | Array, size: int) -> list[Array]:
-        return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
+        cut = [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
+        return [*cut, *moved[1:]]
 
     def add(n: int | Array, sums: _Three) -> _Three:
         return _add(sums, terms(*part(n * block, block)))
@@ -254,26 +259,35 @@ def _in_blocks(X: Array) -> bool:
     return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
 
 
-def _products(c: Array, X: Array, G: Array, x: Array, g: Array) -> _Three:
+def _products(c: Array, X: Array, G: Array, x: Array, g: Array, *moved: Array) -> _Three:
     dx = _difference(X, x, c.dtype)
+    if moved:
+        move, where = moved
+        dx = dx - where.reshape(-1, *(1 for _ in x.shape)) * move.astype(dx.dtype)
     dh = _difference(G, g, c.dtype) - c * dx
     return _product(dx, dx), _product(dx, dh), _product(dh, dh)
 
 
-def _sums(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
+def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
     # Three reductions, and not one of three: that one would add one number after the other, and
     # devices would have to gather its parts instead of adding them up.
-    return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, G, x, g)])
+    return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, *others)])
 
 
-def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array, w: Array) -> Array:
+def weighted_sum(
+    X: Array, G: Array, x: Array, g: Array, c: Array, w: Array, moved: Moved = None
+) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction."""
     # Term by term, because compiled reductions over the leading axis are very slow.
     terms = (
         w[i] * (_difference(G[i], g, c.dtype) - c * _difference(X[i], x, c.dtype))
         for i in range(w.size)
     )
-    return sum(terms, start=jnp.zeros((), c.dtype))
+    found = sum(terms, start=jnp.zeros((), c.dtype))
+    if moved is None:
+        return found
+    move, where = moved
+    return found + c * (w * where).sum() * move.astype(jnp.promote_types(move.dtype, c.dtype))
 
 
 def _add(a: _Three, b: _Three) -> _Three:

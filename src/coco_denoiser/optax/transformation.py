@@ -12,6 +12,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser.models.choice import ModelName
 from coco_denoiser.optax import _edge
 from coco_denoiser.optax import _models as models
+from coco_denoiser.optax import _narrow as narrow
 from coco_denoiser.optax import _window as slots
 from coco_denoiser.optax._curvature import centre_and_radius
 from coco_denoiser.solution import Status
@@ -32,6 +33,7 @@ class CocoState(NamedTuple):
         noise_std: standard deviation of the noise of an observation of variance 1.
         curvature: size of the slope that the Gaussian model found, to be compared with L.
         outcome: which `status` it is, as a number.
+        reference: with storage="bfloat16", what points are stored as differences from.
     """
 
     points: Any
@@ -42,6 +44,7 @@ class CocoState(NamedTuple):
     noise_std: Array
     curvature: Array
     outcome: Array
+    reference: narrow.Reference | None = None
 
     @property
     def status(self) -> Status:
@@ -74,6 +77,7 @@ def coco_denoise(
     forget: Literal["drop", "fold"] = "drop",
     noise_std: float | Array | None = None,
     state_dtype: Any = None,
+    storage: Literal["bfloat16"] | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Denoise each gradient together with the K - 1 observed before it.
 
@@ -115,6 +119,8 @@ def coco_denoise(
             noise, if it is known; otherwise the window must tell that too. May be traced.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
+        storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
+            points as their differences from one in `state_dtype`, and sums stay as they are.
 
     Returns:
         A transformation that needs `params`. Its `update` takes `noise_variance`, that of this
@@ -124,7 +130,13 @@ def coco_denoise(
     found = models.choose(model, L, mu, tol=tol, max_iter=max_iter, noise_std=noise_std)
     K = models.size(window, found)
     dtype = None if state_dtype is None else _floating(state_dtype)
+    short = narrow.kept(storage)
     folds = check.forgetting(forget, K) == "fold"
+    if folds and short is not None:
+        raise ValueError(
+            "storage='bfloat16' goes with forget='drop' only: roundings would add up in what is "
+            "folded. Leave one of them out."
+        )
     if folds and isinstance(found, models.Gaussian):
         raise ValueError(
             "forget='fold' goes with model='cocoercive' only: folded gradients are no "
@@ -134,10 +146,14 @@ def coco_denoise(
         return _recursive_filter(L, mu, dtype)
 
     def init(params: Any) -> CocoState:
-        points = jax.tree.map(lambda p: _stacked_zeros(p, K, dtype), _edge.parameters(params))
+        params = _edge.parameters(params)
+        reference = None if short is None else narrow.start(params, dtype, short)
+        kept = params if reference is None else reference.move
+        points = jax.tree.map(lambda p: _stacked_zeros(p, K, None if reference else dtype), kept)
         gradients = jax.tree.map(jnp.copy, points)
-        tables = slots.empty(K, jax.tree.leaves(points))
-        return CocoState(points, gradients, tables, *models.nothing(tables.centre))
+        tables = slots.empty(K, jax.tree.leaves(reference.at if reference else points))
+        report = models.nothing(tables.centre)
+        return CocoState(points, gradients, tables, *report)._replace(reference=reference)
 
     def update(
         updates: Any,
@@ -152,38 +168,46 @@ def coco_denoise(
         updates, params = _edge.observation(updates, params, state.points, (K,))
         c, r = found.bounds(state.gap.dtype)
         precision = _edge.precision(noise_variance, c.dtype)
-        fits = _is_measurable(updates, params, c) & jnp.isfinite(precision) & (precision > 0.0)
+        fits = _is_measurable(updates, params, c, short) & jnp.isfinite(precision) & (precision > 0)
         old, gradients = slots.recentred(state.tables, c), state.gradients
         if folds:
             old, gradients = _folded(old, state.points, gradients, r, fits)
 
+        at, moves, reference = params, None, state.reference
+        if reference is not None:
+            reference = narrow.follow(reference, params, old.slot, old.size, fits)
+            at = narrow.relative(reference, params)
+            before = (jnp.arange(K) > old.slot).astype(c.dtype)  # it moved to where it is
+            moves = [(move, before) for move in jax.tree.leaves(reference.move)]
         kept = state.points, gradients
         # Written before it is read, and in a branch, so that compiled code updates in place: a
         # selection would make a copy of the row, and for large rows new memory is slow.
         points, gradients = lax.cond(
             fits,
-            lambda: jax.tree.map(partial(_put, old.slot), kept, (params, updates)),
+            lambda: jax.tree.map(partial(_put, old.slot), kept, (at, updates)),
             lambda: kept,
         )
-        newest = _leaf_by_leaf(points, gradients, params, updates)
-        rows = _rows(newest, K, c)
+        newest = _leaf_by_leaf(points, gradients, at, updates)
+        rows = _rows(newest, K, c, moves)
         tables = _if(fits, slots.insert(old, rows, precision), state.tables)
         w, report = found.average(tables, old.slot, _coordinates(params))
         moved = fits & (w[old.slot] != 1.0)
         leaves, tree = jax.tree.flatten(updates)
 
         def averaged() -> list[Array]:
+            shifts: list[Any] = moves or [None] * len(leaves)
             return [
-                _shifted(g, slots.weighted_sum(*leaf, c, w))
-                for g, leaf in zip(leaves, newest, strict=True)
+                _shifted(g, slots.weighted_sum(*leaf, c, w, moved))
+                for g, leaf, moved in zip(leaves, newest, shifts, strict=True)
             ]
 
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         denoised = lax.cond(moved, averaged, lambda: leaves)
-        report = _if(fits, report, models.Report(*state[3:]))
+        report = _if(fits, report, models.Report(*state[3:8]))
         denoised = jax.tree.unflatten(tree, denoised)
-        return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
+        after = CocoState(points, gradients, tables, *report)._replace(reference=reference)
+        return _with_none(denoised, given), after
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -276,8 +300,10 @@ def _coordinates(params: Any) -> int:
     return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
-def _rows(leaves: list[_Leaf], K: int, c: Array) -> Array:
-    return sum((slots.new_rows(*leaf, c) for leaf in leaves), start=jnp.zeros((3, K), c.dtype))
+def _rows(leaves: list[_Leaf], K: int, c: Array, moves: Any = None) -> Array:
+    each = zip(leaves, moves or [None] * len(leaves), strict=True)
+    shares = (slots.new_rows(*leaf, c, moved) for leaf, moved in each)
+    return sum(shares, start=jnp.zeros((3, K), c.dtype))
 
 
 def _stacked_zeros(p: Any, K: int, dtype: Any) -> Array:
@@ -315,11 +341,13 @@ def _put(slot: Array, stack: Array, row: Array) -> Array:
     return after
 
 
-def _is_measurable(updates: Any, params: Any, c: Array) -> Array:
+def _is_measurable(updates: Any, params: Any, c: Array, short: Any) -> Array:
     """Say whether both are finite, and distances to others like them cannot overflow."""
     points = sum((slots.squared_norm(p, c.dtype) for p in jax.tree.leaves(params)), 0.0)
     gradients = sum((slots.squared_norm(g, c.dtype) for g in jax.tree.leaves(updates)), 0.0)
-    return _is_small(points + gradients + c * c * points)
+    total = points + gradients + c * c * points
+    # bfloat16 reaches as far as float32.
+    return _is_small(total if short is None else total.astype(jnp.float32))
 
 
 def _is_small(squares: Array) -> Array:
