@@ -261,7 +261,7 @@ def gallery(results: Path) -> None:
         picture = io.BytesIO()
         experiment.plot(entry.result).savefig(picture, dpi=80)
         with Image.open(picture) as image:
-            few = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+            few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
             few.save(HERE / "figures" / f"{name}.png", optimize=True)
 
 

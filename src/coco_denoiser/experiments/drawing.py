@@ -69,12 +69,14 @@ def _legends(figure: "Figure", panels: "list[tuple[Axes, list[str]]]") -> None:
     lists = [series for _, series in panels]
     for i, (axes, series) in enumerate(panels):
         # Many series leave no room inside; where panels share them, the last has room below.
-        many = len(axes.get_legend_handles_labels()[1]) > 5
+        labels = axes.get_legend_handles_labels()[1]
+        many = len(labels) > 5
         below = many and lists.count(series) > 1
         if series in (lists[i + 1 :] if below else lists[:i]):
             continue
         place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
-        columns = (4 if len(series) > 12 else 3) if below else 2 if many else 1
+        wide = max(map(len, labels)) > 14  # three of these are wider than a panel
+        columns = (2 if wide else 4 if len(labels) > 12 else 3) if below else 2 if many else 1
         axes.legend(frameon=False, fontsize=8, ncols=columns, **(place if below else {}))
 
 
