@@ -99,11 +99,13 @@ class Denoiser:
         """
         if not isinstance(self._model, Gaussian) or not len(self):
             return math.nan
-        last = self._engine.last
-        if last is None or last.std is None:
-            noise, v = self._model.noise_std, self._engine.tables.variances.item(-1)
-            return math.nan if noise is None else noise * math.sqrt(v)
-        return last.std
+        engine, noise = self._engine, self._model.noise_std
+        if len(self) == 1:
+            return math.nan if noise is None else noise * math.sqrt(engine.tables.variances.item())
+        last = engine.last
+        if last is None:  # restored: the window tells what it told before
+            last = self._model.average(engine.snapshot(self._vectors.points.shape[1]))
+        return math.nan if last.std is None else last.std
 
     @property
     def window(self) -> int | None:
@@ -156,8 +158,9 @@ class Denoiser:
         finally:
             vectors.release()
         self._shape = g.shape
-        dtype = g.dtype if g.dtype.kind == "f" else np.float64
-        return theta.reshape(g.shape).astype(dtype, copy=False)
+        if theta.dtype != g.dtype and g.dtype.kind == "f":
+            theta = theta.astype(g.dtype)
+        return theta.reshape(g.shape) if g.ndim != 1 else theta
 
     @property
     def solution(self) -> Solution:
@@ -176,7 +179,7 @@ class Denoiser:
             ring[:count] for ring in (self._vectors.points, self._vectors.residuals)
         )
         d = points.shape[1]
-        window = engine.snapshot(d, (points, residuals) if d <= 2 * count else None)
+        window = engine.snapshot(d, (points, residuals) if d < count else None)
         order = window.order
         if isinstance(model, Gaussian):
             fitted = model.fit(window, order)

@@ -109,3 +109,17 @@ def test_single_precision_is_kept() -> None:
         theta = denoiser(x, g)
         assert theta.dtype == np.float32
         assert np.isfinite(theta).all()
+
+
+@pytest.mark.parametrize("noise_std", [None, 2.0])
+@pytest.mark.parametrize("window", [1, 3, None])
+def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
+    window: int | None, noise_std: float | None
+) -> None:
+    rng = np.random.default_rng(0)
+    denoiser = Denoiser(window=window, noise_std=noise_std)
+    for variance in (1.0, 4.0, 9.0, 16.0, 25.0):  # a window of three wraps around
+        denoiser(rng.normal(size=4), rng.normal(size=4), noise_variance=variance)
+        other = Denoiser(window=window, noise_std=noise_std)
+        other.load_state_dict(denoiser.state_dict())
+        np.testing.assert_array_equal(other.std, denoiser.std)
