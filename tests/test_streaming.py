@@ -2,7 +2,6 @@
 
 import io
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -362,7 +361,7 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
         found = honest(self, window)
         if window.variances.size == 2:
             return found
-        return replace(found, trouble="relative gap 5.0e-01")
+        return found._replace(trouble="relative gap 5.0e-01")
 
     monkeypatch.setattr(CoCoercive, "average", short)
     denoiser = Denoiser(L=1.0, window=3)

@@ -78,6 +78,8 @@ def pair(
 
 def number(name: str, value: object) -> float:
     """Return a finite real number."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number, np.ndarray)):
         hint = _UNKNOWN_L if name == "L" and (value is None or isinstance(value, str)) else ""
         raise TypeError(f"{name} must be a real number, got {value!r}.{hint}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coco_denoiser._jit import kernel, subroutine, sweep
+from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser._linalg import squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
@@ -27,6 +27,7 @@ from coco_denoiser.typing import Array, Float64, Int64
 # which is a few roundings.
 COINCIDENT = 1e-11
 ROUNDING = 2e-15
+FEW = 32  # coordinates that it does not pay to rotate into fewer
 # Stands for the vectors that are not at hand, or the table that is not needed then.
 NONE = np.empty((0, 0))
 
@@ -107,14 +108,13 @@ def observe(
     A residual is `residuals * scale * 2**exponent`, up to a shift that all have in common.
     """
     K, d = points.shape
-    precisions = variances.min() / variances
     c, r = centre_and_radius(L, mu)
     exponent = 0
     if not _in_range(points, gradients, L, mu):
         points, gradients, c, r, exponent = _into_range(points, gradients, c, r)
-    residuals, bounds, scale = _observe(points, gradients, c, r)
+    residuals, bounds, precisions, scale = _observe(points, gradients, c, r, variances)
     coordinates = residuals
-    if d > 2 * K:
+    if d > max(2 * K, FEW):
         # Rotated into K coordinates. From the vectors, not from the table of distances: close
         # residuals would lose half of their digits there.
         coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(residuals.T, mode="r")).T)
@@ -175,8 +175,8 @@ def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
 
 @sweep
 def _observe(
-    points: Float64, gradients: Float64, c: float, r: float
-) -> tuple[Float64, Float64, float]:
+    points: Float64, gradients: Float64, c: float, r: float, variances: Float64
+) -> tuple[Float64, Float64, Float64, float]:
     K, d = points.shape
     h, bounds = np.empty((K, d)), np.zeros((K, K))
     origin = 0
@@ -200,7 +200,7 @@ def _observe(
         for j in range(i):
             bounds[i, j] /= scale
             bounds[j, i] = bounds[i, j]
-    return h, bounds, scale
+    return h, bounds, _precisions(variances), scale
 
 
 @subroutine
@@ -248,21 +248,28 @@ def reduced(
         radius: how far apart residuals may be, relative to their points.
         variances: (K,), relative noise variances.
     """
-    # Loops, since array expressions take seconds to compile.
     K, scale = variances.size, 1.0
-    bounds, precisions = np.empty((K, K)), np.empty(K)
+    bounds = np.empty((K, K))
     if residuals.size > 0:
         h = residuals.copy()
     else:
         h, scale = _embed(distances)
-    factor, least = radius / (scale * standardise(h)), np.inf
+    factor = radius / (scale * standardise(h))
     for i in range(K):
-        least = min(least, variances[i])
         for j in range(K):
             bounds[i, j] = factor * points[i, j]
-    for i in range(K):
+    return h, bounds, _precisions(variances)
+
+
+@fragment
+def _precisions(variances: Float64) -> Float64:
+    # Loops, since array expressions take seconds to compile.
+    least, precisions = np.inf, np.empty(variances.size)
+    for i in range(variances.size):
+        least = min(least, variances[i])
+    for i in range(variances.size):
         precisions[i] = least / variances[i]
-    return h, bounds, precisions
+    return precisions
 
 
 @subroutine

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from coco_denoiser.typing import Float64
 
@@ -43,8 +43,7 @@ class Status(Enum):
         return self.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What is known of a window once it is solved, in its own units and coordinates.
 
     Attributes:

@@ -48,9 +48,8 @@ class Frame:
 
     def solution(self, found: Answer, window: Window) -> Solution:
         """Return the answer in the units and the coordinates of the observations."""
-        theta = self.gradients.copy()
-        if not found.unchanged:
-            theta += self._move(found)
+        g = self.gradients
+        theta = g.copy() if found.unchanged else g + self._move(found)
         values, why = None, None
         if window.curve is not None and found.values is not None and self.offset is not None:
             values = self.value_unit * found.values + self.offset

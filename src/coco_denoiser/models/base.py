@@ -12,15 +12,14 @@ The answer is a row of weights w that sum to 1, and a centre c: the newest gradi
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from coco_denoiser.typing import Array, Float64, Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A window as a model sees it, indexed by slots; nothing in it may be written to.
 
     Attributes:
@@ -31,8 +30,8 @@ class Snapshot:
         order: (K,), the slots from the oldest observation to the newest.
         d: the number of coordinates.
         centre: c0 of the residuals.
-        vectors: points and residuals themselves, (K, d) each, where d is at most 2 K and they
-            are at hand: more accurate than what can be recovered from the tables.
+        vectors: points and residuals themselves, (K, d) each, where d is below K and they are
+            at hand: shorter and more accurate than what can be recovered from the tables.
     """
 
     points: Float64
@@ -83,8 +82,7 @@ def recentred(points: Float64, residuals: Float64, cosines: Float64, shift: floa
     return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
 
 
-@dataclass(frozen=True, slots=True)
-class Averaging:
+class Averaging(NamedTuple):
     """How the newest gradient is averaged, and what is known about that.
 
     Attributes:

@@ -14,11 +14,10 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import geometry
-from coco_denoiser._linalg import MANY
 from coco_denoiser.geometry import NONE, Window, centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Answer
-from coco_denoiser.solvers import answer, closed_form, ordinary
+from coco_denoiser.solvers import LARGE, answer, closed_form, ordinary
 from coco_denoiser.typing import Float64
 
 Bound = float | Callable[[], float]
@@ -74,7 +73,7 @@ class CoCoercive(Model):
         if window.variances.size == 2:
             return self._average_two(window)
         newest, trouble = window.newest, None
-        if self.neighbors is None and window.variances.size < MANY:
+        if self.neighbors is None and window.variances.size < LARGE:
             weights, active, gap, violation = ordinary.newest_weights(
                 *self._tables(window), newest, self.tol
             )

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coco_denoiser import geometry
-from coco_denoiser._linalg import MANY
 from coco_denoiser.certificate import certify
 from coco_denoiser.constraints import averages, curves
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
@@ -73,7 +72,7 @@ METHODS = {
 
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
 # conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
-LARGE = 256
+LARGE = 160
 # From so many on they are tried where the exact method falls short: with nearly all pairs at their
 # bounds, as where L is far too small, it is the system over those pairs that takes it too long.
 MIDDLE = 24
@@ -114,7 +113,7 @@ def answer(
     Raises:
         ValueError: if the method is not for such a window.
     """
-    if method == "auto" and window.plain and len(window.bounds) < MANY:
+    if method == "auto" and window.plain and len(window.bounds) < LARGE:
         # The usual case, without the questions that only special windows ask.
         first = _ordinary(window, tol, max_iter)
         if first.status.success:
@@ -190,6 +189,8 @@ def _attempts(
         quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
         if (quick and 2 < count < LARGE) or window.curve is not None:
             names.append("conic")
+        elif names == ["active-pairs"] and count < 2 * LARGE:
+            names.append("interior-point")
     else:
         names = [method]
         reason = METHODS[method].refuses(window, count)

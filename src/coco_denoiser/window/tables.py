@@ -27,11 +27,14 @@ class Rows(NamedTuple):
     cosines: Float64
 
 
-def rows(sums: Float64) -> Rows:
-    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows; the sums are used up."""
-    _roots(sums)
-    points, cosines, residuals = sums.reshape(3, -1)
-    return Rows(points, residuals, cosines)
+def rows(sums: Float64) -> tuple[Rows, bool]:
+    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows; the sums are used up.
+
+    Also returns whether the squares were neither infinite nor as good as zero.
+    """
+    in_range = _roots(sums)
+    count = sums.size // 3
+    return Rows(sums[:count], sums[2 * count :], sums[count : 2 * count]), in_range
 
 
 class Tables:
@@ -63,17 +66,17 @@ class Tables:
     @property
     def points(self) -> Float64:
         """Distances between points, (count, count)."""
-        return self._points[: self.count, : self.count]
+        return self._used(self._points)
 
     @property
     def residuals(self) -> Float64:
         """Distances between residuals, (count, count)."""
-        return self._residuals[: self.count, : self.count]
+        return self._used(self._residuals)
 
     @property
     def cosines(self) -> Float64:
         """Cosines between the differences of points and of residuals, (count, count)."""
-        return self._cosines[: self.count, : self.count]
+        return self._used(self._cosines)
 
     @property
     def variances(self) -> Float64:
@@ -137,6 +140,10 @@ class Tables:
             table[:] = state[name]
         self.variances[:] = state["variances"]
 
+    def _used(self, table: Float64) -> Float64:
+        count = self.count
+        return table if len(table) == count else table[:count, :count]
+
     def _replace(self, slot: int, new: Rows) -> None:
         _insert(self._points, self._residuals, self._cosines, *new, slot)
 
@@ -159,13 +166,16 @@ def _ring(start: int, count: int) -> Int64:
 
 
 @kernel
-def _roots(sums: Float64) -> None:
+def _roots(sums: Float64) -> bool:
     count = sums.size // 3
+    most_x, most_h = 0.0, 0.0
     for i in range(count):
+        most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
         x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
         cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
         sums[i], sums[2 * count + i] = x, h
         sums[count + i] = min(1.0, max(-1.0, cosine))
+    return 1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250
 
 
 @kernel

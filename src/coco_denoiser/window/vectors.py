@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser._jit import kernel
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import passes
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.tables import Rows, rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: in float64, no distance between two such vectors overflows.
 LIMITS = {_FLOAT32: float(np.finfo(np.float32).max), _FLOAT64: 1e300}
 
@@ -29,12 +29,14 @@ class Measured(NamedTuple):
             will be then; None if there is no such slot.
         finite: whether it may enter.
         zero: whether its gradient is zero.
+        in_range: whether no square has become infinite or as good as zero.
     """
 
     new: Rows
     heir: Rows | None
     finite: bool
     zero: bool
+    in_range: bool
 
 
 class Vectors(Protocol):
@@ -62,15 +64,16 @@ class Vectors(Protocol):
     def coordinates(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
         """Return points and residuals, (count, d), the observation being in its slot.
 
-        None where d is larger than 2 count, or the vectors are not all here.
+        None where d is not below count, or the vectors are not all here.
         """
 
 
 def measured(sums: Float64, plan: Plan, *, finite: bool, zero: bool) -> Measured:
     """Return what `passes.measure` has added up; the sums are used up."""
     split = 3 * plan.used
-    heir = None if plan.heir < 0 or not finite else rows(sums[split : 2 * split])
-    return Measured(rows(sums[:split]), heir, finite, zero)
+    heir = None if plan.heir < 0 or not finite else rows(sums[split : 2 * split])[0]
+    new, in_range = rows(sums[:split])
+    return Measured(new, heir, finite, zero, in_range)
 
 
 class Ring:
@@ -78,6 +81,7 @@ class Ring:
 
     _x: Array
     _g: Array
+    theta: Array
 
     def __init__(self, slots: int | None) -> None:
         self._slots = slots
@@ -91,10 +95,12 @@ class Ring:
 
     def hold(self, x: NDArray[Any], g: NDArray[Any]) -> None:
         """Take hold of an observation of any shape."""
-        narrow = all(v.dtype.kind == "f" and v.dtype.itemsize <= 4 for v in (x, g))
         held = self.points.dtype
-        dtype: np.dtype[np.floating[Any]] = _FLOAT32 if narrow and held != _FLOAT64 else _FLOAT64
-        self._x, self._g = (np.ascontiguousarray(v, dtype).reshape(-1) for v in (x, g))
+        narrow = held != _FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype)
+        dtype: np.dtype[np.floating[Any]] = _FLOAT32 if narrow else _FLOAT64
+        self._x, self._g = x.astype(dtype, "C", copy=False), g.astype(dtype, "C", copy=False)
+        if x.ndim != 1:
+            self._x, self._g = self._x.reshape(-1), self._g.reshape(-1)
         # Nothing is widened, and no room made, before the observation is admitted.
         rings = self.points, self.residuals
         if not len(self.points):
@@ -105,9 +111,8 @@ class Ring:
 
     def release(self) -> None:
         """Let go of the observation."""
-        self._x = self._g = np.empty(0, _FLOAT32)
+        self._x = self._g = self.theta = _NOTHING
         self._rings = self.points, self.residuals
-        self.theta: Array = self._g
 
     @property
     def d(self) -> int:
@@ -139,9 +144,8 @@ class Ring:
         )
         if sums.item(-2) > 0.0:
             return measured(sums[:0], Plan(0, -1), finite=False, zero=False)
-        if plan.used and not _is_in_range(sums, plan.used):
-            return self._measure_again(centre, plan)
-        return measured(sums, plan, finite=True, zero=False)
+        found = measured(sums, plan, finite=True, zero=False)
+        return found if found.in_range or not plan.used else self._measure_again(centre, plan)
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the slot that is about to be overwritten into its heir."""
@@ -171,11 +175,13 @@ class Ring:
 
     def coordinates(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
         """Return points and residuals, the observation being in its slot, where d is small."""
-        if self.d > 2 * count:
+        if self.d >= count:
             return None
         self._make_room(slot)
-        self.points[slot] = self._x
-        self.residuals[slot] = self._g - centre * self._x
+        nothing = passes.by_four(None, self._g.dtype)
+        passes.commit(
+            self.points, self.residuals, self._x, self._g, centre, slot, nothing, 0.0, self._g
+        )
         return self.points[:count], self.residuals[:count]
 
     def load(self, points: Array, residuals: Array) -> None:
@@ -230,13 +236,5 @@ class Ring:
         return found
 
 
-@kernel
-def _is_in_range(sums: Float64, count: int) -> bool:
-    """Say whether the squares of distances are neither infinite nor as good as zero."""
-    for first in (0, 2 * count):
-        top = 0.0
-        for i in range(first, first + count):
-            top = max(top, sums[i])
-        if not 1e-200 < top < 1e250:
-            return False
-    return True
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" and dtype.itemsize <= 4

@@ -1,0 +1,134 @@
+"""A step of Denoiser and a call of solve() against Clarabel on the same windows, in one run."""
+
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import coco_denoiser as coco
+from benchmarks import peers
+from benchmarks.measure import duration, median_seconds, save, table
+from coco_denoiser.typing import Float64
+
+# K, d, how many windows Clarabel solves (it is slow), and the ratio to reach.
+STEPS = [(8, 10, 40, 55), (16, 10, 20, 110), (16, 112, 4, 3500), (32, 10, 6, 200)]
+FULL = 40  # steps with a full window
+REPEAT = 7
+GROWN = 500  # observations that window=None keeps
+
+
+def stream(d: int, steps: int, kind: str) -> tuple[Float64, Float64]:
+    """Observations with noise 10 along an SGD path with step 0.7/L, or in a box."""
+    rng = np.random.default_rng([d, steps])
+    curvature, x = np.linspace(1.0, 1.0 / 3.0, d), np.full(d, 100.0)
+    points, gradients = np.empty((steps, d)), np.empty((steps, d))
+    for k in range(steps):
+        if kind == "box":
+            x = rng.uniform(-10.0, 10.0, d)
+        points[k], gradients[k] = x, x * curvature + 10.0 * rng.normal(size=d)
+        x = x - 0.7 * gradients[k]
+    return points, gradients
+
+
+def step_seconds(points: Float64, gradients: Float64, K: int | None) -> Float64:
+    """Time every step of a stream: the median over several runs, after one to warm up."""
+    times = np.empty((REPEAT + 1, len(points)))
+    for run in times:
+        denoiser = coco.Denoiser(L=1.0, window=K)
+        for k, (x, g) in enumerate(zip(points, gradients, strict=True)):
+            start = time.perf_counter()
+            denoiser(x, g)
+            run[k] = time.perf_counter() - start
+    return np.asarray(np.median(times[1:], axis=0))
+
+
+def steps() -> list[dict[str, Any]]:
+    """Steps with a full window, half along a path, half in a box; Clarabel on the same windows."""
+    rows = []
+    for K, d, count, target in STEPS:
+        ours: list[float] = []
+        peer: list[float] = []
+        for kind in ("path", "box"):
+            points, gradients = stream(d, K + FULL, kind)
+            ours.extend(step_seconds(points, gradients, K)[K:])
+            for start in np.linspace(1, FULL, count // 2).astype(int):
+                window = slice(start, start + K)
+                peer.append(
+                    peers.clarabel_seconds(points[window], gradients[window], one_thread=True)
+                )
+        rows.append(
+            {
+                "what": f"Denoiser step, K={K}, d={d}, vs Clarabel",
+                "seconds": float(np.median(ours)),
+                "peer": float(np.median(peer)),
+                "target": target,
+            }
+        )
+        print(f"  K={K} d={d} done", file=sys.stderr)
+    return rows
+
+
+def calls() -> list[dict[str, Any]]:
+    """solve() from Python, d=10."""
+    rows = []
+    for K, limit, target in ((2, 30e-6, None), (8, None, 40)):
+        points, gradients = stream(10, K + FULL, "path")
+        each = [slice(k, k + K) for k in range(FULL)]
+        solve = [
+            median_seconds(partial(coco.solve, points[k], gradients[k], L=1.0), 9, 3) for k in each
+        ]
+        peer = [peers.clarabel_seconds(points[k], gradients[k], one_thread=True) for k in each]
+        rows.append(
+            {
+                "what": f"solve(), K={K}, d=10, vs Clarabel",
+                "seconds": float(np.median(solve)),
+                "peer": float(np.median(peer)),
+                "limit": limit,
+                "target": target,
+            }
+        )
+    return rows
+
+
+def growing() -> list[dict[str, Any]]:
+    """Denoiser(window=None) over GROWN steps, each with one observation more."""
+    points, gradients = stream(10, GROWN, "path")
+    denoiser = coco.Denoiser(L=1.0, window=None)
+    start = time.perf_counter()
+    for x, g in zip(points, gradients, strict=True):
+        denoiser(x, g)
+    seconds = time.perf_counter() - start
+    return [{"what": f"window=None, {GROWN} steps in all, d=10", "seconds": seconds, "limit": 60.0}]
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    """Every row with what was wanted, met or missed."""
+    lines = []
+    for row in rows:
+        ratio = row["peer"] / row["seconds"] if "peer" in row else None
+        limit, target = row.get("limit"), row.get("target")
+        met = row["seconds"] <= limit if limit else ratio is not None and ratio >= target
+        lines.append(
+            [
+                row["what"],
+                duration(row["seconds"]),
+                duration(row["peer"]) if "peer" in row else "",
+                f"{ratio:.0f}x" if ratio else "",
+                f"<= {duration(limit)}" if limit else f">= {target}x",
+                "met" if met else "MISSED",
+            ]
+        )
+    return table(["what", "ours", "Clarabel", "ratio", "wanted", ""], lines)
+
+
+def main() -> None:
+    """Measure, save and print."""
+    rows = []
+    for part in (calls, steps, growing):
+        print(f"{part.__name__} …", file=sys.stderr)
+        rows.extend(part())
+    path = save("stream", rows)
+    print(report(rows))
+    print(f"\nraw numbers: {path}")
