@@ -13,7 +13,7 @@ from benchmarks.measure import save, table
 from coco_denoiser import Denoiser
 from coco_denoiser.optimizers import SGD, GradientDenoiser
 from coco_denoiser.problems import Dataset, DatasetError, LogisticRegression, datasets
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 WINDOW = 8
 PUBLISHED_TOLERANCE = 1e-5

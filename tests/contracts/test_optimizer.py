@@ -31,7 +31,7 @@ from coco_denoiser.optimizers import (
     run,
 )
 from coco_denoiser.problems import LogisticRegression
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 Make = Callable[..., Optimizer]
 

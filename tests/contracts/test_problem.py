@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic
-from coco_denoiser.problems.base import Array, is_finite_sum
+from coco_denoiser.problems.base import is_finite_sum
+from coco_denoiser.typing import Array
 
 
 def _data(n: int, d: int) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from coco_denoiser.experiments.reproduce import select
 from coco_denoiser.experiments.rival_methods import RIVALS, Rival, limit, walk
 from coco_denoiser.experiments.rivals import EXPERIMENTS
 from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 class Counted(LogisticRegression):

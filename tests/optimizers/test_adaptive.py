@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_denoiser.optimizers import Adadelta, AdaGrad, Adam, AdaMax, Nadam, Optimizer, RMSprop
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-3, 1.0, 1e5]))

@@ -20,7 +20,7 @@ from coco_denoiser.optimizers import (
     RMSprop,
     decreasing,
 )
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
     (SGD, torch.optim.SGD, {}, {}),

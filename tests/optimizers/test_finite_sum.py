@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 
 from coco_denoiser.optimizers import SAG, SAGA, STRSAGA, run
 from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.problems.base import Array, Indices
+from coco_denoiser.problems.base import Indices
+from coco_denoiser.typing import Array
 
 
 def make_problem(seed: int = 0, n: int = 12, d: int = 3) -> LogisticRegression:

@@ -24,7 +24,7 @@ from coco_denoiser.optimizers import (
     run,
 )
 from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 seeds = st.integers(0, 10**6)
 momenta = st.floats(0, 0.99)

@@ -3,7 +3,8 @@ import pytest
 
 from coco_denoiser.optimizers import SSVRG, SVRG, run
 from coco_denoiser.problems import LogisticRegression
-from coco_denoiser.problems.base import Array, Indices
+from coco_denoiser.problems.base import Indices
+from coco_denoiser.typing import Array
 
 
 class Watched(LogisticRegression):

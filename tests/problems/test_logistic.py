@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 
 from coco_denoiser.problems import LogisticRegression, breast_cancer, mushrooms
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 def small(

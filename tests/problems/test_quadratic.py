@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_denoiser.problems import Quadratic
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 def random_hessian(seed: int, dimension: int) -> Array:

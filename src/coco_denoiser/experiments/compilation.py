@@ -8,8 +8,8 @@ import numpy as np
 
 from coco_denoiser import Denoiser, denoise_pairs
 from coco_denoiser.constraints import reduce
-from coco_denoiser.experiments.experiment import Array
 from coco_denoiser.solvers import fdpg, one_function
+from coco_denoiser.typing import Float64
 
 PARTS = ("core", "rest")
 
@@ -44,7 +44,7 @@ def _rest() -> None:
     one_function.solve(window, start, tol=1.0, max_iter=1)
 
 
-def _observations(dimension: int) -> Array:
+def _observations(dimension: int) -> Float64:
     """Return points and gradients, (2, 4, d), no pair of which is feasible."""
     noise = np.random.default_rng(0).normal(size=(2, 4, dimension))
     return np.stack((1e-3 * noise[0], noise[1]))

@@ -14,7 +14,6 @@ from coco_denoiser import denoise
 from coco_denoiser.experiments.claims import Claim, at_most, increases
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -24,6 +23,7 @@ from coco_denoiser.experiments.experiment import (
     generator,
 )
 from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.typing import Float64
 
 NAME = "curvature-bounds"
 _RAW = "raw gradients"
@@ -34,11 +34,11 @@ _INEXACT = 2 * np.sqrt(2e-9)
 class Kind(NamedTuple):
     """A function with L = 1: its gradient, and the largest mu that holds."""
 
-    gradient: Callable[[Array], Array]
+    gradient: Callable[[Float64], Float64]
     mu: float
 
 
-def _eigenvalues(lowest: float) -> Callable[[Array], Array]:
+def _eigenvalues(lowest: float) -> Callable[[Float64], Float64]:
     return lambda x: np.asarray(np.linspace(1.0, lowest, x.shape[-1]) * x)
 
 
@@ -72,7 +72,7 @@ def _unit(config: BoundsConfig, index: int) -> Unit:
     """Return errors by kind and box: (mus,) and that of the raw gradients, (1,)."""
     rng = generator(config, NAME, index)
     shape = (config.window, config.dimension)
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for size in config.boxes:
         x, noise = size * rng.uniform(-1, 1, shape), config.sigma * rng.standard_normal(shape)
         for name, kind in KINDS.items():

@@ -15,7 +15,6 @@ from scipy import stats
 from coco_denoiser import denoise
 from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
-    Array,
     Config,
     Curve,
     Curves,
@@ -26,6 +25,7 @@ from coco_denoiser.experiments.experiment import (
 )
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Float64
 
 NAME = "elementwise-mse"
 _BLOCK = 250  # runs of a unit
@@ -62,7 +62,7 @@ def _count(config: ElementwiseConfig) -> int:
     return config.configurations * _blocks(config) + len(_GRID)
 
 
-def _shape(config: ElementwiseConfig, number: int) -> Array:
+def _shape(config: ElementwiseConfig, number: int) -> Float64:
     """Return the points of a configuration in [-1, 1]^d."""
     if number == _SHOWN:
         return np.array(_PUBLISHED) / 100.0
@@ -103,7 +103,7 @@ def _grid_unit(config: ElementwiseConfig, index: int) -> Unit:
     moved = np.stack([denoise(points, exact + each, L=problem.L) for each in noise]) - exact
     scale = d * config.sigma**2
 
-    def squares(vectors: Array) -> Array:
+    def squares(vectors: Float64) -> Float64:
         return np.asarray(np.sum(vectors**2, axis=2))
 
     centred = moved - moved.mean(axis=0), noise - noise.mean(axis=0)

@@ -17,16 +17,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coco_denoiser.experiments.claims import Claim
 from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.typing import Float64
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array: TypeAlias = NDArray[np.float64]
-Unit: TypeAlias = Mapping[str, Array]
+Unit: TypeAlias = Mapping[str, Float64]
 
 BEYOND = "none: beyond the paper"  # the figure of an experiment that the paper does not have
 # The paper's figures in the order in which it numbers them: label in its source, and a name.
@@ -51,15 +51,15 @@ FIGURES = {
 class Curve(NamedTuple):
     """A mean and its standard error for each x; the error of what is exact is 0."""
 
-    x: Array
-    mean: Array
-    sem: Array
+    x: Float64
+    mean: Float64
+    sem: Float64
 
 
 class Curves(dict[tuple[str, str], Curve]):
     """Curves by (panel, series), in the order of drawing; `curves.csv` is this and no more."""
 
-    def add(self, panel: str, series: str, x: ArrayLike, samples: Array) -> None:
+    def add(self, panel: str, series: str, x: ArrayLike, samples: Float64) -> None:
         """Add the statistics of samples (runs, len(x)); one run alone has no standard error."""
         runs = len(samples)
         spread = np.full(samples.shape[1], np.nan)

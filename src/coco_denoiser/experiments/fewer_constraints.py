@@ -16,7 +16,6 @@ from coco_denoiser import solve
 from coco_denoiser.experiments.claims import Claim, at_most, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -28,6 +27,7 @@ from coco_denoiser.experiments.experiment import (
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import TOLERANCE
 from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Float64
 
 NAME = "fewer-constraints"
 _PLACES = ("SGD path", "uniform")
@@ -67,7 +67,7 @@ def _windows(config: ManyConfig) -> list[tuple[int, str, int]]:
 
 def _observed(
     config: ManyConfig, problem: Quadratic, K: int, place: str, rng: np.random.Generator
-) -> tuple[Array, Array]:
+) -> tuple[Float64, Float64]:
     """Return points and noise."""
     noise = config.sigma * rng.standard_normal((K, config.dimension))
     if place == "uniform":
@@ -101,7 +101,7 @@ def _gather(config: ManyConfig, units: Sequence[Unit]) -> Curves:
     windows = _windows(config)
     sizes = sorted({K for K, _, _ in windows})
 
-    def stacked(K: int, place: str, name: str) -> Array:
+    def stacked(K: int, place: str, name: str) -> Float64:
         return np.stack(
             [unit[name] for unit, window in zip(units, windows, strict=True)
              if window[:2] == (K, place)]

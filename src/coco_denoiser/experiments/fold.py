@@ -14,7 +14,6 @@ import numpy as np
 from coco_denoiser.experiments.claims import Claim, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -39,6 +38,7 @@ from coco_denoiser.experiments.paths import (
 )
 from coco_denoiser.optimizers import SGD, Optimizer, decreasing
 from coco_denoiser.problems import Problem, Quadratic
+from coco_denoiser.typing import Float64
 
 NAME = "fold"
 FOLD = "SGD+COCO_2, folding"
@@ -111,7 +111,7 @@ _SERIES = [method.series for method in _methods(SETTINGS["1/L"])]
 
 
 def _unit(config: FoldConfig, index: int) -> Unit:
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for name, setting in SETTINGS.items():
         problem = setting.problem(config)
         start = np.full(problem.dimension, setting.start(config))

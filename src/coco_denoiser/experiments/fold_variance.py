@@ -15,7 +15,6 @@ from coco_denoiser import Denoiser, optimizers
 from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Curve,
     Curves,
     Experiment,
@@ -27,8 +26,9 @@ from coco_denoiser.experiments.fold import QUADRATIC, SETTINGS, FoldConfig, Sett
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
 from coco_denoiser.problems import Problem
-from coco_denoiser.problems.base import Array as Vector
 from coco_denoiser.solvers.closed_form import pull
+from coco_denoiser.typing import Array as Vector
+from coco_denoiser.typing import Float64
 
 NAME = "fold-variance"
 _PLAIN, _COUNTED, _MOVED, _FORGETTING = "folding", "bias counted", "points folded too", "COCO_2"
@@ -121,7 +121,7 @@ _WRONG: dict[str, Callable[[float], Callable[[Vector, Vector], Vector]]] = {
 
 
 def _unit(config: FoldConfig, index: int) -> Unit:
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for name in _PROBLEMS:
         problem = SETTINGS[name].problem(config)
         for series, rule in _RULES.items():
@@ -147,7 +147,7 @@ def _late(
     name: str,
     problem: Problem,
     denoiser: Callable[[Vector, Vector], Vector] | None,
-) -> Array:
+) -> Float64:
     """Return the mean distance in the last half of a run, as an array of no dimension."""
     setting = SETTINGS[name]
     path = optimizers.run(
@@ -168,7 +168,7 @@ def _half(setting: Setting) -> slice:
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
 
-    def stack(key: str) -> Array:
+    def stack(key: str) -> Float64:
         return np.stack([np.atleast_1d(unit[key]) for unit in units])
 
     for series in _RULES:

@@ -16,7 +16,6 @@ from coco_denoiser import ConvergenceWarning, Denoiser
 from coco_denoiser.experiments.claims import Claim, at_most
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curves,
     Experiment,
@@ -37,6 +36,7 @@ from coco_denoiser.optimizers import (
     TailAverage,
 )
 from coco_denoiser.typing import Array as Points
+from coco_denoiser.typing import Float64
 
 SGD_ALONE, OURS, LARGE = "SGD", "SGD+Gaussian_32", "SGD+COCO_32"
 _COCO = "SGD+COCO_8"
@@ -118,10 +118,10 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
     return {**unit, "short": np.array([float(short)])}
 
 
-def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Array]:
+def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:
     problem = scenario(name)
     calls = min(problem.calls, config.calls)
-    unit: dict[str, Array] = {
+    unit: dict[str, Float64] = {
         "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
     }
     for method in _methods(config):
@@ -198,7 +198,7 @@ def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
     return curves
 
 
-def _ratios(pairs: Sequence[tuple[Array, Array]]) -> Array:
+def _ratios(pairs: Sequence[tuple[Float64, Float64]]) -> Float64:
     """Return the ratio of medians over the runs that both took part in, for every step."""
     found = [np.median(a) / np.median(b[: len(a)]) for a, b in pairs]
     return np.asarray(np.minimum(found, 1e6))

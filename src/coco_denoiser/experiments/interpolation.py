@@ -23,7 +23,6 @@ from coco_denoiser.experiments.claims import (
 )
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -33,6 +32,7 @@ from coco_denoiser.experiments.experiment import (
     generator,
 )
 from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.typing import Float64
 
 NAME = "interpolation"
 _TOLERANCE = 1e-6  # far below the noise
@@ -73,7 +73,7 @@ class InterpolationConfig(Config):
     blocks: int = 6
 
 
-def _problems(config: InterpolationConfig) -> dict[str, Callable[[Array], Array]]:
+def _problems(config: InterpolationConfig) -> dict[str, Callable[[Float64], Float64]]:
     """Return gradients of two functions with curvature up to L = 1."""
     scale = np.linspace(1.0, 1.0 / 3.0, config.dimension)
     return {
@@ -94,7 +94,7 @@ def _unit(config: InterpolationConfig, index: int) -> Unit:
     which, block = divmod(index, config.blocks)
     number, kind = divmod(which, len(ARRANGEMENTS))
     name, gradient = list(_problems(config).items())[number]
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for K, share in zip(config.windows, config.share, strict=True):
         runs = max(config.runs // share, 2)
         errors, taken = [], []
@@ -114,7 +114,7 @@ def _unit(config: InterpolationConfig, index: int) -> Unit:
     return unit
 
 
-def _denoised(points: Array, seen: Array, constraints: str) -> Array:
+def _denoised(points: Float64, seen: Float64, constraints: str) -> Float64:
     return solve(
         points, seen, L=1.0, constraints=constraints, tol=_TOLERANCE, throw=False
     ).gradients
@@ -123,10 +123,10 @@ def _denoised(points: Array, seen: Array, constraints: str) -> Array:
 def _observe(
     config: InterpolationConfig,
     kind: Points,
-    gradient: Callable[[Array], Array],
+    gradient: Callable[[Float64], Float64],
     K: int,
     rng: np.random.Generator,
-) -> tuple[Array, Array]:
+) -> tuple[Float64, Float64]:
     """Return K points and their noisy gradients."""
     d, sigma = config.dimension, config.sigma
     if kind.step == 0.0:
@@ -166,11 +166,11 @@ def _gather(config: InterpolationConfig, units: Sequence[Unit]) -> Curves:
     return curves
 
 
-def _mean(samples: Array) -> tuple[float, float]:
+def _mean(samples: Float64) -> tuple[float, float]:
     return float(samples.mean()), float(samples.std(ddof=1) / np.sqrt(len(samples)))
 
 
-def _change(errors: Array) -> tuple[float, float]:
+def _change(errors: Float64) -> tuple[float, float]:
     """Return mean(b) / mean(a) - 1 of paired errors (runs, 2), and its standard error."""
     a, b = errors.T
     ratio = b.mean() / a.mean()

@@ -10,7 +10,6 @@ import numpy as np
 from coco_denoiser import denoise_pairs
 from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases, no_worse
 from coco_denoiser.experiments.experiment import (
-    Array,
     Curve,
     Curves,
     Experiment,
@@ -26,6 +25,7 @@ from coco_denoiser.experiments.tightness import (
     p_active,
     series_name,
 )
+from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-distance"
 _BLOCK = 11  # distances of a unit
@@ -71,7 +71,7 @@ def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
     at = distances(config)
     curves = Curves()
 
-    def sem(mean: Array, square: Array) -> Array:
+    def sem(mean: Float64, square: Float64) -> Float64:
         return np.sqrt(np.maximum(square - mean**2, 0) / (N - 1))
 
     p = total["active"]

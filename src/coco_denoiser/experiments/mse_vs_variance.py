@@ -17,7 +17,6 @@ import numpy as np
 from coco_denoiser import denoise, denoise_pairs
 from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases
 from coco_denoiser.experiments.experiment import (
-    Array,
     Config,
     Curve,
     Curves,
@@ -28,6 +27,7 @@ from coco_denoiser.experiments.experiment import (
 )
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
+from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-variance"
 _FIT = "regression"
@@ -82,7 +82,7 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
 
 
 def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
-    def collect(name: str) -> Array:
+    def collect(name: str) -> Float64:
         """Put the blocks back together: (variances, runs, K)."""
         rows = [unit[name] for unit in units]
         per = config.blocks

@@ -13,9 +13,10 @@ import numpy as np
 
 from coco_denoiser import ConvergenceWarning, Denoiser, optimizers
 from coco_denoiser.experiments.claims import Claim, at_most
-from coco_denoiser.experiments.experiment import Array, Curve, Curves, Unit
+from coco_denoiser.experiments.experiment import Curve, Curves, Unit
 from coco_denoiser.optimizers import Optimizer, PolyakRuppert
 from coco_denoiser.problems import Problem
+from coco_denoiser.typing import Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
@@ -48,7 +49,7 @@ def coco_name(base: str, window: int | None) -> str:
 def follow(
     problem: Problem,
     methods: Iterable[Method],
-    start: Array,
+    start: Float64,
     steps: int,
     rng: Callable[[], np.random.Generator],
     *,
@@ -59,7 +60,7 @@ def follow(
     `steps short` counts the steps whose window was solved to less than the tolerance.
     """
     least = float(problem.value(problem.minimizer))
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for method in methods:
         average = PolyakRuppert() if method.averaged else None
         with warnings.catch_warnings(record=True) as caught:

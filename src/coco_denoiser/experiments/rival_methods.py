@@ -33,7 +33,7 @@ from coco_denoiser.optimizers import (
     run,
 )
 from coco_denoiser.problems import Problem, Quadratic
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 COCO, GAUSSIAN = "COCO_8", "Gaussian_32"
 DENOISERS = (COCO, GAUSSIAN)

@@ -23,7 +23,6 @@ from coco_denoiser.experiments.claims import (
 )
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -45,6 +44,7 @@ from coco_denoiser.experiments.rival_methods import (
     walk,
 )
 from coco_denoiser.problems import Problem, Quadratic
+from coco_denoiser.typing import Float64
 
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
@@ -100,7 +100,7 @@ def _unit(config: RivalsConfig, index: int) -> Unit:
     scale = config.adam_step if rival.adaptive else 1 / problem.L
     short = []
 
-    def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Array]:
+    def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Float64]:
         starts = np.full((runs, problem.dimension), config.start)
         rng = generator(config, f"{config.problem} {purpose}", 0)
         found: Walk = walk(
@@ -113,7 +113,7 @@ def _unit(config: RivalsConfig, index: int) -> Unit:
     trials = [go("tuning", config.tuning_runs, *setting) for setting in grid]
     shown = {(1.0, rival.textbook): go("shown", config.runs, 1.0, rival.textbook)}
     at = _grid(config)
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for name in rival.series:
         ends = np.stack([_end(config, trial[name]) for trial in trials])
         best = grid[int(ends.mean(axis=1).argmin())]
@@ -129,11 +129,11 @@ def _unit(config: RivalsConfig, index: int) -> Unit:
     return unit
 
 
-def _grid(config: RivalsConfig) -> Array:
+def _grid(config: RivalsConfig) -> Float64:
     return np.unique(np.linspace(0, config.calls, _POINTS + 1).round().astype(int))
 
 
-def _end(config: RivalsConfig, distance: Array) -> Array:
+def _end(config: RivalsConfig, distance: Float64) -> Float64:
     """Return the mean distance over the last tenth of the calls, (runs,)."""
     return np.asarray(distance[:, -(config.calls // 10) :].mean(axis=1))
 

@@ -17,7 +17,6 @@ from coco_denoiser.experiments.claims import (
     at_most,
 )
 from coco_denoiser.experiments.experiment import (
-    Array,
     Config,
     Curves,
     Experiment,
@@ -25,6 +24,7 @@ from coco_denoiser.experiments.experiment import (
     Unit,
 )
 from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.typing import Float64
 
 NAME = "constraint-tightness"
 
@@ -39,19 +39,19 @@ class PairConfig(Config):
     longest: int = 120
 
 
-def distances(config: PairConfig) -> Array:
+def distances(config: PairConfig) -> Float64:
     """Return the distances looked at."""
     return np.arange(config.longest + 1, dtype=float)
 
 
-def p_active(L: float, distance: Array, sigma: float) -> Array:
+def p_active(L: float, distance: Float64, sigma: float) -> Float64:
     """Return the probability that two noisy gradients are not co-coercive, 1 - p_inactive."""
     scale = np.sqrt(2) * sigma
     inside = stats.norm.cdf((L - 1) * distance / scale) - stats.norm.cdf(-distance / scale)
     return np.asarray(1 - inside)
 
 
-def clipped(L: float, distance: Array, sigma: float) -> tuple[Array, Array]:
+def clipped(L: float, distance: Float64, sigma: float) -> tuple[Float64, Float64]:
     """Return mean and mean square of clip(z, 0, L D) - D for z ~ N(D, 2 sigma^2)."""
     s = np.sqrt(2) * sigma
     low, high = -distance / s, (L - 1) * distance / s  # the bounds, in standard deviations

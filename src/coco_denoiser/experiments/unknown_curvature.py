@@ -15,7 +15,6 @@ from coco_denoiser import Denoiser
 from coco_denoiser.experiments.claims import Claim, increases, no_worse
 from coco_denoiser.experiments.experiment import (
     BEYOND,
-    Array,
     Config,
     Curve,
     Curves,
@@ -37,7 +36,8 @@ from coco_denoiser.experiments.paths import (
 )
 from coco_denoiser.optimizers import SGD, Adam, Optimizer
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic, datasets
-from coco_denoiser.problems.base import Array as Floats
+from coco_denoiser.typing import Array as Floats
+from coco_denoiser.typing import Float64
 
 NAME = "unknown-curvature"
 _RAW, _KNOWN, _OVER, _UNDER = "raw oracle", "L known", "L 10 times over", "L 10 times under"
@@ -126,7 +126,7 @@ def _optimizer(setting: Setting, recorder: _Recorder) -> Optimizer:
 
 
 def _unit(config: UnknownConfig, index: int) -> Unit:
-    unit: dict[str, Array] = {}
+    unit: dict[str, Float64] = {}
     for setting in _settings(config):
         for series in _series(setting.problem):
             recorder = _Recorder(setting.problem, _denoiser(config, setting.problem, series))

@@ -13,7 +13,6 @@ import numpy as np
 from coco_denoiser import Denoiser, geometry, optimizers
 from coco_denoiser.experiments.claims import Claim, increases, no_worse
 from coco_denoiser.experiments.experiment import (
-    Array,
     Config,
     Curve,
     Curves,
@@ -25,8 +24,9 @@ from coco_denoiser.experiments.experiment import (
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
 from coco_denoiser.problems import Quadratic
-from coco_denoiser.problems.base import Array as Floats
 from coco_denoiser.solvers import fdpg
+from coco_denoiser.typing import Array as Floats
+from coco_denoiser.typing import Float64
 
 NAME = "warm-start"
 _MEAN, _FIRST = "mean of the runs", "first run"
@@ -90,10 +90,10 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
 
 def _observations(
     config: WarmStartConfig, problem: Quadratic, rng: np.random.Generator
-) -> tuple[Array, Array]:
+) -> tuple[Float64, Float64]:
     """Return the points and noisy gradients of the first window + 1 steps of SGD+COCO."""
     denoiser = Denoiser(problem.L, config.window)
-    seen: list[tuple[Array, Array]] = []
+    seen: list[tuple[Float64, Float64]] = []
 
     def record(x: Floats, g: Floats) -> Floats:
         seen.append((np.asarray(x, float), np.asarray(g, float)))

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 class Average(Protocol):

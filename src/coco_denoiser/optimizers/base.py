@@ -7,7 +7,8 @@ from typing import TypeAlias
 import numpy as np
 
 from coco_denoiser.optimizers.schedules import Schedule, as_schedule
-from coco_denoiser.problems.base import Array, Oracle
+from coco_denoiser.problems.base import Oracle
+from coco_denoiser.typing import Array
 
 GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
 """Returns the denoised gradient for a point and a noisy gradient there, as `Denoiser` does."""

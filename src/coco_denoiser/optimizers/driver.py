@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from coco_denoiser.optimizers.averaging import Average
 from coco_denoiser.optimizers.base import Optimizer
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
-from coco_denoiser.problems.base import Array, Oracle
-from coco_denoiser.typing import ArrayLike
+from coco_denoiser.problems.base import Oracle
+from coco_denoiser.typing import Array, ArrayLike
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ import numpy as np
 
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array, FiniteSum, Oracle, draw_index, is_finite_sum
+from coco_denoiser.problems.base import FiniteSum, Oracle, draw_index, is_finite_sum
+from coco_denoiser.typing import Array
 
 
 class FiniteSumOptimizer(Optimizer):

@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.schedules import Schedule, fraction
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 class WithMomentum(Optimizer):

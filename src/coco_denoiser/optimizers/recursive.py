@@ -12,7 +12,8 @@ from coco_denoiser.optimizers.adaptive import Adam
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.momentum import WithMomentum
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array, Oracle
+from coco_denoiser.problems.base import Oracle
+from coco_denoiser.typing import Array
 
 
 class _TwoPoints(Optimizer):

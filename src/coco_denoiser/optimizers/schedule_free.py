@@ -3,7 +3,7 @@
 import numpy as np
 
 from coco_denoiser.optimizers.momentum import WithMomentum
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 class ScheduleFree(WithMomentum):

@@ -14,7 +14,8 @@ import numpy as np
 from coco_denoiser.optimizers.base import GradientDenoiser
 from coco_denoiser.optimizers.finite_sum import FiniteSumOptimizer
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array, FiniteSum, draw_index
+from coco_denoiser.problems.base import FiniteSum, draw_index
+from coco_denoiser.typing import Array
 
 
 class _Snapshot(FiniteSumOptimizer):

@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
 from coco_denoiser.optimizers.schedules import Schedule
-from coco_denoiser.problems.base import Array
+from coco_denoiser.typing import Array
 
 
 class IGT(Optimizer):

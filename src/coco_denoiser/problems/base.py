@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[np.floating[Any]]
+from coco_denoiser.typing import Array
+
 Indices: TypeAlias = NDArray[np.integer[Any]]
 
 

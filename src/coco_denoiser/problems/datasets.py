@@ -18,8 +18,7 @@ from types import ModuleType
 
 import numpy as np
 
-from coco_denoiser.problems.base import Array
-from coco_denoiser.typing import ArrayLike, Int64
+from coco_denoiser.typing import Array, ArrayLike, Int64
 
 DATA_VARIABLE = "COCO_DENOISER_DATA"
 LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from coco_denoiser.curvature.exact import LOSSES, linear_model
-from coco_denoiser.problems.base import Array, Indices, as_points, draw_index
-from coco_denoiser.typing import ArrayLike
+from coco_denoiser.problems.base import Indices, as_points, draw_index
+from coco_denoiser.typing import Array, ArrayLike
 
 # Margins of a batch are formed block by block, so that a whole trajectory can be evaluated
 # at once: 2**21 doubles are 16 MB.

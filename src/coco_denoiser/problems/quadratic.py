@@ -4,8 +4,8 @@ from typing import Self
 
 import numpy as np
 
-from coco_denoiser.problems.base import Array, as_points
-from coco_denoiser.typing import ArrayLike
+from coco_denoiser.problems.base import as_points
+from coco_denoiser.typing import Array, ArrayLike
 
 
 class Quadratic:

@@ -22,7 +22,7 @@ _PRODUCTS, _MOST_PRODUCTS = 400, 5000
 _STORED, _STORED_EACH = 2000, 6
 
 
-class Problem(NamedTuple):
+class PairList(NamedTuple):
     """Residuals, precisions, and the pairs on the list."""
 
     h: Float64
@@ -69,7 +69,7 @@ class Step(NamedTuple):
 
 
 def direction(
-    problem: Problem, state: State, least: float, allowance: Allowance, *, direct: bool
+    problem: PairList, state: State, least: float, allowance: Allowance, *, direct: bool
 ) -> tuple[Step, bool]:
     """Return Mehrotra's predictor and corrector, and `direct`; lam s stays above `least`."""
     lam, s, omega = state.lam, state.s, state.omega
@@ -125,7 +125,7 @@ def direction(
 
 
 def _conjugate_gradients(
-    problem: Problem,
+    problem: PairList,
     state: State,
     diagonal: Float64,
     v: Float64,
@@ -159,7 +159,7 @@ def _conjugate_gradients(
     return x, False
 
 
-def _factor(problem: Problem, state: State, coupled: Int64, allowance: Allowance) -> Float64:
+def _factor(problem: PairList, state: State, coupled: Int64, allowance: Allowance) -> Float64:
     """Return the Cholesky factor of the Newton system over the coupled pairs."""
     ridge = 1e-12  # dependent constraints leave it singular; this is below its rounding
     while True:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coco_denoiser._jit import kernel
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.geometry import ROUNDING, Window
-from coco_denoiser.solvers._active_step import Allowance, Problem, State, direction
+from coco_denoiser.solvers._active_step import Allowance, PairList, State, direction
 from coco_denoiser.solvers._interior_gap import duality_gap, ratios, rounded_ratio, sizes
 from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
@@ -79,7 +79,7 @@ def _solve(
     first, second = np.nonzero(listed)
     n, (K, q) = window.precisions, window.residuals.shape
     soft = _soft(n, first, second)
-    problem = Problem(window.residuals, n, first, second, bounds[first, second], soft)
+    problem = PairList(window.residuals, n, first, second, bounds[first, second], soft)
     pairs = first.size
     state = State(
         pull[first, second],
@@ -170,7 +170,7 @@ def _solved(h: Float64, n: Float64, lam: Float64) -> Float64:
     return hat
 
 
-def _table(problem: Problem, lam: Float64) -> Float64:
+def _table(problem: PairList, lam: Float64) -> Float64:
     K = problem.n.size
     table = np.zeros((K, K))
     table[problem.first, problem.second] = lam
@@ -181,7 +181,7 @@ def _soft(n: Float64, first: Int64, second: Int64) -> Float64:
     return 2.0 * n[first] * n[second] / (n[first] + n[second])
 
 
-def _stationary(problem: Problem, state: State) -> None:
+def _stationary(problem: PairList, state: State) -> None:
     """Fill hat and M of the multipliers: both from one elimination."""
     q = problem.h.shape[1]
     state.both[:, :q] = problem.n[:, None] * problem.h
@@ -190,8 +190,8 @@ def _stationary(problem: Problem, state: State) -> None:
 
 
 def _join(
-    problem: Problem, state: State, bounds: Float64, listed: Mask, force: float
-) -> tuple[Problem, State]:
+    problem: PairList, state: State, bounds: Float64, listed: Mask, force: float
+) -> tuple[PairList, State]:
     """Let violated pairs join the list."""
     first, second = np.nonzero(_violated(state.phi, bounds, listed))
     if first.size == 0:
@@ -264,14 +264,14 @@ def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
     return out
 
 
-def _residual(problem: Problem, state: State) -> float:
+def _residual(problem: PairList, state: State) -> float:
     pairs = np.arange(state.lam.size)
     return residual(
         problem.first, problem.second, problem.rho, state.s, state.phi, state.both, pairs
     )
 
 
-def _gap(problem: Problem, state: State, bounds: Float64) -> tuple[float, float, float]:
+def _gap(problem: PairList, state: State, bounds: Float64) -> tuple[float, float, float]:
     """Return the duality gap over all pairs, the objective, and that at hat itself."""
     first, second, rho, lost = problem.first, problem.second, problem.rho, np.empty_like(state.w)
     rounded_ratio(first, second, rho, problem.h, state.both, state.w, lost)
