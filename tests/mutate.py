@@ -36,11 +36,14 @@ TESTS = {
     "constraints/__init__.py": "test_multipliers.py test_combinations.py test_interpolation.py",
     "constraints/averages.py": "test_multipliers.py test_status.py test_covariance.py",
     "constraints/curves.py": "test_multipliers.py test_combinations.py test_interpolation.py",
-    "solvers/__init__.py": "test_status.py test_multipliers.py test_combinations.py",
+    "solvers/__init__.py": "test_status.py test_multipliers.py test_combinations.py "
+    "solvers/test_interior_point.py",
     "solution.py": "test_status.py",
     "window/tables.py": "test_streaming.py test_folding.py",
     "window/history.py": "test_folding.py",
-    "models/cocoercive.py": "test_multipliers.py",
+    "solvers/interior_point.py": "solvers/test_interior_point.py",
+    "solvers/_interior_gap.py": "solvers/test_interior_point.py",
+    "models/cocoercive.py": "test_streaming.py",
 }
 
 MUTATIONS = [
@@ -108,6 +111,16 @@ MUTATIONS = [
             ("max(found.gap, found.violation)", "found.gap"),
             ("E[labels] + 4.0 * np.sum", "E[labels] + 0.0 * np.sum"),
             ("exhausted=found.iterations >= limit", "exhausted=False"),
+            ("is_feasible(distinct, within=0.0)", "is_feasible(distinct)"),
+        ],
+        "solvers/interior_point.py": [
+            ("dlam, ds, 1e-3 * tol * loss", "dlam, ds, 1e-3 * tol * value"),
+            ("min(0.01, excess / rho[e])", "0.01"),
+            ("or left < 0.0 or", "or"),
+            ("x < shorter) & (y < shorter)", "x < 2.0 * shorter) & (y < 2.0 * shorter)"),
+        ],
+        "solvers/_interior_gap.py": [
+            ("lost[e] = ROUNDING * min(1.0, size[i] + size[j])", "lost[e] = ROUNDING"),
         ],
         "solution.py": [
             ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
@@ -126,8 +139,7 @@ MUTATIONS = [
             ("tables.heir, self._model.centre - centre", "tables.heir, 0.0"),
         ],
         "models/cocoercive.py": [
-            ("window.variances[newest] + window.variances[slots]", "0.0 * slots + 2.0"),
-            ("estimate.noise = window.d * self.noise_std**2", "estimate.noise = 0.0"),
+            ("share = pull * (v / (v + u))", "share = pull * (u / (v + u))"),
         ],
     }.items()
     for change in changes
