@@ -183,7 +183,7 @@ def _panels(result: Result) -> list[Panel]:
         for number in range(config.configurations)
         for box in range(len(config.half_widths))
     ]
-    title = "The points of Figure 3 in space, l = 100"
+    title = "Points of Figure 3, l = 100"
     space = Panel("disposition", title, "x", "y", kind=Kind.SPACE, new_row=True, figure="11")
     return [*panels, space]
 

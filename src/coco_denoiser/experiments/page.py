@@ -207,6 +207,11 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
     layout: dict[str, Any] = {"title": {"text": panel.heading or panel.name}}
     if panel.kind is Kind.SPACE:
         layout["scene"] = {f"{a}axis": {"title": {"text": a}} for a in "xyz"}
+        # A cube, from further away than usual: in a narrow column it would be cut off.
+        layout["scene"] |= {
+            "aspectmode": "cube",
+            "camera": {"eye": {"x": 1.8, "y": 1.8, "z": 1.4}},
+        }
         return {"data": [_space(panel, curves)], "layout": layout}
     for letter, label in (("x", panel.x), ("y", panel.y)):
         layout[f"{letter}axis"] = {
