@@ -102,10 +102,15 @@ def test_a_narrow_state_is_read_by_none_but_its_like() -> None:
 
 
 def test_what_cannot_be_kept_so_is_refused() -> None:
-    with pytest.raises(ValueError, match="storage must be one of 'bfloat16', got 'int8'"):
+    with pytest.raises(ValueError, match="storage must be 'bfloat16' or None, got 'int8'"):
         GradientDenoiser([], L=1.0, storage="int8")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="saves nothing with window=2 and forget='fold'"):
         GradientDenoiser([], L=1.0, window=2, forget="fold", storage="bfloat16")
+    for device in ("gpu", "meta"):
+        with pytest.raises(ValueError, match=f"state_device must .*, got '{device}'"):
+            GradientDenoiser([], L=1.0, state_device=device)
+    with pytest.raises(ValueError, match=r"window must be a positive integer, got 0\."):
+        GradientDenoiser([], L=1.0, window=0)
     with pytest.raises(ValueError, match="storage='bfloat16' to save memory"):
         GradientDenoiser([], L=1.0, state_dtype=torch.bfloat16)
 

@@ -45,8 +45,9 @@ def window(dtype: torch.dtype, *, spread: float = 1.0) -> tuple[Any, ...]:
 def measure(passes: Any, *held: Any, plan: Plan, centre: float = 0.5) -> Any:
     points, residuals, x, g = held
     new = (passes.hold(v, LAYOUT, points) for v in (x, g))
-    found = passes.measure(points, residuals, *new, LAYOUT, centre=centre, limit=LIMIT, plan=plan)
-    return found.numpy()
+    rings = passes.view(points), passes.view(residuals)
+    found = passes.measure(*rings, *new, LAYOUT, centre=centre, limit=LIMIT, plan=plan)
+    return np.asarray(found)
 
 
 def products(points: Any, residuals: Any, x: Any, h: Any) -> Any:
@@ -136,15 +137,15 @@ def test_commit_writes_the_slot_and_the_weighted_sum(
     out = torch.zeros(WIDTH, dtype=dtype)
     new = [passes.hold(v, LAYOUT, points) for v in (x, g)]
     passes.commit(
-        points,
-        residuals,
+        passes.view(points),
+        passes.view(residuals),
         *new,
         LAYOUT,
         centre=0.5,
         slot=2,
         weights=weights,
         shift=shift,
-        out=out,
+        out=passes.view(out),
     )
     X, G = flat(x, dtype), flat(g, dtype)
     accuracy = 1e-5 if dtype == torch.float32 else 1e-12
@@ -167,9 +168,8 @@ def test_advance_mixes_the_slot_into_the_observation(
     old = (residuals[0] - shift * points[0]).double()
     out = torch.zeros(WIDTH, dtype=dtype)
     new = [passes.hold(v, LAYOUT, points) for v in (x, g)]
-    passes.advance(
-        points[:1], residuals[:1], *new, LAYOUT, centre=0.5, weight=0.3, shift=shift, out=out
-    )
+    rings = passes.view(points[:1]), passes.view(residuals[:1])
+    passes.advance(*rings, *new, LAYOUT, centre=0.5, weight=0.3, shift=shift, out=passes.view(out))
     X, G = flat(x, dtype), flat(g, dtype)
     h = (G - 0.5 * X).double()
     move = 0.3 * (old - (h - shift * X.double()))

@@ -27,6 +27,11 @@ def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> torch.Tensor:
     return torch.cat([*parts, like.new_zeros(like.shape[1] - end)])
 
 
+def view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as the passes take it."""
+    return tensor
+
+
 def measure(
     points: torch.Tensor,
     residuals: torch.Tensor,

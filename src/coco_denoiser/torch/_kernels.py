@@ -41,9 +41,14 @@ def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> Held:
     return Held(tensors, np.fromiter(places, np.int64, len(tensors)))
 
 
+def view(tensor: torch.Tensor) -> Array:
+    """Return a tensor as the passes take it: the same memory."""
+    return tensor.numpy()
+
+
 def measure(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
+    points: Array,
+    residuals: Array,
     x: Held,
     g: Held,
     layout: Layout,
@@ -51,12 +56,12 @@ def measure(
     centre: float,
     limit: float,
     plan: Plan,
-) -> torch.Tensor:
+) -> Float64:
     """Return what `passes.measure` adds up, in float64; write nothing."""
     out = passes.room(plan.used, plan.heir)
     _measure(
-        points.numpy(),
-        residuals.numpy(),
+        points,
+        residuals,
         x.addresses,
         g.addresses,
         *layout,
@@ -69,12 +74,12 @@ def measure(
         plan.shift,
         out,
     )
-    return torch.from_numpy(out)
+    return out
 
 
 def commit(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
+    points: Array,
+    residuals: Array,
     x: Held,
     g: Held,
     layout: Layout,
@@ -83,27 +88,26 @@ def commit(
     slot: int,
     weights: Float64 | None,
     shift: float,
-    out: torch.Tensor | None,
+    out: Array | None,
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    rows = residuals.numpy()
     _commit(
-        points.numpy(),
-        rows,
+        points,
+        residuals,
         x.addresses,
         g.addresses,
         *layout,
         centre,
         slot,
-        passes.by_four(weights, rows.dtype),
+        passes.by_four(weights, residuals.dtype),
         shift,
-        rows[slot] if out is None else out.numpy(),
+        residuals[slot] if out is None else out,
     )
 
 
 def advance(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
+    points: Array,
+    residuals: Array,
     x: Held,
     g: Held,
     layout: Layout,
@@ -111,11 +115,11 @@ def advance(
     centre: float,
     weight: float,
     shift: float,
-    out: torch.Tensor,
+    out: Array,
 ) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
     where = x.addresses, g.addresses, *layout
-    _advance(points.numpy()[0], residuals.numpy()[0], *where, centre, weight, shift, out.numpy())
+    _advance(points[0], residuals[0], *where, centre, weight, shift, out)
 
 
 @sweep

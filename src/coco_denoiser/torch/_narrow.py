@@ -35,6 +35,11 @@ def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> torch.Tensor:
     return _generic.hold(tensors, layout, like)
 
 
+def view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as the passes take it."""
+    return tensor
+
+
 def _part(passes: Any, row: torch.Tensor) -> tuple[Any, Layout]:
     """Return a part of an observation as the passes take it."""
     whole = Layout(np.zeros(1, np.int64), np.array([row.numel()]))
@@ -109,7 +114,9 @@ def measure(
     for where, P, R in _widened(points, gradients, centre, used, older):
         new = (v[where].to(gradients.dtype).to(dtype) for v in (x, g))
         (X, _), (G, whole) = (_part(passes, v) for v in new)
-        out += passes.measure(P, R, X, G, whole, centre=centre, limit=limit, plan=plan)
+        rows = passes.view(P), passes.view(R)
+        found = passes.measure(*rows, X, G, whole, centre=centre, limit=limit, plan=plan)
+        out += torch.as_tensor(found)
     return out
 
 
@@ -144,5 +151,5 @@ def commit(
     out, passes = options.pop("out"), wide(points.device)[0]
     for where, P, R in _widened(points, gradients, centre, weights.size, slot + 1):
         (X, _), (G, whole) = (_part(passes, v[where]) for v in (x, g))
-        new = {"slot": slot, "centre": centre, "weights": weights, "out": out[where]}
-        passes.commit(P, R, X, G, whole, **new, **options)
+        new = {"slot": slot, "centre": centre, "weights": weights, "out": passes.view(out[where])}
+        passes.commit(passes.view(P), passes.view(R), X, G, whole, **new, **options)

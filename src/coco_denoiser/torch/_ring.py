@@ -43,6 +43,24 @@ class Kind(NamedTuple):
     share: float
 
 
+class _Work(NamedTuple):
+    """What the passes need at every step, made once: it does not survive pickling as views do not.
+
+    Attributes:
+        passes: the module that does them.
+        rings: points and residuals, as it takes them.
+        theta: where denoised gradients are written.
+        out: the same, as the module takes it.
+        parts: parameters with their parts of it.
+    """
+
+    passes: Any
+    rings: tuple[Any, Any]
+    theta: torch.Tensor
+    out: Any
+    parts: list[tuple[torch.Tensor, torch.Tensor]]
+
+
 class Ring:
     """The part of a window that belongs to some parameters of one device.
 
@@ -84,15 +102,14 @@ class Ring:
         if kind.storage != kind.dtype:
             row = _generic.hold([_plain(p, kind.dtype) for p in parts], self._layout, self._like)
             self._narrow = _narrow.Points(self._points, row.to(kind.device))
-        self._theta: torch.Tensor | None = None
-        self._theta_parts: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._work: _Work | None = None
         self._as_they_lie = False
         self._x: Any = None
         self._g: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The workspace is made anew: views do not survive pickling as views.
-        return {**self.__dict__, "_theta": None, "_theta_parts": [], "_x": None, "_g": None}
+        return {**self.__dict__, "_work": None, "_x": None, "_g": None}
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +126,7 @@ class Ring:
         if self._home != self.device:  # in one piece
             x, g = ([_generic.hold(v, self._layout, like).to(self.device)] for v in (x, g))
             like = x[0][None]
-        hold = self._passes().hold
+        hold = self._at_work().passes.hold
         self._x, self._g = (hold(v, self._where, like) for v in (x, g))
         if self._narrow is not None:
             self._x = self._x - self._narrow.reference
@@ -143,9 +160,9 @@ class Ring:
             return _plain(x, self.dtype), None
         return _plain(x, self.dtype), _plain(_sharding.local_gradient(p, gradient), self.dtype)
 
-    def measure(self, centre: float, plan: Plan) -> torch.Tensor:
-        """Return this rank's part of what `passes.measure` adds up."""
-        found: torch.Tensor = self._passes().measure(
+    def measure(self, centre: float, plan: Plan) -> Any:
+        """Return this rank's part of what `passes.measure` adds up, a tensor or an array."""
+        found = self._at_work().passes.measure(
             *self._all(), centre=centre, limit=_LIMITS[self._points.dtype], plan=plan
         )
         if self._share != 1.0:
@@ -154,16 +171,16 @@ class Ring:
 
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
-        out = None if weights is None else self._room()
-        self._passes().commit(
+        work = self._at_work()
+        out = None if weights is None else work.out
+        work.passes.commit(
             *self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
         )
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix the one slot into the observation, which takes its place and is ready as `theta`."""
-        self._passes().advance(
-            *self._all(), centre=centre, weight=weight, shift=shift, out=self._room()
-        )
+        work = self._at_work()
+        work.passes.advance(*self._all(), centre=centre, weight=weight, shift=shift, out=work.out)
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the residual of the slot that is about to be overwritten into that of its heir."""
@@ -173,19 +190,18 @@ class Ring:
         self._residuals[plan.heir] = _generic.mixed(self._points, self._residuals, plan)
 
     def _all(self) -> tuple[Any, ...]:
-        return self._narrow or self._points, self._residuals, self._x, self._g, self._where
+        return *self._at_work().rings, self._x, self._g, self._where
 
-    def _passes(self) -> Any:
-        """Return the module that does the passes."""
-        return _narrow if self._narrow is not None else _passes(self.device)
-
-    def _room(self) -> torch.Tensor:
-        """Return where denoised gradients are written."""
-        if self._theta is None:
-            self._theta = torch.empty_like(self._points[0], dtype=self.dtype)
-            parts = self._split(self._theta)
-            self._theta_parts = list(zip(self.parameters, parts, strict=True))
-        return self._theta
+    def _at_work(self) -> _Work:
+        """Return what the passes need at every step."""
+        if self._work is None:
+            passes = _passes(self.device) if self._narrow is None else _narrow
+            points = self._narrow or passes.view(self._points)
+            theta = torch.empty_like(self._points[0], dtype=self.dtype)
+            pairs = zip(self.parameters, self._split(theta), strict=True)
+            rings = points, passes.view(self._residuals)
+            self._work = _Work(passes, rings, theta, passes.view(theta), list(pairs))
+        return self._work
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""
@@ -193,11 +209,12 @@ class Ring:
 
     def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step."""
+        work = self._at_work()
         if self._as_they_lie:
-            return self._theta_parts
-        found, parts = [], self._theta_parts
+            return work.parts
+        found, parts = [], work.parts
         if self._home != self.device:
-            row = self._like.new_empty(self._like.shape[1]).copy_(self._room())
+            row = self._like.new_empty(self._like.shape[1]).copy_(work.theta)
             parts = list(zip(self.parameters, self._split(row), strict=True))
         for p, part in parts:
             # Same dtype and same strides as the parameter: fused optimizers rely on both.

@@ -129,13 +129,15 @@ class TensorVectors:
         finite = bad == 0.0 and all(map(math.isfinite, others))
         return measured(sums, plan, finite=finite, zero=size == 0.0)
 
-    def _add_up(self, parts: list[torch.Tensor], plan: Plan) -> Float64:
+    def _add_up(self, parts: list[torch.Tensor | Float64], plan: Plan) -> Float64:
         """Return the sum over devices and ranks, on the host."""
         if not parts:
             return room(plan.used, plan.heir)
-        total = parts[0]
+        if len(parts) == 1 and self._group is None and isinstance(parts[0], np.ndarray):
+            return parts[0]
+        total = torch.as_tensor(parts[0])
         for part in parts[1:]:
-            total = total + part.to(total.device)
+            total = total + torch.as_tensor(part).to(total.device)
         return _sharding.add_up(total, self._group).cpu().numpy()
 
     def mix(self, centre: float, plan: Plan) -> None:

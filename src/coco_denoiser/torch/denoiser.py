@@ -89,7 +89,7 @@ class GradientDenoiser:
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
-        storage: Literal["bfloat16"] | None = None,
+        storage: Literal["bfloat16"] | torch.dtype | None = None,
         state_device: torch.device | str | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
@@ -100,7 +100,9 @@ class GradientDenoiser:
     ) -> None:
         self.parameters = _parameters(parameters)
         self.model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
-        kept = check.count("window", size(window, self.model, otherwise=8), optional=False)
+        if window != "auto":
+            check.count("window", window, optional=False)
+        kept = size(window, self.model, otherwise=8)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = 0
         self.engine = Engine(self.model, window=kept, forget=forget)
@@ -291,13 +293,21 @@ def _keep(dtype: Any, storage: Any, device: Any) -> Keep:
             f"state_dtype must be torch.float32, torch.float64 or None, got {dtype}: differences "
             "between close points need the digits. Pass storage='bfloat16' to save memory."
         )
-    if storage is not None:
-        check.one_of("storage", storage, ("bfloat16",))
-    return Keep(
-        dtype,
-        None if storage is None else torch.bfloat16,
-        None if device is None else torch.empty(0, device=device).device,
-    )
+    if storage not in (None, "bfloat16", torch.bfloat16):
+        raise ValueError(f"storage must be 'bfloat16' or None, got {storage!r}.")
+    narrow = None if storage is None else torch.bfloat16
+    return Keep(dtype, narrow, None if device is None else _device(device))
+
+
+def _device(given: Any) -> torch.device:
+    """Return a device that can hold something."""
+    try:
+        found = torch.empty(0, device=given).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"state_device must be a device that is there, got {given!r}.") from error
+    if found.type == "meta":
+        raise ValueError("state_device must hold numbers, got 'meta'. Pass 'cpu', for example.")
+    return found
 
 
 def _parameters(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -107,7 +107,7 @@ class CocoOptimizer(Optimizer):
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
-        storage: Literal["bfloat16"] | None = None,
+        storage: Literal["bfloat16"] | torch.dtype | None = None,
         state_device: torch.device | str | None = None,
         per: Literal["model", "group", "tensor"] = "model",
         nonfinite: NonFinite = "skip",

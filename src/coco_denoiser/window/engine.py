@@ -64,6 +64,7 @@ class Engine:
         self.centre = 0.0
         self.last: Averaging | None = None
         self._moved = 0.0
+        self._next = 0.0, Plan(0, -1)  # centre, and what the observation does to the window
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -98,7 +99,9 @@ class Engine:
             What `take` needs, or what becomes of the observation if it is not to be taken.
         """
         self.model.begin(sign)
-        found = vectors.measure(*self._plan())
+        centre = self.centre if self.tables.count else self.model.centre
+        self._next = centre, self._history.plan(self.tables, centre)
+        found = vectors.measure(*self._next)
         if not found.finite:
             return Step.REFUSED
         if standing is not None and found.zero and (not len(self) or standing()):
@@ -106,9 +109,9 @@ class Engine:
         return found
 
     def take(self, vectors: Vectors, found: Measured, variance: float) -> Step:
-        """Take the observation that has been measured."""
+        """Take the observation that has just been measured."""
         tables = self.tables
-        self.centre, plan = self._plan()
+        self.centre, plan = self._next
         try:
             if isinstance(self._history, Filter) and tables.count:
                 return self._filter(vectors, self._history, found.new, variance)
@@ -121,11 +124,6 @@ class Engine:
             # Tables and vectors may no longer belong together.
             self.reset()
             raise
-
-    def _plan(self) -> tuple[float, Plan]:
-        """Return the centre of the residuals, and what the next observation does to the window."""
-        centre = self.centre if self.tables.count else self.model.centre
-        return centre, self._history.plan(self.tables, centre)
 
     def _average(self, vectors: Vectors, slot: int) -> Step:
         count = len(self)
