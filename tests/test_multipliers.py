@@ -1,5 +1,6 @@
 """Gap and stationarity, recomputed from public multipliers, variances and gradients alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -167,11 +168,16 @@ def test_where_one_method_falls_short_another_is_tried(
 
     lazy = solvers.METHODS[first]._replace(solve=nothing)
     monkeypatch.setitem(solvers.METHODS, first, lazy)
+    monkeypatch.setattr(solvers.ordinary, "settle", _falls_short(solvers.ordinary.settle))
     rescued = coco.solve(points, gradients, L=1.0, tol=1e-5, **options)
     assert rescued.method == "conic"
     assert rescued.gap <= 1e-5
     alone = coco.solve(points, gradients, L=1.0, method=first, throw=False, **options)
     assert not alone.status.success
+
+
+def _falls_short(settle: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    return lambda *window: (*settle(*window)[:3], np.inf, np.inf, 0)
 
 
 def test_neighbors_are_nearest_by_distance() -> None:
