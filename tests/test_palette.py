@@ -20,3 +20,11 @@ def test_windows_have_one_look_whatever_they_are_put_into() -> None:
         looks = {palette.method(f"{base}+COCO_{K}") for base in ("SGD", "Adam", "STRSAGA")}
         assert len(looks) == 1
     assert palette.method("SGD+COCO_3") is None
+
+
+def test_what_is_added_to_a_method_keeps_its_colour_and_has_a_dash_of_its_own() -> None:
+    added = ("SGD, COCO_8", "SGD, Gaussian_32", "IGT, Gaussian_32")
+    looks = styles(("SGD", "IGT", *added), frozenset(added))
+    assert looks["SGD, COCO_8"].colour == looks["SGD, Gaussian_32"].colour == looks["SGD"].colour
+    assert looks["SGD, Gaussian_32"].dash == looks["IGT, Gaussian_32"].dash
+    assert len({looks[name].dash for name in ("SGD", "SGD, COCO_8", "SGD, Gaussian_32")}) == 3

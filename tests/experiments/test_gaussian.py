@@ -1,0 +1,31 @@
+"""What the experiment `gaussian` divides by what, and which cells it counts."""
+
+import numpy as np
+
+from coco_denoiser.experiments.experiment import Result
+from coco_denoiser.experiments.gaussian import EXPERIMENTS, OURS, SGD_ALONE, GaussianConfig
+
+(EXPERIMENT,) = EXPERIMENTS
+CONFIG = GaussianConfig(runs=3, large_runs=0, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
+
+
+def test_averages_are_compared_with_averages_and_with_the_last_iterates() -> None:
+    units = [EXPERIMENT.unit(CONFIG, i) for i in range(EXPERIMENT.count(CONFIG))]
+    curves = EXPERIMENT.gather(CONFIG, units)
+    middle = {name: np.median(value) for name, value in units[0].items()}
+    last, averaged = middle[f"{SGD_ALONE} end"], middle[f"{SGD_ALONE}, tail average end"]
+    assert np.isclose(curves["quadratic", "tail average"].mean[0], averaged / last)
+    ours = curves["quadratic", f"{OURS}, tail average"]
+    assert np.isclose(ours.mean[0], middle[f"{OURS}, tail average end"] / averaged)
+    # At 4/L SGD ends above its start, and the cell is left out of every mean.
+    assert curves["quadratic: SGD", "end over start"].mean[1] > 1.0
+    assert curves["chosen cells", OURS].mean.shape == (1,)
+
+
+def test_a_rival_is_said_to_hurt_where_it_is_five_per_cent_worse() -> None:
+    units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
+    for factor, count in ((1.04, 0), (1.06, 1)):
+        units[0]["Adam end"] = factor * units[0][f"{SGD_ALONE} end"]
+        result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
+        sentence = EXPERIMENT.claims(result)[0].sentence
+        assert f"Adam {factor:.2f}, worst {factor:.2g}, {count} cells above 1.05" in sentence
