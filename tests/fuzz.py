@@ -34,7 +34,7 @@ TOL = 1e-9
 SLOW = 100.0
 SIZES, DIMENSIONS = (3, 4, 6, 8, 12, 16, 24, 32, 48), (1, 2, 3, 5, 10, 40)
 _SHARES = (0.16, 0.16, 0.16, 0.16, 0.12, 0.12, 0.06, 0.04, 0.02)  # large ones take most of the time
-_PIECE = 100  # windows that a process is given at once
+_PIECE = 25  # windows that a process is given at once
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -103,18 +103,19 @@ def _forces(
     finite = np.where(np.isinf(lam), 0, lam)
     pull = np.zeros((len(groups),) * 2, np.longdouble)
     np.add.at(pull, (label[:, None], label), finite)
-    weight, mean = (
-        np.zeros(len(groups), np.longdouble),
-        np.zeros((len(groups), h.shape[1]), np.longdouble),
-    )
+    weight = np.zeros(len(groups), np.longdouble)
     np.add.at(weight, label, n)
-    np.add.at(mean, label, n[:, None] * h)
-    hat = _stationary(pull, weight, mean)[label]
     first, second = np.triu_indices(K, 1)
-    y = finite[first, second][:, None] * (hat[first] - hat[second])
-    rest = n[:, None] * (h - hat)
-    np.subtract.at(rest, first, y)
-    np.add.at(rest, second, y)
+    y, hat, rest = np.zeros((first.size, h.shape[1]), np.longdouble), 0 * h, n[:, None] * h
+    for _ in range(3):  # strong pulls magnify the rounding of what they pull: again, on the rest
+        total = np.zeros((len(groups), h.shape[1]), np.longdouble)
+        np.add.at(total, label, rest)
+        move = _stationary(pull, weight, total)[label]
+        hat += move
+        y += finite[first, second][:, None] * (move[first] - move[second])
+        rest = n[:, None] * (h - hat)
+        np.subtract.at(rest, first, y)
+        np.add.at(rest, second, y)
     inside = together[first, second]
     members = together.sum(axis=1)[first]
     return np.asarray(np.where(inside[:, None], (rest[first] - rest[second]) / members[:, None], y))

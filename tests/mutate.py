@@ -31,7 +31,7 @@ class Mutation(NamedTuple):
 
 
 TESTS = {
-    "certificate.py": "test_multipliers.py test_certificate.py test_status.py",
+    "certificate.py": "test_multipliers.py test_certificate.py test_status.py test_fuzz.py",
     "geometry.py": "test_multipliers.py test_neighbors.py test_fuzz.py",
     "constraints/__init__.py": "test_multipliers.py test_combinations.py test_interpolation.py",
     "constraints/averages.py": "test_multipliers.py test_status.py test_covariance.py",
@@ -58,6 +58,7 @@ MUTATIONS = [
             ("- ROUNDING * min(1.0, size) * strength", "- 1e-7 * strength"),
             ("ROUNDING * min(1.0, size) * strength", "ROUNDING * strength"),
             ("y = (force[i, c] - force[j, c]) / size", "y = force[i, c] - force[j, c]"),
+            ("np.sqrt(squared), work, near[i] + near[j])", "np.sqrt(squared), work, 1.0)"),
             ("work += y * v", "work += y * (v + u[i, c] - u[j, c])"),
             ("value = 0.5 * float(np.sum(n *", "value = 1.0 * float(np.sum(n *"),
             ("part = rest[:, here] / share", "part = rest[:, here]"),

@@ -34,6 +34,12 @@ def test_a_point_far_away_costs_the_others_no_digits(seed: int) -> None:
     assert not (solution.status.success and fuzz.judge(case, solution).wrong)
 
 
+def test_points_that_are_one_beside_the_largest_residual_are_not_beside_themselves() -> None:
+    case = fuzz.draw("very far point", 1, 1015)
+    solution, _ = fuzz.attempt(case)
+    assert not (solution.status.success and fuzz.judge(case, solution).wrong)
+
+
 @pytest.mark.parametrize("name", ["path with step 0.7", "duplicates in groups", "clusters"])
 def test_the_judge_sees_answers_that_are_wrong(name: str) -> None:
     case = FAMILIES[name](np.random.default_rng(1), 8, 5)

@@ -205,7 +205,7 @@ def _pairs(
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
     for i in range(K):
-        gap += _remainder(phi, force, bounds, lam, i) + _imbalance(force, lam, n, i)
+        gap += _remainder(phi, force, bounds, lam, near, i) + _imbalance(force, lam, n, i)
     return gap, violation
 
 
@@ -226,7 +226,9 @@ def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
 
 
 @subroutine
-def _remainder(phi: Float64, force: Float64, bounds: Float64, lam: Float64, i: int) -> float:
+def _remainder(
+    phi: Float64, force: Float64, bounds: Float64, lam: Float64, near: Float64, i: int
+) -> float:
     """Return what it costs to balance the forces inside a group by one between every two."""
     size = 1
     for j in range(lam.shape[0]):
@@ -240,7 +242,7 @@ def _remainder(phi: Float64, force: Float64, bounds: Float64, lam: Float64, i: i
                 y = (force[i, c] - force[j, c]) / size
                 squared += y * y
                 work += y * (phi[i, c] - phi[j, c])
-            total += _unbalanced(bounds[i, j], np.sqrt(squared), work, 1.0)
+            total += _unbalanced(bounds[i, j], np.sqrt(squared), work, near[i] + near[j])
     return total
 
 

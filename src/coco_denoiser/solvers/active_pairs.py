@@ -35,9 +35,8 @@ from coco_denoiser.solvers.interior_point import (
 from coco_denoiser.typing import Float64, Int64
 
 # Multiplications that a window of K points may cost: so many times K^3, some ten times what it
-# usually takes, and more for small windows, up to the third number. Near-duplicates by the hundred
-# would take minutes.
-_ALLOWED, _ALLOWED_SMALL, _MOST_SMALL = 1000.0, 4000.0, 1e9
+# usually takes, or the second number. Near-duplicates by the hundred would take minutes.
+_ALLOWED, _ALWAYS_ALLOWED = 1000.0, 1e9
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -51,11 +50,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         max_iter: limit on the steps of the interior-point method.
     """
     bounds = _irredundant(window.bounds)
-    cube = float(len(bounds)) ** 3
-    iterations, allowance = (
-        0,
-        Allowance(max(_ALLOWED * cube, min(_ALLOWED_SMALL * cube, _MOST_SMALL))),
-    )
+    iterations, allowance = 0, Allowance(max(_ALLOWED * len(bounds) ** 3, _ALWAYS_ALLOWED))
     for near, floor, *_ in ATTEMPTS[:3]:
         limit = min(max_iter - iterations, STEPS)
         # Half the tolerance: the certificate is computed after a last rounding. What overflows
