@@ -78,7 +78,7 @@ class Ring:
         self.parameters = parameters = [members[i] for i in indices]
         self.dtype, self.device, self._share = kind.dtype, kind.device, kind.share
         parts = [_sharding.local(p.detach()) for p in parameters]
-        self._home = home = parts[0].device
+        self.home = home = parts[0].device
         self._shapes = [p.shape for p in parts]
         factors = np.array([2 if p.is_complex() else 1 for p in parts], dtype=np.int64)
         sizes = factors * np.array([p.numel() for p in parts], dtype=np.int64)
@@ -123,7 +123,7 @@ class Ring:
         self._as_they_lie = self._can_be_read(gradients)
         if not self._as_they_lie:
             x, g = zip(*map(self._convert, range(len(g)), g), strict=True)
-        if self._home != self.device:  # in one piece
+        if self.home != self.device:  # in one piece
             x, g = ([_generic.hold(v, self._layout, like).to(self.device)] for v in (x, g))
             like = x[0][None]
         hold = self._at_work().passes.hold
@@ -149,7 +149,7 @@ class Ring:
                 f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
             )
         x = _sharding.local(p.detach())
-        before = self._shapes[i], self._dtypes[i], self._home
+        before = self._shapes[i], self._dtypes[i], self.home
         if (x.shape, x.dtype, x.device) != before:
             raise ValueError(
                 f"a parameter of shape {tuple(before[0])}, {before[1]}, on {before[2]} has become "
@@ -213,7 +213,7 @@ class Ring:
         if self._as_they_lie:
             return work.parts
         found, parts = [], work.parts
-        if self._home != self.device:
+        if self.home != self.device:
             row = self._like.new_empty(self._like.shape[1]).copy_(work.theta)
             parts = list(zip(self.parameters, self._split(row), strict=True))
         for p, part in parts:

@@ -102,6 +102,5 @@ def share(parameter: torch.Tensor, group: Any) -> float:
 
 def add_up(numbers: torch.Tensor, group: Any) -> torch.Tensor:
     """Return numbers summed over the ranks of a group."""
-    if group is not None:
-        dist.all_reduce(numbers, group=group)
+    dist.all_reduce(numbers, group=group)
     return numbers

@@ -138,7 +138,9 @@ class TensorVectors:
         total = torch.as_tensor(parts[0])
         for part in parts[1:]:
             total = total + torch.as_tensor(part).to(total.device)
-        return _sharding.add_up(total, self._group).cpu().numpy()
+        if self._group is not None:  # its ranks exchange what lies where the parameters do
+            total = _sharding.add_up(total.to(self.rings[0].home), self._group)
+        return total.cpu().numpy()
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the slot that is about to be overwritten into its heir."""
