@@ -1,6 +1,7 @@
 """The exact method, solve() and Denoiser, as ratios against peers in the same run."""
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,11 @@ def long_step() -> list[dict[str, float]]:
     return rows
 
 
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def fresh_processes() -> dict[str, float]:
     """Import and one solve in a new process: with an empty cache, then with a filled one."""
     code = (
@@ -205,7 +211,9 @@ def fresh_processes() -> dict[str, float]:
             subprocess.run([sys.executable, "-c", program], env=environment, check=True)
             return time.perf_counter() - start
 
-        first = run(code)
+        before = _cpu_of_children()
+        run(code)
+        first = _cpu_of_children() - before
         later = float(np.median([run(code) for _ in range(5)]))
         run(bare)
         floor = float(np.median([run(bare) for _ in range(5)]))
@@ -236,7 +244,7 @@ def report(results: dict[str, Any]) -> str:
         times = [duration(ours), duration(peer), f"{peer / ours:.0f}x"]
         return [what, *times, f">= {target:.0f}x", met]
 
-    rows.append(ratio_row("solve(), K=8, d=10, vs Clarabel", call["solve"], call["clarabel"], 30))
+    rows.append(ratio_row("solve(), K=8, d=10, vs Clarabel", call["solve"], call["clarabel"], 40))
     rows.append(ratio_row("solve(), K=8, d=10, vs CVXPY", call["solve"], call["cvxpy"], 500))
     over = step["K=2"] - step["empty"]
     rows.append(
@@ -258,13 +266,16 @@ def report(results: dict[str, Any]) -> str:
                 duration(row["step"]),
                 duration(row["read"]),
                 f"{ratio:.2f}x",
-                "<= 1.3x" if wanted else "",
-                ("met" if ratio <= 1.3 else "MISSED") if wanted else "",
+                "<= 1.2x" if wanted else "",
+                ("met" if ratio <= 1.2 else "MISSED") if wanted else "",
             ]
         )
     fresh = results["fresh_processes"]
     rows.append(["NumPy and Numba alone: import and add", duration(fresh["numba"]), *[""] * 4])
-    for what, key, limit in (("first call", "first", 15.0), ("later process", "later", 0.6)):
+    for what, key, limit in (
+        ("first call, CPU time", "first", 10.0),
+        ("later process", "later", 0.6),
+    ):
         rows.append(
             [
                 f"{what}: import and solve",

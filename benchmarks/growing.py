@@ -1,0 +1,27 @@
+"""Denoiser(window=None): every step has one observation more."""
+
+import time
+
+import coco_denoiser as coco
+from benchmarks.measure import save
+from benchmarks.stream import report, stream
+
+STEPS, EVERY = 500, 100
+
+
+def main() -> None:
+    """Measure, save and print."""
+    points, gradients = stream(10, STEPS, "path")
+    coco.solve(points[:8], gradients[:8], L=1.0, method="active-pairs")  # compiled, if it was not
+    denoiser = coco.Denoiser(L=1.0, window=None)
+    rows, start = [], time.process_time()
+    for k, (x, g) in enumerate(zip(points, gradients, strict=True), start=1):
+        denoiser(x, g)
+        if k % EVERY == 0:
+            seconds = time.process_time() - start
+            limit = 60.0 if k == STEPS else None
+            what = f"window=None, the first {k} steps, d=10"
+            rows.append({"what": what, "seconds": seconds, "limit": limit})
+    path = save("growing", rows)
+    print(report(rows))
+    print(f"\nCPU time, one thread. raw numbers: {path}")
