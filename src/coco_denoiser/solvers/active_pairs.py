@@ -34,8 +34,9 @@ from coco_denoiser.solvers.interior_point import (
 )
 from coco_denoiser.typing import Float64, Int64
 
-# Multiplications that a window of K points may cost: so many times K^3, some ten times what it
-# usually takes, or the second number. Near-duplicates by the hundred would take minutes.
+# Multiplications that a window of K points may cost: so many times K^3, or the second number. SGD
+# paths and boxes of 160 to 300 points in 10 dimensions take 22 to 38 K^3; near-duplicates by the
+# hundred would take minutes.
 _ALLOWED, _ALWAYS_ALLOWED = 1000.0, 1e9
 
 Mask: TypeAlias = NDArray[np.bool_]
