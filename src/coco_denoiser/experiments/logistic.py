@@ -18,13 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from coco_denoiser.experiments.claims import (
-    Claim,
-    at_most,
-    increases,
-    no_worse,
-    somewhere_negative,
-)
+from coco_denoiser.experiments.claims import Claim, at_most, increases, no_worse, somewhere_negative
 from coco_denoiser.experiments.experiment import (
     Config,
     Curve,

@@ -9,14 +9,7 @@ import numpy as np
 
 from coco_denoiser import denoise_pairs
 from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.experiment import Curve, Curves, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.tightness import (
     PairConfig,
@@ -30,6 +23,7 @@ from coco_denoiser.typing import Float64
 NAME = "mse-vs-distance"
 _BLOCK = 11  # distances of a unit
 _TOGETHER = 10  # distances whose deviations are averaged
+_SUMS = ("active", "error", "error2", "bias", "bias2", "oracle")
 
 
 def _count(config: PairConfig) -> int:
@@ -40,7 +34,7 @@ def _unit(config: PairConfig, index: int) -> Unit:
     """Return sums over the runs, (L, distances): active, errors and biases with their squares."""
     at = distances(config)[index * _BLOCK : (index + 1) * _BLOCK]
     shape = (len(config.L), at.size)
-    active, error, error2, bias, bias2, oracle = (np.zeros(shape) for _ in range(6))
+    active, error, error2, bias, bias2, oracle = sums = [np.zeros(shape) for _ in _SUMS]
     for column, distance in enumerate(at):
         rng = generator(config, NAME, int(distance))
         noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
@@ -55,14 +49,7 @@ def _unit(config: PairConfig, index: int) -> Unit:
             error[row, column], error2[row, column] = squares.sum(), np.sum(squares**2)
             bias[row, column], bias2[row, column] = move.sum(), np.sum(move**2)
             oracle[row, column] = np.sum(noise**2)
-    return {
-        "active": active,
-        "error": error,
-        "error2": error2,
-        "bias": bias,
-        "bias2": bias2,
-        "oracle": oracle,
-    }
+    return dict(zip(_SUMS, sums, strict=True))
 
 
 def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
@@ -312,9 +299,8 @@ def _bias_claims(
     falls = []
     for c in peaks.values():
         high = int(c.mean.argmax())
-        falls += [
-            minus(_part(c, slice(high, high + 1)), _part(c, slice(i, i + 1))) for i in (6, -1)
-        ]
+        peak = _part(c, slice(high, high + 1))
+        falls += [peak, *(minus(peak, _part(c, slice(i, i + 1))) for i in (6, -1))]
     end = _part(bias[1.0], settled)
     return [
         equivalent(
@@ -348,13 +334,7 @@ def _bias_claims(
         increases(
             "With L overestimated the estimate is biased, too, and its bias decreases again with "
             "the distance.",
-            [
-                *falls,
-                *(
-                    _part(c, slice(int(c.mean.argmax()), int(c.mean.argmax()) + 1))
-                    for c in peaks.values()
-                ),
-            ],
+            falls,
             runs,
             measure="smallest of the bias at its peak and of its fall until Δx=60 and 120, in "
             "standard errors",
