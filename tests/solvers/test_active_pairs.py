@@ -70,7 +70,7 @@ def test_a_window_that_costs_too_much_is_given_up_with_a_status(
     points, gradients = box(np.random.default_rng(4), 40, 4)
     solved = coco.solve(points, gradients, L=1.0, method="active-pairs")
     monkeypatch.setattr(active_pairs, "_ALLOWED", 1.0)
-    monkeypatch.setattr(active_pairs, "_ALWAYS_ALLOWED", 1.0)
+    monkeypatch.setattr(active_pairs, "_MOST_SMALL", 1.0)
     given_up = coco.solve(points, gradients, L=1.0, method="active-pairs", throw=False)
     assert given_up.iterations < solved.iterations
     assert given_up.status is coco.Status.STALLED
