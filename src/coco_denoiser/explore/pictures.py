@@ -171,9 +171,9 @@ class Pictures:
 
     def __init__(self) -> None:
         # Nothing is synced: what the browser draws is of no interest to the server.
-        self.sources = {
-            name: ColumnDataSource(name=name, syncable=False) for name in ("contours", "ball")
-        }
+        self.sources: dict[str, ColumnDataSource] = {}
+        for name, columns in (("contours", "xs ys"), ("ball", "x y radius")):
+            self._source(name, columns)
         self.ranges = {
             name: Range1d(0.1, 1.0, name=f"{name}-axis", syncable=False)
             for name in ("x", "y", "step", *_CURVES, "age")
