@@ -18,7 +18,10 @@ from coco_denoiser import Denoiser
 from coco_denoiser.optax import coco_denoise
 
 K, STEPS, LONG = {K}, 2 * {K}, 1 << 19
-tx = optax.chain(coco_denoise(1.0, K), optax.sgd(0.2))
+def chain(L):
+    return optax.chain(coco_denoise(L, K), optax.sgd(0.2))
+
+tx = chain(1.0)
 draw = np.random.default_rng(0)
 params = {{"w": 10 + draw.standard_normal((LONG // 64, 64)), "v": np.ones(64), "b": np.ones(7)}}
 params = jax.tree.map(lambda p: jnp.asarray(p, jnp.float32), params)
@@ -42,8 +45,8 @@ def run(step, params, state):
         params, state = jax.block_until_ready(step(params, state, seed))
     return params, state
 
-def by_numpy(params):
-    denoiser, tree = Denoiser(1.0, window=K), jax.tree.structure(params)
+def by_numpy(params, L=1.0):
+    denoiser, tree = Denoiser(L, window=K), jax.tree.structure(params)
     x = [np.asarray(p, dtype=float) for p in jax.tree.leaves(params)]
     ends = np.cumsum([p.size for p in x])[:-1]
     for seed in range(STEPS):
@@ -118,8 +121,17 @@ def mapped():
     }}
 
 alone = by_numpy(params)
-print(json.dumps(
-    {{kind: sharded(getattr(AxisType, kind)) for kind in ("Auto", "Explicit")}} | mapped()))
+found = {{kind: sharded(getattr(AxisType, kind)) for kind in ("Auto", "Explicit")}} | mapped()
+jax.clear_caches()  # what was compiled has the other model in it
+tx, alone = chain(None), by_numpy(params, None)
+for kind in ("Auto", "Explicit"):
+    found[f"Gaussian, {{kind}}"] = sharded(getattr(AxisType, kind))
+small = {{"v": params["v"], "b": params["b"]}}
+mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+twice = jax.tree.map(lambda p: jnp.stack([p, p]), small)
+owned = jax.jit(jax.shard_map(own, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(twice)
+found["own, Gaussian"] = difference(jax.tree.map(lambda p: p[1], owned), by_numpy(small, None))
+print(json.dumps(found))
 """
 
 
@@ -139,7 +151,12 @@ def results() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+KINDS = pytest.mark.parametrize(
+    "kind", ["Auto", "Explicit", "Gaussian, Auto", "Gaussian, Explicit"]
+)
+
+
+@KINDS
 def test_shards_give_the_same_answer_and_exchange_few_numbers(
     kind: str, results: dict[str, Any]
 ) -> None:
@@ -151,11 +168,11 @@ def test_shards_give_the_same_answer_and_exchange_few_numbers(
     assert sum(result["collectives"]) <= 4 + 2 * 3 * K
 
 
-@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@KINDS
 def test_sums_over_shards_keep_the_digits_of_float32(kind: str, results: dict[str, Any]) -> None:
     assert results[kind]["table error"] < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["shard_map", "pmap", "own"])
+@pytest.mark.parametrize("kind", ["shard_map", "pmap", "own", "own, Gaussian"])
 def test_mapped_over_devices_the_answer_is_the_same(kind: str, results: dict[str, Any]) -> None:
     assert results[kind] < 1e-4

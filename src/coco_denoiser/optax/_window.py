@@ -275,16 +275,17 @@ def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
 
 
 def weighted_sum(
-    X: Array, G: Array, x: Array, g: Array, c: Array, w: Array, moved: Moved = None
+    X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array, moved: Moved = None
 ) -> Array:
-    """Return sum_i w_i (h_i - h), one leaf's share of the correction."""
+    """Return sum_i w_i (h_i - h), one leaf's share of the correction; c is None for 0."""
     # Term by term, because compiled reductions over the leading axis are very slow.
+    differences = (_difference(G[i], g, w.dtype) for i in range(w.size))
     terms = (
-        w[i] * (_difference(G[i], g, c.dtype) - c * _difference(X[i], x, c.dtype))
-        for i in range(w.size)
+        w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
+        for i, dg in enumerate(differences)
     )
-    found = sum(terms, start=jnp.zeros((), c.dtype))
-    if moved is None:
+    found = sum(terms, start=jnp.zeros((), w.dtype))
+    if moved is None or c is None:
         return found
     move, where = moved
     return found + c * (w * where).sum() * move.astype(jnp.promote_types(move.dtype, c.dtype))

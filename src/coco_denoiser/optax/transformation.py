@@ -196,8 +196,9 @@ def coco_denoise(
 
         def averaged() -> list[Array]:
             shifts: list[Any] = moves or [None] * len(leaves)
+            centre = None if isinstance(found, models.Gaussian) else c  # whose is 0
             return [
-                _shifted(g, slots.weighted_sum(*leaf, c, w, moved))
+                _shifted(g, slots.weighted_sum(*leaf, centre, w, moved))
                 for g, leaf, moved in zip(leaves, newest, shifts, strict=True)
             ]
 
