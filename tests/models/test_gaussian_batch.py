@@ -108,5 +108,7 @@ def test_an_optimizer_without_a_bound_has_the_gaussian_model() -> None:
     assert torch.isfinite(parameter).all()
     state = optimizer.state_dict()
     optimizer.load_state_dict(state)
-    with pytest.warns(UserWarning, match="meant for SGD"):
+    with pytest.warns(UserWarning, match="divides by the size.*meant for plain SGD"):
         CocoOptimizer(torch.optim.AdamW([parameter], lr=0.1))
+    with pytest.warns(UserWarning, match="has momentum.*meant for plain SGD"):
+        CocoOptimizer(torch.optim.SGD([parameter], lr=0.1, momentum=0.9))

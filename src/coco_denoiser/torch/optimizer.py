@@ -156,14 +156,10 @@ class CocoOptimizer(Optimizer):
             "noise_std": noise_std,
         }
         windows = Windows(per, options)
-        if isinstance(windows.made[0].model, Gaussian) and isinstance(optimizer, ADAPTIVE):
-            warnings.warn(
-                f"{type(optimizer).__name__} divides by the size of its gradients, and denoised "
-                "ones are smaller: its steps grow, and long ones may do harm. The Gaussian model "
-                "is meant for SGD.",
-                UserWarning,
-                stacklevel=2,
-            )
+        trouble = _trouble(optimizer) if isinstance(windows.made[0].model, Gaussian) else None
+        if trouble:
+            advice = "The Gaussian model is meant for plain SGD."
+            warnings.warn(f"{trouble} {advice}", UserWarning, stacklevel=2)
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "_windows": windows})
 
@@ -384,3 +380,16 @@ class CocoOptimizer(Optimizer):
     def _standing(self) -> bool:
         """Say whether all learning rates are zero."""
         return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
+
+
+def _trouble(optimizer: Optimizer) -> str | None:
+    """Say what an optimizer makes of denoised gradients, where that does harm."""
+    name = type(optimizer).__name__
+    if isinstance(optimizer, ADAPTIVE):
+        return (
+            f"{name} divides by the size of its gradients, and denoised ones are smaller: its "
+            "steps grow, and long ones may do harm."
+        )
+    if any(group.get("momentum") for group in optimizer.param_groups):
+        return f"{name} has momentum, which averages over time as denoising does: both delay."
+    return None
