@@ -13,7 +13,7 @@ from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64, Int64
 
 _STEPS = 10
-_ACTIVE = 4  # it takes too long where more pairs than so many for each point are at their bounds
+_ACTIVE = 200  # pairs at their bounds with which it takes too long
 
 
 def polish(window: Window, multipliers: Float64, tol: float) -> Float64:
@@ -51,7 +51,7 @@ def _polished(window: Window, multipliers: Float64, tol: float) -> Float64:
         if step == 0:  # a pair is active if its multiplier is larger than its slack
             lam = np.where(lam * rho > -force * over / rho, lam, 0.0)
         active = (lam > 0.0) | (over > 0.0)
-        if np.count_nonzero(active) > _ACTIVE * K:
+        if np.count_nonzero(active) > _ACTIVE:
             break
         part = edges[:, active]
         H = (part.T @ M @ part) * (v[active] @ v[active].T)

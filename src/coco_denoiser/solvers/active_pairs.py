@@ -35,9 +35,9 @@ from coco_denoiser.solvers.interior_point import (
 from coco_denoiser.typing import Float64, Int64
 
 # Multiplications that a window of K points may cost: so many times K^3, and more for small windows,
-# up to the third number. SGD paths and boxes of 160 to 300 points in 10 dimensions take 22 to 38
-# K^3; near-duplicates by the hundred would take minutes.
-_ALLOWED, _ALLOWED_SMALL, _MOST_SMALL = 1000.0, 4000.0, 1e9
+# between the third and the fourth number. SGD paths and boxes of 160 to 300 points in 10 dimensions
+# take 22 to 38 K^3; near-duplicates by the hundred would take minutes.
+_ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 4000.0, 1e8, 1e9
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -52,10 +52,8 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """
     bounds = _irredundant(window.bounds)
     cube = float(len(bounds)) ** 3
-    iterations, allowance = (
-        0,
-        Allowance(max(_ALLOWED * cube, min(_ALLOWED_SMALL * cube, _MOST_SMALL))),
-    )
+    small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
+    iterations, allowance = 0, Allowance(max(_ALLOWED * cube, small))
     for near, floor, *_ in ATTEMPTS[:3]:
         limit = min(max_iter - iterations, STEPS)
         # Half the tolerance: the certificate is computed after a last rounding. What overflows
