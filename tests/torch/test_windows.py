@@ -144,9 +144,8 @@ def test_a_group_may_have_a_window_of_its_own_or_none() -> None:
     inner = torch.optim.SGD(split, lr=0.1)
     optimizer = CocoOptimizer(inner, per="group", L=0.5, window=8)
     used: list[Any] = []
-    inner.register_step_pre_hook(
-        lambda *_: used.append([p.grad.clone() for p in model.parameters()])
-    )
+    members: list[Any] = list(model.parameters())
+    inner.register_step_pre_hook(lambda *_: used.append([p.grad.clone() for p in members]))
     run([optimizer], model, range(6))
     raw = [p.grad for p in model.parameters()]
     assert same(used[-1][:2], raw[:2])
