@@ -132,7 +132,7 @@ def test_no_method_touches_what_is_feasible(method: str) -> None:
     assert solution.gap == 0.0
 
 
-@pytest.mark.parametrize(("K", "last"), [(8, "conic"), (40, "interior-point")])
+@pytest.mark.parametrize(("K", "last"), [(8, "conic"), (40, "active-pairs")])
 def test_only_a_small_window_falls_back_on_the_conic_solver(
     monkeypatch: pytest.MonkeyPatch, K: int, last: str
 ) -> None:
@@ -145,7 +145,7 @@ def test_only_a_small_window_falls_back_on_the_conic_solver(
 
         return solvers.Method(solve, 1)
 
-    for name in ("interior-point", "conic"):
+    for name in ("interior-point", "active-pairs", "conic"):
         monkeypatch.setitem(METHODS, name, failing(name))
     rng = np.random.default_rng(0)
     solution = coco.solve(*box(rng, K, 5), L=1.0, throw=False)

@@ -63,7 +63,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
-    "interior-point": Method(interior_point.solve, 400),
+    "interior-point": Method(interior_point.solve, 500),  # more than its attempts take
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
     "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),

@@ -87,7 +87,9 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         iterations += steps
         if least <= 0.5 * tol:
             return best, iterations
-        if iterations >= max_iter or left < 0.0:
+        if iterations >= max_iter:
+            return best, iterations
+        if left < 0.0:
             break
     return polish(window, best, tol), iterations
 
