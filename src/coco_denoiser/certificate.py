@@ -38,7 +38,7 @@ def certify(
 ) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
-    A pair whose bound is infinite is no part of the problem.
+    A pair whose bound is infinite is not part of the problem.
 
     Args:
         window: K residuals and what is asked of them.

@@ -15,7 +15,7 @@ from coco_denoiser.typing import Float64
 
 _NO_WEIGHTS = {
     "shares": "the covariance gives every direction of the noise weights of its own",
-    "curve": "gradients of one function are no average: the points have a part in them",
+    "curve": "gradients of one function are not averages of those observed: the points matter too",
 }
 
 

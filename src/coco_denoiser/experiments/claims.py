@@ -1,4 +1,4 @@
-"""Claims: a sentence, whose it is, a number, what it must be, a verdict.
+"""Claims: a sentence, its owner, a number, what it must be, a verdict.
 
 A comparison is a mean difference with its standard error, and the chance of a wrong verdict is
 one in a thousand:

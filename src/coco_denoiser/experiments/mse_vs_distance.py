@@ -264,7 +264,7 @@ def _error_claims(
             figure=9,
         ),
         at_most(
-            "More noise moves that to longer distances.",
+            "With more noise, that happens at longer distances.",
             noisier[1],
             noisier[2] - 1,
             measure="distance from which p_active < 1% at σ=10; threshold: just below that at σ=20",
@@ -320,7 +320,7 @@ def _bias_claims(
             figure=12,
         ),
         increases(
-            "The smaller L, the steeper.",
+            "The smaller L is, the steeper that growth.",
             [minus(*(_part(bias[L], slice(-10, None)) for L in under))],
             runs,
             figure=12,

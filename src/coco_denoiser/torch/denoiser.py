@@ -47,7 +47,7 @@ class GradientDenoiser:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(optimizer)
 
-    Parameters that are frozen (no `requires_grad`, no gradient) are no part of the point and
+    Parameters that are frozen (no `requires_grad`, no gradient) are not part of the point and
     take no memory. A gradient that is None counts as zero.
 
     Args:

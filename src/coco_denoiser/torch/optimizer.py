@@ -52,8 +52,8 @@ class CocoOptimizer(Optimizer):
         optimizer = CocoOptimizer(torch.optim.Adam(model.parameters(), lr=1e-2), L=4.0)
 
     Everything else stays as it is: `param_groups`, `state` and `defaults` are those of the
-    wrapped optimizer, so that schedulers and checkpoints see what they always saw, and what else
-    it has, such as `train()` and `eval()`, is found here too. A step is
+    wrapped optimizer, so that schedulers and checkpoints see what they always saw. Its other
+    attributes, such as `train()` and `eval()`, are there too. A step is
 
     1. evaluate: the closure, if there is one, once; the wrapped optimizer is told its loss;
     2. observe: collect points and gradients, refuse what must not enter the window, update the
@@ -214,7 +214,7 @@ class CocoOptimizer(Optimizer):
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
-        """Clear the gradients, and what else the wrapped optimizer clears with them."""
+        """Clear the gradients, and whatever else the wrapped optimizer clears with them."""
         self.wrapped.zero_grad(set_to_none)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
