@@ -23,7 +23,7 @@ def test_the_networks_are_kept_and_not_trained_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "networks.csv"
-    example = runpy.run_path(str(EXAMPLE.with_name("networks.py")))
+    example = runpy.run_path(str(EXAMPLE.with_name("torch_networks.py")))
     arguments = ["--steps", "3", "--seeds", "1", "--tasks", "diabetes", "--out", str(kept)]
     example["main"](arguments)
     printed = capsys.readouterr().out

@@ -7,7 +7,7 @@ also runs with denoised gradients over second moments of the raw ones, with its 
 without. What is printed is the loss on all data, as a mean over the seeds: of the last weights
 and of an exponential average of the weights.
 
-    python examples/networks.py
+    python examples/torch_networks.py
 
 Every run is kept in networks.csv, and the same command goes on from there.
 """
