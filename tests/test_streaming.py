@@ -369,8 +369,9 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
         warnings.simplefilter("error")
         for x in np.eye(3)[:2]:
             denoiser(x, -x)
-    with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01"):
+    with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01") as caught:
         denoiser(np.ones(3), np.zeros(3))
+    assert caught[0].filename == __file__  # it points at the caller's line
 
 
 def test_long_vectors_are_summed_block_by_block() -> None:
