@@ -7,7 +7,8 @@ import pytest
 
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.experiments.experiment import Curves, Experiment, Result
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Experiment, Result
 from coco_denoiser.experiments.panels import Kind, companions, styles
 from coco_denoiser.experiments.reproduce import configuration
 from tests.experiments.conftest import own_fourclass, small

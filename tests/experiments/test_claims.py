@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from coco_denoiser.experiments import claims
-from coco_denoiser.experiments.claims import Verdict
-from coco_denoiser.experiments.experiment import Curve
+from coco_denoiser.experiments.claims import Judge, Verdict
+from coco_denoiser.experiments.curves import Curve
 
 
 def _curve(*means: float, sem: float = 1.0) -> Curve:
@@ -21,7 +21,7 @@ def test_a_difference_is_shown_refuted_or_left_open() -> None:
         ((9.0, -1.0), Verdict.OPEN),
         ((9.0, -8.0), Verdict.FAILS),
     ):
-        claim = claims.increases("up.", [_curve(*means)], 100, note="why")
+        claim = Judge(100).increases("up.", [_curve(*means)], note="why")
         assert claim.verdict is verdict
         assert claim.number == min(means)
         assert claim.note == ("why" if verdict is Verdict.FAILS else "")
@@ -29,10 +29,10 @@ def test_a_difference_is_shown_refuted_or_left_open() -> None:
 
 def test_where_all_must_hold_each_at_its_level_suffices_and_one_refutes_beyond_chance() -> None:
     each, one_of_many = claims.critical(1, 50), claims.critical(40, 50)
-    assert claims.increases("", [_curve(*[each + 0.01] * 40)], 50).verdict is Verdict.HOLDS
+    assert Judge(50).increases("", [_curve(*[each + 0.01] * 40)]).verdict is Verdict.HOLDS
     between = -0.5 * (each + one_of_many)
-    assert claims.increases("", [_curve(between, *[9.0] * 39)], 50).verdict is Verdict.OPEN
-    assert claims.increases("", [_curve(between)], 50).verdict is Verdict.FAILS
+    assert Judge(50).increases("", [_curve(between, *[9.0] * 39)]).verdict is Verdict.OPEN
+    assert Judge(50).increases("", [_curve(between)]).verdict is Verdict.FAILS
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_the_same_is_within_a_margin_by_its_confidence_interval(
     mean: float, sem: float, same: Verdict, no_more: Verdict
 ) -> None:
     curves = [_curve(mean, sem=sem)]
-    assert claims.equivalent("", curves, 100, margin=0.05).verdict is same
-    assert claims.no_worse("", curves, 100, margin=0.05).verdict is no_more
+    assert Judge(100).equivalent("", curves, margin=0.05).verdict is same
+    assert Judge(100).no_worse("", curves, margin=0.05).verdict is no_more
 
 
 def test_too_few_runs_judge_nothing_either_way() -> None:
     for runs in (2, claims.FEWEST - 1):
         for mean in (-1e9, 1e9):
             found = [
-                claims.increases("", [_curve(mean)], runs),
-                claims.somewhere_negative("", [_curve(mean)], runs),
-                claims.equivalent("", [_curve(mean)], runs),
-                claims.no_worse("", [_curve(mean)], runs),
+                Judge(runs).increases("", [_curve(mean)]),
+                Judge(runs).somewhere_negative("", [_curve(mean)]),
+                Judge(runs).equivalent("", [_curve(mean)]),
+                Judge(runs).no_worse("", [_curve(mean)]),
             ]
             assert {claim.verdict for claim in found} == {Verdict.OPEN}
             assert all(abs(claim.threshold) < 50 or claim.as_dict()["threshold"] is None
@@ -70,8 +70,8 @@ def test_too_few_runs_judge_nothing_either_way() -> None:
 
 
 def test_a_claim_says_whose_it_is() -> None:
-    ours = claims.increases("", [_curve(9.0)], 50)
-    theirs = claims.increases("", [_curve(9.0)], 50, figure=4)
+    ours = Judge(50).increases("", [_curve(9.0)])
+    theirs = Judge(50, figure=4).increases("", [_curve(9.0)])
     assert (ours.owner, theirs.owner) == ("ours", "paper")
     for claim in (ours, theirs):
         assert claims.Claim.from_dict(claim.as_dict()) == claim
@@ -84,7 +84,7 @@ def test_an_exception_is_shown_refuted_or_left_open() -> None:
         ((9.0, -1.0), Verdict.OPEN),
         ((9.0, 8.0), Verdict.FAILS),
     ):
-        assert claims.somewhere_negative("", [_curve(*means)], 100).verdict is verdict
+        assert Judge(100).somewhere_negative("", [_curve(*means)]).verdict is verdict
 
 
 def test_the_threshold_is_the_quantile_of_students_distribution() -> None:
@@ -94,19 +94,19 @@ def test_the_threshold_is_the_quantile_of_students_distribution() -> None:
 
 def test_more_scale_does_not_change_a_verdict() -> None:
     for scale in (1e-6, 1e6):
-        claim = claims.increases("", [_curve(3 * scale, sem=scale)], 30)
+        claim = Judge(30).increases("", [_curve(3 * scale, sem=scale)])
         assert claim.number == pytest.approx(3.0)
 
 
 def test_one_run_shows_nothing() -> None:
-    claim = claims.increases("", [_curve(5.0, sem=np.nan)], 1)
+    claim = Judge(1).increases("", [_curve(5.0, sem=np.nan)])
     assert claim.verdict is Verdict.OPEN
     assert claim.as_dict()["threshold"] is None
 
 
 def test_equal_to_the_last_bit_is_no_difference() -> None:
     for mean, verdict in ((0.0, Verdict.HOLDS), (1e-9, Verdict.FAILS)):
-        claim = claims.equivalent("", [_curve(mean, sem=0.0)], 10, margin=1e-12)
+        claim = Judge(10).equivalent("", [_curve(mean, sem=0.0)], margin=1e-12)
         assert claim.verdict is verdict
 
 
@@ -118,5 +118,5 @@ def test_chance_alone_rarely_refutes_what_is_true() -> None:
         samples = rng.normal(size=(12, 20))
         sem = samples.std(axis=0, ddof=1) / np.sqrt(12)
         curve = Curve(np.arange(20.0), samples.mean(axis=0), sem)
-        refuted += claims.increases("", [curve], 12).verdict is Verdict.FAILS
+        refuted += Judge(12).increases("", [curve]).verdict is Verdict.FAILS
     assert refuted <= 16

@@ -5,7 +5,8 @@ import io
 
 import numpy as np
 
-from coco_denoiser.experiments.experiment import Config, Curves, generator
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, generator
 
 
 def test_the_statistics_are_those_of_the_runs() -> None:

@@ -14,20 +14,21 @@ refuted has too few runs to judge, whichever way the numbers lean.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-if TYPE_CHECKING:
-    from coco_denoiser.experiments.experiment import Curve
+from coco_denoiser.experiments.curves import Curve
+from coco_denoiser.typing import Float64
 
 LEVEL = 1e-3
 FEWEST = 5  # a standard error from fewer runs says nothing
 MARGIN = 0.05  # "the same", where a sentence gives no other measure
+_SMALLEST = "smallest difference, in standard errors"
 
 
 class Verdict(Enum):
@@ -92,117 +93,101 @@ def critical(comparisons: int, runs: int) -> float:
     return float(stats.t.isf(LEVEL / max(comparisons, 1), runs - 1))
 
 
-def increases(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    measure: str = "smallest difference, in standard errors",
-    note: str = "",
-    theory: bool = False,
-    figure: int | None = None,
-) -> Claim:
-    """Claim that every difference is positive: each is shown to be, one is not, or open."""
-    t = _statistics(differences)
-    lowest, each = float(t.min()), critical(1, runs)
-    verdict = _verdict(shown=lowest >= each, refuted=lowest <= -critical(t.size, runs))
-    return _claim(
-        sentence, measure, lowest, ">=", each, verdict, theory=theory, note=note, figure=figure
-    )
+class About(TypedDict, total=False):
+    """What may be said of a claim beside its sentence and its curves; see `Claim`."""
+
+    measure: str
+    theory: bool
+    note: str
 
 
-def somewhere_negative(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    measure: str = "smallest difference, in standard errors",
-    note: str = "",
-    figure: int | None = None,
-) -> Claim:
-    """Claim that one of the differences is negative: shown, refuted by all of them, or open."""
-    t = _statistics(differences)
-    threshold, lowest = -critical(t.size, runs), float(t.min())
-    verdict = _verdict(shown=lowest <= threshold, refuted=lowest >= critical(1, runs))
-    return _claim(sentence, measure, lowest, "<=", threshold, verdict, note=note, figure=figure)
+@dataclass(frozen=True)
+class Judge:
+    """Makes claims from what so many runs have shown.
 
+    Attributes:
+        runs: how many there were.
+        figure: the number of the paper's figure that shows it; None for claims of ours.
+    """
 
-def equivalent(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    margin: float = MARGIN,
-    measure: str = "largest deviation that the runs leave possible, as a share",
-    theory: bool = False,
-    note: str = "",
-    figure: int | None = None,
-) -> Claim:
-    """Claim that every difference is 0 within a margin: so is its interval, one is not, or open."""
-    mean, sem = _moments(differences)
-    return _within(
-        sentence, np.abs(mean), sem, runs, margin, measure, theory=theory, note=note, figure=figure
-    )
+    runs: int
+    figure: int | None = None
 
+    def increases(
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+    ) -> Claim:
+        """Claim that every difference is positive: each is shown to be, one is not, or open."""
+        t = _statistics(differences)
+        lowest, each = float(t.min()), critical(1, self.runs)
+        verdict = _verdict(shown=lowest >= each, refuted=lowest <= -critical(t.size, self.runs))
+        return self._claim(sentence, _SMALLEST, lowest, ">=", each, verdict, about)
 
-def no_worse(
-    sentence: str,
-    differences: Sequence["Curve"],
-    runs: int,
-    *,
-    margin: float = MARGIN,
-    measure: str = "largest excess that the runs leave possible, as a share",
-    theory: bool = False,
-    note: str = "",
-    figure: int | None = None,
-) -> Claim:
-    """Claim that no difference exceeds a margin: no interval does, one is beyond it, or open."""
-    mean, sem = _moments(differences)
-    return _within(
-        sentence, mean, sem, runs, margin, measure, theory=theory, note=note, figure=figure
-    )
+    def somewhere_negative(
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+    ) -> Claim:
+        """Claim that one of the differences is negative: shown, refuted by all of them, or open."""
+        t = _statistics(differences)
+        threshold, lowest = -critical(t.size, self.runs), float(t.min())
+        verdict = _verdict(shown=lowest <= threshold, refuted=lowest >= critical(1, self.runs))
+        return self._claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict, about)
 
+    def equivalent(
+        self,
+        sentence: str,
+        differences: Sequence[Curve],
+        *,
+        margin: float = MARGIN,
+        **about: Unpack[About],
+    ) -> Claim:
+        """Claim that every difference is 0 within a margin: shown, one is not, or open."""
+        mean, sem = _moments(differences)
+        return self._within(sentence, "deviation", np.abs(mean), sem, margin, about)
 
-def at_most(
-    sentence: str,
-    number: float,
-    threshold: float,
-    *,
-    measure: str,
-    theory: bool = False,
-    note: str = "",
-    figure: int | None = None,
-) -> Claim:
-    """Claim that a number, which is exact, does not exceed a threshold."""
-    verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
-    return _claim(
-        sentence, measure, number, "<=", threshold, verdict, theory=theory, note=note, figure=figure
-    )
+    def no_worse(
+        self,
+        sentence: str,
+        differences: Sequence[Curve],
+        *,
+        margin: float = MARGIN,
+        **about: Unpack[About],
+    ) -> Claim:
+        """Claim that no difference exceeds a margin: shown, one is beyond it, or open."""
+        return self._within(sentence, "excess", *_moments(differences), margin, about)
 
+    def at_most(
+        self, sentence: str, number: float, threshold: float, **about: Unpack[About]
+    ) -> Claim:
+        """Claim that a number, which is exact, does not exceed a threshold."""
+        verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
+        return self._claim(sentence, "", number, "<=", threshold, verdict, about)
 
-def _within(
-    sentence: str,
-    mean: NDArray[np.float64],
-    sem: NDArray[np.float64],
-    runs: int,
-    margin: float,
-    measure: str,
-    *,
-    theory: bool,
-    note: str,
-    figure: int | None,
-) -> Claim:
-    """Compare the upper ends of confidence intervals with a margin, and the lower to refute."""
-    exact = bool(np.all(sem == 0))
-    reach = 0.0 if exact else critical(1, runs)
-    sure = 0.0 if exact else critical(mean.size, runs)
-    enough = math.isfinite(reach)
-    highest = float(np.max(mean + reach * sem)) if enough else float(mean.max())
-    beyond = enough and float(np.max(mean - sure * sem)) > margin
-    verdict = _verdict(shown=enough and highest <= margin, refuted=beyond)
-    return _claim(
-        sentence, measure, highest, "<=", margin, verdict, theory=theory, note=note, figure=figure
-    )
+    def _within(
+        self, sentence: str, what: str, mean: Float64, sem: Float64, margin: float, about: About
+    ) -> Claim:
+        """Compare the upper ends of confidence intervals with a margin, and the lower to refute."""
+        exact = bool(np.all(sem == 0))
+        reach = 0.0 if exact else critical(1, self.runs)
+        sure = 0.0 if exact else critical(mean.size, self.runs)
+        enough = math.isfinite(reach)
+        highest = float(np.max(mean + reach * sem)) if enough else float(mean.max())
+        beyond = enough and float(np.max(mean - sure * sem)) > margin
+        verdict = _verdict(shown=enough and highest <= margin, refuted=beyond)
+        measure = f"largest {what} that the runs leave possible, as a share"
+        return self._claim(sentence, measure, highest, "<=", margin, verdict, about)
+
+    def _claim(
+        self,
+        sentence: str,
+        measure: str,
+        number: float,
+        relation: str,
+        threshold: float,
+        verdict: Verdict,
+        about: About,
+    ) -> Claim:
+        found = Claim(sentence, measure, number, relation, threshold, verdict, figure=self.figure)
+        found = replace(found, **about)
+        return found if verdict is Verdict.FAILS else replace(found, note="")
 
 
 def _verdict(*, shown: bool, refuted: bool) -> Verdict:
@@ -211,32 +196,16 @@ def _verdict(*, shown: bool, refuted: bool) -> Verdict:
     return Verdict.FAILS if refuted else Verdict.OPEN
 
 
-def _claim(
-    sentence: str,
-    measure: str,
-    number: float,
-    relation: str,
-    threshold: float,
-    verdict: Verdict,
-    *,
-    theory: bool = False,
-    note: str = "",
-    figure: int | None = None,
-) -> Claim:
-    note = note if verdict is Verdict.FAILS else ""
-    return Claim(sentence, measure, number, relation, threshold, verdict, theory, note, figure)
-
-
-def _moments(differences: Sequence["Curve"]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(differences: Sequence[Curve]) -> tuple[Float64, Float64]:
     mean = np.concatenate([curve.mean for curve in differences])
     return mean, np.concatenate([curve.sem for curve in differences])
 
 
-def _statistics(differences: Sequence["Curve"]) -> NDArray[np.float64]:
+def _statistics(differences: Sequence[Curve]) -> Float64:
     return np.concatenate([t_statistic(curve.mean, curve.sem) for curve in differences])
 
 
-def t_statistic(mean: ArrayLike, sem: ArrayLike) -> NDArray[np.float64]:
+def t_statistic(mean: ArrayLike, sem: ArrayLike) -> Float64:
     """Return mean / sem; 0 for 0 / 0, and for a single run, which cannot tell."""
     m, s = np.atleast_1d(np.asarray(mean, float)), np.atleast_1d(np.asarray(sem, float))
     with np.errstate(divide="ignore", invalid="ignore"):

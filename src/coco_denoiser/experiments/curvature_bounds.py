@@ -11,17 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from coco_denoiser import denoise
-from coco_denoiser.experiments.claims import Claim, at_most, increases
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.typing import Float64
 
@@ -125,11 +117,11 @@ def _fraction(mu: float) -> str:
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     near, far = (_box(size) for size in (config.boxes[0], config.boxes[-1]))
-    runs, at = config.runs, list(config.mus)
+    ours, at = Judge(config.runs), list(config.mus)
 
     def one(panel: str, box: str, mu: float) -> Curve:
         i = at.index(mu)
-        return Curve(*(column[i : i + 1] for column in curves[panel, box]))
+        return curves[panel, box].part(slice(i, i + 1))
 
     excesses = [
         float(curves[f"{name} largest excess", _box(size)].mean[0])
@@ -142,7 +134,7 @@ def _claims(result: Result) -> list[Claim]:
         for name, mu in right.items()
     )
     return [
-        at_most(
+        ours.at_most(
             "With any mu that holds, no window is further from the true gradients than the raw "
             "one: they are feasible, and a projection comes nearer to all that is.",
             max(excesses),
@@ -150,7 +142,7 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest relative excess over the raw error, of all windows",
             theory=True,
         ),
-        increases(
+        ours.increases(
             "The right mu gains on the merely smooth one (mu = -L), where they differ, for points "
             "near and far.",
             [
@@ -158,43 +150,33 @@ def _claims(result: Result) -> list[Claim]:
                 for name in list(KINDS)[:3]
                 for box in (near, far)
             ],
-            runs,
         ),
-        increases(
+        ours.increases(
             f"For points far apart, a mu that is much too large (0.9) is worse than raw, on each "
             f"kind; the right one gains ({gains}).",
             [one(f"{name} minus raw", far, 0.9) for name in KINDS],
-            runs,
         ),
-        increases(
+        ours.increases(
             "For points far apart, to assume convexity (mu = 0) of what is not convex is worse "
             "than raw.",
             [one(f"{name} minus raw", far, 0.0) for name in ("weakly convex", "merely smooth")],
-            runs,
             note="Of -sum cos x_j it is better: between points far apart its mean curvature is "
             "hardly negative, so that mu = 0 is nearly right for these pairs.",
         ),
-        increases(
+        ours.increases(
             "For points close together, where noise rules, even mu = 0.9 is better than raw, on "
             "each kind.",
-            [_negated(one(f"{name} minus raw", near, 0.9)) for name in KINDS],
-            runs,
+            [one(f"{name} minus raw", near, 0.9).times(-1) for name in KINDS],
         ),
     ]
-
-
-def _negated(curve: Curve) -> Curve:
-    return Curve(curve.x, -curve.mean, curve.sem)
 
 
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "Error against the assumed mu, right and wrong, on functions of four kinds.",
         BoundsConfig(),
         {"runs": 40},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coco_denoiser.experiments.experiment import Curve, Curves
+from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.panels import (
     Kind,
     Panel,

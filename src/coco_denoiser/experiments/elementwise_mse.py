@@ -13,16 +13,9 @@ import numpy as np
 from scipy import stats
 
 from coco_denoiser import denoise
-from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
@@ -191,6 +184,7 @@ def _panels(result: Result) -> list[Panel]:
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     boxes, runs = range(len(config.half_widths)), config.runs
+    paper = Judge(runs, figure=3)
     numbers = range(config.configurations)
     gain, growth = "COCO minus oracle", "larger minus smaller box"
     first = [curves[gain, _panel(config, _SHOWN, box)] for box in boxes]
@@ -207,73 +201,54 @@ def _claims(result: Result) -> list[Claim]:
     excess = "largest excess that the runs leave possible, as a share of the oracle's error"
     cells = len(_GRID)
     return [
-        no_worse(
+        paper.no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for every point, in every box.",
             first,
-            runs,
             margin=_NO_MORE,
             measure=excess,
-            figure=3,
         ),
-        increases(
+        paper.increases(
             "The tighter the box, the lower the total error, in every configuration.",
             [curves[growth, series] for series in curves.series(growth)],
-            runs,
-            figure=3,
         ),
-        equivalent(
+        paper.equivalent(
             f"In the largest box denoising is almost null: it takes away {taken:.1%} of the error.",
             lost,
-            runs,
-            figure=3,
         ),
-        increases(
+        Judge(1000, 3).increases(
             "In the middle box, more isolated points have larger errors: the rank correlation of "
             f"error and distance to the nearest point is {rank:.2f}.",
             [Curve(np.ones(1), np.array([rank]), np.array([spread]))],
-            1000,  # its spread is known, not estimated
             measure="mean rank correlation over the configurations, in standard errors under no "
             "relation",
-            figure=3,
         ),
-        no_worse(
+        paper.no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for arbitrary d and K, for every point: here d from 1 to 20 and "
             f"K from 2 to 12, {cells} windows.",
             [curves["grid error", series] for series in curves.series("grid error")],
-            runs,
             margin=_NO_MORE,
             measure=excess,
-            figure=3,
         ),
-        no_worse(
+        paper.no_worse(
             "So the variance falls, too: Var(θ_k) ≤ Var(g_k) for every point of these windows.",
             [curves["grid variance", series] for series in curves.series("grid variance")],
-            runs,
             margin=_NO_MORE,
             measure=excess,
-            figure=3,
         ),
-        no_worse(
+        Judge(runs, figure=10).no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for every point of every further configuration, in every box.",
             others,
-            runs,
             margin=_NO_MORE,
             measure=excess,
-            figure=10,
         ),
-        increases(
+        Judge(runs, figure=11).increases(
             "In the published configuration x1, x2, x6, x8 come out best, then x3, x5, and worst "
             "x4, x7.",
             [curves["ranks", series] for series in curves.series("ranks")],
-            runs,
             measure="smallest difference between the means of these groups, in standard errors",
-            figure=11,
         ),
-        equivalent(
-            "The oracle's error is d σ².",
-            [curves["oracle", "all points"]],
-            runs,
-            theory=True,
+        Judge(runs).equivalent(
+            "The oracle's error is d σ².", [curves["oracle", "all points"]], theory=True
         ),
     ]
 
@@ -295,15 +270,15 @@ def _isolation(result: Result, box: int) -> tuple[float, float]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
         "Error of each of 8 gradients with and without COCO, in a small, a middling, a large box.",
         ElementwiseConfig(),
         {"runs": 250},
-        _count,
         _unit,
         _gather,
         _panels,
         _claims,
+        figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
+        count=_count,
         seconds=(12.0, 3.0),
     ),
 )

@@ -13,17 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from coco_denoiser import solve
-from coco_denoiser.experiments.claims import Claim, at_most, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import TOLERANCE
 from coco_denoiser.problems import Quadratic
@@ -158,7 +150,7 @@ def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     worst = curves["worst window", "error over the oracle's, and shift of the centroid"].mean
     series = curves.series("cost uniform")
-    fewest = _repeats(config, int(series[-1].removeprefix("K=")))
+    ours = Judge(_repeats(config, int(series[-1].removeprefix("K="))))
     gains = [curves[f"gain {place}", K] for place in _PLACES for K in series]
     falls = []
     for place in _PLACES:
@@ -169,7 +161,7 @@ def _claims(result: Result) -> list[Claim]:
             falls.append(Curve(np.array([K]), np.array([more - less]), np.array([np.hypot(a, b)])))
     last = {place: curves[f"cost {place}", series[-1]] for place in _PLACES}
     return [
-        at_most(
+        ours.at_most(
             "With any number of neighbours the total error is at most the oracle's: the feasible "
             "set only grows.",
             float(worst[0]),
@@ -177,27 +169,22 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest ratio of a window; threshold: 1, up to the solver's tolerance",
             theory=True,
         ),
-        at_most(
+        ours.at_most(
             "With any number of neighbours the centroid is kept.",
             float(worst[1]),
             1e-6,
             measure="largest shift of a window, in σ; threshold: the solver's tolerance",
             theory=True,
         ),
-        increases(
-            f"The share of pairs that are active falls as K doubles, up to {series[-1]}.",
-            falls,
-            fewest,
+        ours.increases(
+            f"The share of pairs that are active falls as K doubles, up to {series[-1]}.", falls
         ),
-        increases(
-            "Every doubling of the number of neighbours, from 1 to 16, lowers the error.",
-            gains,
-            fewest,
+        ours.increases(
+            "Every doubling of the number of neighbours, from 1 to 16, lowers the error.", gains
         ),
-        no_worse(
+        ours.no_worse(
             f"16 neighbours cost at most 10% of the error of all pairs, at {series[-1]}.",
-            [Curve(*(column[-1:] for column in cost)) for cost in last.values()],
-            fewest,
+            [cost.part(slice(-1, None)) for cost in last.values()],
             margin=0.1,
             note="Cost: "
             + ", ".join(f"{cost.mean[-1]:.0%} ({place})" for place, cost in last.items())
@@ -209,14 +196,13 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "Share of active pairs and error for 64 to 1024 points, and the cost of near pairs only.",
         ManyConfig(),
         {"runs": 4},
-        lambda config: len(_windows(config)),
         _unit,
         _gather,
         _panels,
         _claims,
+        count=lambda config: len(_windows(config)),
     ),
 )

@@ -11,31 +11,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from coco_denoiser.experiments.claims import Claim, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.logistic import regression
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import (
-    Method,
-    Regimes,
-    coco,
-    coco_name,
-    difference,
-    follow,
-    gather,
-    percent,
-    relative,
-    solved,
-)
+from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
 from coco_denoiser.optimizers import SGD, Optimizer, decreasing
 from coco_denoiser.problems import Problem, Quadratic
 from coco_denoiser.typing import Float64
@@ -172,48 +153,43 @@ def _panels(_: Result) -> list[Panel]:
 
 
 def _late(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
-    return [difference(curves, f"{name} late", a, b) for name in names]
+    return [curves.difference(f"{name} late", a, b) for name in names]
 
 
 def _shares(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
-    return [relative(curves, f"{name} late", a, b) for name in names]
+    return [curves.relative(f"{name} late", a, b) for name in names]
 
 
 def _changes(
     curves: Curves, a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
 ) -> str:
-    return ", ".join(percent(curves, f"{name} {regime}", a, b) for name in names)
+    return ", ".join(curves.percent(f"{name} {regime}", a, b) for name in names)
 
 
 def _claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, ours = result.curves, Judge(result.config.runs)
     return [
-        increases(
+        ours.increases(
             "Folding is worth more than a window: on the quadratic, COCO_2 with folding is nearer "
             f"than COCO_2 in the last half ({_changes(curves, FOLD, 'SGD+COCO_2')} at 1/L, "
             "0.7/L, 0.3/L).",
             _late(curves, QUADRATIC, "SGD+COCO_2", FOLD),
-            runs,
         ),
-        no_worse(
+        ours.no_worse(
             "It is at least as good as COCO_8, with an eighth of the memory "
             f"({_changes(curves, FOLD, 'SGD+COCO_8')}).",
             _shares(curves, QUADRATIC, FOLD, "SGD+COCO_8"),
-            runs,
         ),
-        no_worse(
+        ours.no_worse(
             "With folding, a larger window is no better: COCO_8 against COCO_2 "
             f"({_changes(curves, 'SGD+COCO_8, folding', FOLD)}).",
             _shares(curves, QUADRATIC, FOLD, "SGD+COCO_8, folding"),
-            runs,
             note="At long steps several neighbours tell more than one mixture of them.",
         ),
-        increases(
-            "At 0.3/L it is still falling in the last quarter.",
-            [curves["still falling", FOLD]],
-            runs,
+        ours.increases(
+            "At 0.3/L it is still falling in the last quarter.", [curves["still falling", FOLD]]
         ),
-        increases(
+        ours.increases(
             "On the quadratic it is nearer than averaging and a decreasing step, at every step "
             f"size ({_changes(curves, FOLD, 'SGD+PRaveraging')} against averaging, "
             f"{_changes(curves, FOLD, 'SGD+DecreasingSS')} against the decreasing step).",
@@ -222,35 +198,30 @@ def _claims(result: Result) -> list[Claim]:
                 for rival in ("SGD+PRaveraging", "SGD+DecreasingSS")
                 for found in _late(curves, QUADRATIC, rival, FOLD)
             ],
-            runs,
         ),
-        increases(
+        ours.increases(
             "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
             f"({', '.join(_changes(curves, FOLD, s, ['breast-cancer']) for s in _SERIES[:3])}).",
             [found for s in _SERIES[:3] for found in _late(curves, ["breast-cancer"], s, FOLD)],
-            runs,
         ),
-        no_worse(
+        ours.no_worse(
             "Folding does not compromise the bias regime: it is no further than SGD in the first "
             f"fifth ({_changes(curves, FOLD, 'SGD', SETTINGS, 'early')} at 1/L, 0.7/L, 0.3/L, "
             "curvatures 1 to 0.001, breast-cancer).",
-            [relative(curves, f"{name} early", FOLD, "SGD") for name in SETTINGS],
-            runs,
+            [curves.relative(f"{name} early", FOLD, "SGD") for name in SETTINGS],
             note="Many small steps in one direction leave the mixture behind, since each alone "
             "breaks no bound.",
         ),
-        no_worse(
+        ours.no_worse(
             "Where curvatures differ by a factor of 1000 it is no further than SGD "
             f"({_changes(curves, FOLD, 'SGD', ['ill'])} in the last half).",
             _shares(curves, ["ill"], FOLD, "SGD"),
-            runs,
             note="Folding acts like a step that falls as 1/k, too short for directions of little "
             "curvature.",
         ),
-        no_worse(
+        ours.no_worse(
             "There, its objective ends no higher than that of SGD.",
             [curves["ill end", f"{FOLD} over SGD"]],
-            runs,
         ),
         solved(curves, [f"{name} " for name in SETTINGS]),
     ]
@@ -259,11 +230,9 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
         FoldConfig(),
         {"runs": 6},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,

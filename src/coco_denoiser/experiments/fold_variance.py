@@ -12,16 +12,9 @@ from typing import Protocol
 import numpy as np
 
 from coco_denoiser import Denoiser, optimizers
-from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Experiment, Result, Unit, generator
 from coco_denoiser.experiments.fold import QUADRATIC, SETTINGS, FoldConfig, Setting
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
@@ -219,21 +212,20 @@ def _distances(curves: Curves, series: str, names: Iterable[str] = QUADRATIC) ->
 
 
 def _claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, ours = result.curves, Judge(result.config.runs)
     right, under = slice(_FACTORS.index(1.0), None), slice(1)
 
     def calibrated(series: str, sentence: str, note: str) -> Claim:
         late = [curves[f"{series}, last half", label] for label in _SHOWN.values()]
         ratios = ", ".join(f"{ratio.mean[0]:.2f}" for ratio in late)
-        return equivalent(
+        return ours.equivalent(
             f"{sentence} ({ratios} at 1/L, 0.3/L, curvatures 1 to 0.001).",
-            [Curve(ratio.x, ratio.mean - 1.0, ratio.sem) for ratio in late],
-            runs,
+            [ratio.shifted(-1.0) for ratio in late],
             note=note,
         )
 
     def wrong(series: str, which: slice) -> list[Curve]:
-        return [Curve(*(column[which] for column in curves["wrong L over SGD", series]))]
+        return [curves["wrong L over SGD", series].part(which)]
 
     def against_plain(series: str, names: Iterable[str]) -> list[Curve]:
         return [curves[f"{name} late over {_PLAIN}", series] for name in names]
@@ -252,53 +244,42 @@ def _claims(result: Result) -> list[Claim]:
             "With the points folded too it is calibrated",
             "On the quadratic it nearly is. Where curvatures differ much it claims too much.",
         ),
-        increases(
+        ours.increases(
             "But then the past lies further away and less is gained: on the quadratic the distance "
             f"is {_distances(curves, _MOVED)} at 1/L, 0.7/L, 0.3/L, with residuals folded only "
             f"{_distances(curves, _PLAIN)}.",
             against_plain(_MOVED, QUADRATIC),
-            runs,
         ),
-        increases(
+        ours.increases(
             "Where curvatures differ by a factor of 1000 it is the better one "
             f"({_distances(curves, _MOVED, ['ill'])} against {_distances(curves, _PLAIN, ['ill'])})"
             ".",
-            [Curve(ill.x, -ill.mean, ill.sem)],
-            runs,
+            [ill.times(-1)],
         ),
-        no_worse(
+        ours.no_worse(
             "To count the bias as variance is no loss on the quadratic "
             f"({_distances(curves, _COUNTED)}).",
             against_plain(_COUNTED, QUADRATIC),
-            runs,
             note="A fold that trusts itself less averages less.",
         ),
-        no_worse(
+        ours.no_worse(
             "With L exact or overestimated up to 10 times, folding is no further than SGD.",
             wrong(_PLAIN, right),
-            runs,
         ),
-        increases(
+        ours.increases(
             "With L underestimated 10 times, the bias accumulates: folding is further than SGD.",
             wrong(_PLAIN, under),
-            runs,
         ),
-        no_worse(
-            "COCO_2, which forgets, is not.",
-            wrong(_FORGETTING, under),
-            runs,
-        ),
+        ours.no_worse("COCO_2, which forgets, is not.", wrong(_FORGETTING, under)),
     ]
 
 
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "The variance that a fold claims and that it has, other folds, and folding with a wrong L.",
         FoldConfig(runs=100),
         {"runs": 10},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,

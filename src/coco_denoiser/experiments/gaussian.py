@@ -13,16 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_denoiser import ConvergenceWarning, Denoiser
-from coco_denoiser.experiments.claims import Claim, at_most
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.paths import TOLERANCE
@@ -265,6 +258,7 @@ def _panels(result: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
+    at_most = Judge(config.runs).at_most
     claims = []
     for kind, what in _SETS.items():
         names = _of(config, kind)
@@ -300,7 +294,7 @@ def _claims(result: Result) -> list[Claim]:
 
 
 def _excess_claims(curves: Curves, config: GaussianConfig, kind: str) -> list[Claim]:
-    title = _SETS[kind].capitalize()
+    title, at_most = _SETS[kind].capitalize(), Judge(config.runs).at_most
     cells, tail = curves[f"{kind} cells", OURS].mean, f"{OURS}{_TAIL}"
     rivals = (*_methods(config)[2:], _AVERAGED)
     ratios = {name: curves[f"{kind} cells", name].mean for name in rivals}
@@ -373,17 +367,16 @@ def _check(config: GaussianConfig) -> None:
 EXPERIMENTS = (
     Experiment(
         "gaussian",
-        BEYOND,
         "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
         "schedule-free and Adam on 19 problems.",
         GaussianConfig(),
         {"runs": 2, "calls": 30},
-        lambda config: len(_cells(config)),
         _unit,
         _gather,
         _panels,
         _claims,
-        _check,
+        count=lambda config: len(_cells(config)),
+        check=_check,
         seconds=(500.0, 15.0),
     ),
 )

@@ -15,22 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from coco_denoiser import solve
-from coco_denoiser.experiments.claims import (
-    Claim,
-    increases,
-    no_worse,
-    somewhere_negative,
-)
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.typing import Float64
 
@@ -199,13 +186,13 @@ def _panels(result: Result) -> list[Panel]:
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     problems = list(_problems(config))
-    runs = max(config.runs // max(config.share), 2)
+    ours, all_sizes = Judge(config.runs), Judge(max(config.runs // max(config.share), 2))
 
     def change(what: str, kinds: Sequence[Points], *, sign: float = 1.0) -> list[Curve]:
         found = [
             curves[f"{problem}, {what}", kind.series] for problem in problems for kind in kinds
         ]
-        return [Curve(c.x, sign * c.mean, abs(sign) * c.sem) for c in found]
+        return [c.times(sign) for c in found]
 
     def span(curve_list: Sequence[Curve]) -> str:
         low = min(float(c.mean.min()) for c in curve_list)
@@ -213,63 +200,53 @@ def _claims(result: Result) -> list[Claim]:
         return f"{low:+.1f}% to {high:+.1f}%"
 
     def minus(some: Sequence[Curve], others: Sequence[Curve]) -> list[Curve]:
-        return [
-            Curve(a.x, a.mean - b.mean, np.hypot(a.sem, b.sem))
-            for a, b in zip(some, others, strict=True)
-        ]
+        return [a.minus(b) for a, b in zip(some, others, strict=True)]
 
     def few(curve_list: Sequence[Curve]) -> list[Curve]:
         """Leave out the largest windows, whose runs are few."""
-        return [Curve(*(column[:2] for column in c)) for c in curve_list]
+        return [c.part(slice(2)) for c in curve_list]
 
     return [
-        no_worse(
+        all_sizes.no_worse(
             "The tight set never raises the total error, wherever the points are "
             f"({span(change('total', ARRANGEMENTS))} here).",
             change("total", ARRANGEMENTS, sign=0.01),
-            runs,
             measure="largest increase of the total MSE that the runs leave possible, as a share",
         ),
-        increases(
+        all_sizes.increases(
             "On late SGD paths at steps 1/L and 0.3/L it lowers the total error, for all K "
             f"({span(change('total', LATE[:2]))}).",
             change("total", LATE[:2], sign=-1.0),
-            runs,
             measure="smallest gain, in standard errors",
         ),
-        increases(
+        all_sizes.increases(
             "On points that are clustered it gains less, for all K "
             f"({span(change('total', (CLUSTER,)))}), than in a cloud as wide as the noise allows "
             f"({span(change('total', (CLOUD,)))}).",
             minus(change("total", (CLUSTER,)), change("total", (CLOUD,))),
-            runs,
         ),
-        somewhere_negative(
+        all_sizes.somewhere_negative(
             "It can raise the error of the newest gradient: on late paths at step 0.3/L "
             f"({span(change('newest', LATE[1:2]))}).",
             change("newest", LATE[1:2], sign=-1.0),
-            runs,
             measure="smallest gain, in standard errors",
         ),
-        increases(
+        ours.increases(
             "That is because the points were made from the noise: with fresh noise at the same "
             "points the newest gradient does better, at 4 and 8 points.",
             few(minus(change("newest", LATE[1:2]), change("newest", (FRESH,)))),
-            config.runs,
             measure="smallest difference, in standard errors",
         ),
-        increases(
+        ours.increases(
             "The newest gradient then takes over noise that the others give up, as the centroid is "
             f"kept: {span(change('noise taken over', LATE[1:2], sign=100.0))} of their mean noise.",
             few(minus(change("noise taken over", LATE[1:2]), change("noise taken over", (FRESH,)))),
-            config.runs,
             measure="smallest difference to fresh noise, in standard errors",
         ),
-        increases(
+        ours.increases(
             "In a cloud, where no point is the newest, one gradient gains too, at 4 and 8 points "
             f"({span(change('newest', (CLOUD,)))} for all K).",
             few(change("newest", (CLOUD,), sign=-1.0)),
-            config.runs,
             measure="smallest gain, in standard errors",
         ),
     ]
@@ -278,14 +255,13 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "What the gradients of one function gain over pairwise co-coercivity, 4 to 32 points.",
         InterpolationConfig(),
         {"runs": 12, "blocks": 1},
-        _count,
         _unit,
         _gather,
         _panels,
         _claims,
+        count=_count,
     ),
 )

@@ -18,29 +18,11 @@ from typing import Literal
 
 import numpy as np
 
-from coco_denoiser.experiments.claims import Claim, at_most, increases, no_worse, somewhere_negative
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import (
-    Method,
-    Regimes,
-    coco,
-    coco_name,
-    difference,
-    follow,
-    gather,
-    percent,
-    relative,
-    solved,
-)
+from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
 from coco_denoiser.optimizers import SGD, STRSAGA, Adam, Optimizer
 from coco_denoiser.problems import Dataset, LogisticRegression, Problem, datasets
 
@@ -202,109 +184,87 @@ def _panels(result: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    figure = 5 if config.data == "fourclass" or config.published else None
+    ours = Judge(config.runs)
+    paper = replace(ours, figure=5) if config.data == "fourclass" or config.published else ours
     claims = []
     for base in _BASES[:2]:
         names = _names(config, base)
         early = _changes(result, base, "early")
         if config.data == "fourclass":
             claims.append(
-                increases(
+                paper.increases(
                     f"{base}: COCO delays the bias regime {early}.",
-                    [difference(curves, f"{base} early", name, base) for name in names[1:]],
-                    config.runs,
-                    figure=figure,
+                    [curves.difference(f"{base} early", name, base) for name in names[1:]],
                 )
             )
         else:
             claims.append(
-                no_worse(
+                paper.no_worse(
                     f"{base}: there is no significant delay in the bias regime {early}.",
-                    [relative(curves, f"{base} early", name, base) for name in names[1:]],
-                    config.runs,
+                    [curves.relative(f"{base} early", name, base) for name in names[1:]],
                     margin=_SLACK,
-                    figure=figure,
                 )
             )
         claims.append(
-            increases(
+            paper.increases(
                 f"{base}: the distance in the variance regime falls consistently with K "
                 f"{_changes(result, base, 'late')}.",
-                [difference(curves, f"{base} late", a, b) for a, b in pairwise(names)],
-                config.runs,
+                [curves.difference(f"{base} late", a, b) for a, b in pairwise(names)],
                 note="The last gain is a loss: the largest window has just left its bias regime.",
-                figure=figure,
             )
         )
     late = f"{_CORRECTED} late"
     names = _names(config, "STRSAGA")[1:]
-    changes = ", ".join(percent(curves, late, f"{name}, corrected", "STRSAGA") for name in names)
+    changes = ", ".join(curves.percent(late, f"{name}, corrected", "STRSAGA") for name in names)
     claims.append(
-        increases(
+        ours.increases(
             "STRSAGA: denoising the corrected direction helps too, for every K "
             f"({changes} in the variance regime).",
-            [difference(curves, late, "STRSAGA", f"{name}, corrected") for name in names],
-            config.runs,
+            [curves.difference(late, "STRSAGA", f"{name}, corrected") for name in names],
         )
     )
     prefixes = [f"{base} " for base in (*_BASES, _CORRECTED)]
-    return [*claims, *_adam_claims(result, figure), solved(curves, prefixes)]
+    return [*claims, *_adam_claims(result, paper), solved(curves, prefixes)]
 
 
-def _adam_claims(result: Result, figure: int | None) -> list[Claim]:
+def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
     curves, config = result.curves, result.config
     names = _names(config, "Adam")
-    gains = [difference(curves, "Adam late", "Adam", name) for name in names[1:]]
+    gains = [curves.difference("Adam late", "Adam", name) for name in names[1:]]
     late = _changes(result, "Adam", "late")
     if config.data == "fourclass":
-        gain = gains[0]
-        whole = curves["Adam late", "Adam"].mean
         return [
-            no_worse(
+            paper.no_worse(
                 "Adam: there is almost no delay in the bias regime "
                 f"{_changes(result, 'Adam', 'early')}.",
-                [relative(curves, "Adam early", name, "Adam") for name in names[1:]],
-                config.runs,
+                [curves.relative("Adam early", name, "Adam") for name in names[1:]],
                 margin=_SLACK,
-                figure=figure,
             ),
-            no_worse(
+            paper.no_worse(
                 f"Adam: there is no variance gain for a small K, here K = 2 {late}.",
-                [Curve(gain.x, gain.mean / whole, gain.sem / whole)],
-                config.runs,
+                [gains[0].over(curves["Adam late", "Adam"].mean)],
                 measure="largest gain that the runs leave possible, as a share",
-                figure=figure,
             ),
-            increases(
-                "Adam: there is a variance gain for a large K, here K = 16.",
-                gains[-1:],
-                config.runs,
-                figure=figure,
+            paper.increases(
+                "Adam: there is a variance gain for a large K, here K = 16.", gains[-1:]
             ),
         ]
-    claims = [
-        increases(
-            f"Adam benefits from COCO, for every K {late}.", gains, config.runs, figure=figure
-        )
-    ]
+    claims = [paper.increases(f"Adam benefits from COCO, for every K {late}.", gains)]
     if config.published:
         arrivals = {base: _arrival(result, base) for base in _BASES}
         claims += [
-            somewhere_negative(
+            paper.somewhere_negative(
                 "Adam: the variance does not improve consistently with K.",
-                [difference(curves, "Adam late", a, b) for a, b in pairwise(names)],
-                config.runs,
+                [curves.difference("Adam late", a, b) for a, b in pairwise(names)],
                 measure="smallest gain from one K to the next, in standard errors",
                 note="With an exact denoiser it improves with every K.",
-                figure=figure,
             ),
-            at_most(
+            paper.at_most(
                 "Adam arrives at its variance regime after fewer oracle calls than SGD "
                 f"({arrivals['SGD']}) and STRSAGA ({arrivals['STRSAGA']}).",
                 arrivals["Adam"],
                 min(arrivals["SGD"], arrivals["STRSAGA"]) - 1,
                 measure="calls until the mean distance has come 95% of its way, for good",
-                figure=figure,
             ),
         ]
     return claims
@@ -326,16 +286,12 @@ def _changes(result: Result, base: str, regime: str) -> str:
     which = _BASES.index(base)
     regimes = _regimes(result.config, which)
     changes = ", ".join(
-        percent(result.curves, f"{base} {regime}", name, base)
+        result.curves.percent(f"{base} {regime}", name, base)
         for name in _names(result.config, base)[1:]
     )
     windows = ", ".join(str(window) for window in result.config.windows[which][1:])
     steps = f"first {regimes.early}" if regime == "early" else f"last {regimes.late}"
     return f"({changes} for K = {windows} in the {steps} steps)"
-
-
-def _check(config: LogisticConfig) -> None:
-    _problem(config)
 
 
 _PUBLISHED = LogisticConfig(
@@ -361,7 +317,7 @@ _CONFIGS = {
     "mushrooms": (
         # From so far away that both regimes show.
         replace(_PUBLISHED, published=False, starts=(3.0, 3.0, 1.0)),
-        "none: what the paper means to run",
+        "",  # what the paper means to run
         "on mushrooms, with labels -1 and +1, from outside the noise",
         (190.0, 23.0),
     ),
@@ -375,7 +331,7 @@ _CONFIGS = {
             steps=(800, 800, 400),
             windows=((1, 2, 4, 8),) * 3,
         ),
-        "none: the same on data that is always there",
+        "",  # the same on data that is always there
         "on breast-cancer",
         (150.0, 18.0),
     ),
@@ -383,17 +339,16 @@ _CONFIGS = {
 EXPERIMENTS = tuple(
     Experiment(
         f"logistic-{name}",
-        figure,
         f"SGD, STRSAGA and Adam, each with COCO_K, for logistic regression {what}.",
         config,
         {"runs": 6},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,
         _claims,
-        _check,
-        seconds,
+        figure=figure,
+        check=_problem,
+        seconds=seconds,
     )
     for name, (config, figure, what, seconds) in _CONFIGS.items()
 )

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from coco_denoiser import denoise_pairs
-from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases, no_worse
-from coco_denoiser.experiments.experiment import Curve, Curves, Experiment, Result, Unit, generator
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.experiments.tightness import (
     PairConfig,
@@ -133,10 +134,6 @@ def _together(curve: Curve) -> Curve:
     )
 
 
-def _part(curve: Curve, which: slice) -> Curve:
-    return Curve(*(column[which] for column in curve))
-
-
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     at = distances(config)
@@ -157,13 +154,13 @@ def _claims(result: Result) -> list[Claim]:
 def _error_claims(
     config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
 ) -> list[Claim]:
-    runs, at = config.runs, distances(config)
+    paper, at = Judge(config.runs, figure=9), distances(config)
     mse = {L: curves["MSE", series_name(L)] for L in config.L}
     raw = 2 * config.sigma**2
     under, over = sorted(L for L in config.L if L < 1), [L for L in config.L if L >= 1]
 
     def against(L: float, level: float) -> Curve:
-        return Curve(at, mse[L].mean / level - 1, mse[L].sem / level)
+        return mse[L].over(level).shifted(-1)
 
     p = [curves["p_active", series_name(L)] for L in config.L]
     known = [curves["p_active theory", series_name(L)].mean for L in config.L]
@@ -176,100 +173,67 @@ def _error_claims(
     }
     drop = max(float(-np.diff(curves["MSE theory", series_name(L)].mean).min()) / raw for L in over)
     return [
-        equivalent(
+        paper.equivalent(
             "The simulated p_active recovers that of Figure 7.",
             [_together(Curve(at, a.mean - b, a.sem)) for a, b in zip(p, known, strict=True)],
-            runs,
             margin=0.02,
             measure="largest deviation that the runs leave possible",
             theory=True,
-            figure=9,
         ),
-        equivalent(
+        paper.equivalent(
             "At distance 0 the estimate is the average, whatever L is: the total error is σ².",
-            [_part(against(L, config.sigma**2), slice(1)) for L in config.L],
-            runs,
+            [against(L, config.sigma**2).part(slice(1)) for L in config.L],
             margin=0.1,
             theory=True,
-            figure=9,
         ),
-        at_most(
+        paper.at_most(
             "The looser the constraint, the less is denoised: with L exact or too large the error "
             "grows with the distance.",
             drop,
             1e-12,
             measure="largest fall of the error from one distance to the next, by the closed form",
             theory=True,
-            figure=9,
         ),
-        increases(
+        paper.increases(
             "With L underestimated, MSE(θ) can exceed MSE(g).",
-            [_part(against(L, raw), slice(-1, None)) for L in under],
-            runs,
+            [against(L, raw).part(slice(-1, None)) for L in under],
             measure="smallest excess at Δx=120, in standard errors",
-            figure=9,
         ),
-        increases(
+        paper.increases(
             "Yet there is a range of distances where MSE(θ) ≤ MSE(g), even then.",
-            [
-                Curve(c.x, -c.mean, c.sem)
-                for L in under
-                for c in [_part(against(L, raw), slice(1, int(reach[L]) // 2 + 1))]
-            ],
-            runs,
-            figure=9,
+            [against(L, raw).part(slice(1, int(reach[L]) // 2 + 1)).times(-1) for L in under],
         ),
-        at_most(
+        paper.at_most(
             "The more L is underestimated, the smaller that range.",
             reach[under[0]],
             reach[under[1]] - 1,
             measure=f"its end at L={under[0]}; threshold: just below that at L={under[1]}",
-            figure=9,
         ),
-        no_worse(
+        paper.no_worse(
             "With L exact or overestimated, MSE(θ) ≤ MSE(g) at every distance.",
             [_together(against(L, raw)) for L in over],
-            runs,
             theory=True,
-            figure=9,
         ),
-        no_worse(
+        paper.no_worse(
             "With L exact the error is minimal among all L, at every distance.",
-            [
-                _together(
-                    Curve(
-                        at,
-                        (mse[1.0].mean - mse[L].mean) / raw,
-                        np.hypot(mse[1.0].sem, mse[L].sem) / raw,
-                    )
-                )
-                for L in config.L
-                if L != 1
-            ],
-            runs,
+            [_together(mse[1.0].minus(mse[L]).over(raw)) for L in config.L if L != 1],
             theory=True,
-            figure=9,
         ),
-        equivalent(
+        paper.equivalent(
             "With L exact the error settles at an intermediate value where p_active does (from "
             f"Δx={at[settled][0]:.0f} on): 3σ²/2.",
-            [_together(_part(against(1.0, 1.5 * config.sigma**2), settled))],
-            runs,
-            figure=9,
+            [_together(against(1.0, 1.5 * config.sigma**2).part(settled))],
         ),
-        equivalent(
+        paper.equivalent(
             "With L overestimated the error is MSE(g) where p_active has settled at 0.",
-            [_together(_part(against(L, raw), where)) for L, where in loose.items()],
-            runs,
-            figure=9,
+            [_together(against(L, raw).part(where)) for L, where in loose.items()],
         ),
-        at_most(
+        paper.at_most(
             "With more noise, that happens at longer distances.",
             noisier[1],
             noisier[2] - 1,
             measure="distance from which p_active < 1% at σ=10; threshold: just below that at σ=20",
             theory=True,
-            figure=9,
         ),
     ]
 
@@ -277,7 +241,7 @@ def _error_claims(
 def _bias_claims(
     config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
 ) -> list[Claim]:
-    runs, at = config.runs, distances(config)
+    paper, at = Judge(config.runs, figure=12), distances(config)
     sigma, limit = config.sigma, config.sigma / (2 * np.sqrt(np.pi))
     signed = {L: curves["Bias", series_name(L)] for L in config.L}
     # The second point moves down if the constraint is active: the sign is known.
@@ -286,9 +250,6 @@ def _bias_claims(
         for L, c in signed.items()
     }
     under, above = sorted(L for L in config.L if L < 1), sorted(loose)
-
-    def minus(a: Curve, b: Curve) -> Curve:
-        return Curve(a.x, a.mean - b.mean, np.hypot(a.sem, b.sem))
 
     off_line = [
         Curve(at, (bias[L].mean * sigma - (1 - L) * at / 2) / top, bias[L].sem * sigma / top)
@@ -299,62 +260,47 @@ def _bias_claims(
     falls = []
     for c in peaks.values():
         high = int(c.mean.argmax())
-        peak = _part(c, slice(high, high + 1))
-        falls += [peak, *(minus(peak, _part(c, slice(i, i + 1))) for i in (6, -1))]
-    end = _part(bias[1.0], settled)
+        peak = c.part(slice(high, high + 1))
+        falls += [peak, *(peak.minus(c.part(slice(i, i + 1))) for i in (6, -1))]
     return [
-        equivalent(
+        paper.equivalent(
             "At distance 0 the estimate has no bias, whatever L is.",
-            [_part(c, slice(1)) for c in bias.values()],
-            runs,
+            [c.part(slice(1)) for c in bias.values()],
             measure="largest bias that the runs leave possible, as a share of σ",
             theory=True,
-            figure=12,
         ),
-        equivalent(
+        paper.equivalent(
             "With L underestimated the bias grows linearly with the distance: as (1 − L)Δx/2.",
             off_line,
-            runs,
             measure="largest distance from that line that the runs leave possible, as a share of "
             "its height at Δx=120",
-            figure=12,
         ),
-        increases(
+        paper.increases(
             "The smaller L is, the steeper that growth.",
-            [minus(*(_part(bias[L], slice(-10, None)) for L in under))],
-            runs,
-            figure=12,
+            [Curve.minus(*(bias[L].part(slice(-10, None)) for L in under))],
         ),
-        equivalent(
+        paper.equivalent(
             "With L exact the bias grows until it settles, at σ/(2√π), where p_active does.",
-            [_together(Curve(end.x, end.mean * sigma / limit - 1, end.sem * sigma / limit))],
-            runs,
-            figure=12,
+            [_together(bias[1.0].part(settled).times(sigma).over(limit).shifted(-1))],
         ),
-        increases(
+        paper.increases(
             "With L overestimated the estimate is biased, too, and its bias decreases again with "
             "the distance.",
             falls,
-            runs,
             measure="smallest of the bias at its peak and of its fall until Δx=60 and 120, in "
             "standard errors",
-            figure=12,
         ),
-        no_worse(
+        paper.no_worse(
             "The more L is overestimated, the lower the bias.",
-            [_together(minus(bias[above[1]], bias[above[0]]))],
-            runs,
+            [_together(bias[above[1]].minus(bias[above[0]]))],
             margin=0.005,
             measure="largest excess that the runs leave possible, as a share of σ",
-            figure=12,
         ),
-        equivalent(
+        paper.equivalent(
             "Where the constraint is inactive (p_active below 1%) there is no bias.",
-            [_together(_part(bias[L], where)) for L, where in loose.items()],
-            runs,
+            [_together(bias[L].part(where)) for L, where in loose.items()],
             margin=0.01,
             measure="largest bias that the runs leave possible, as a share of σ",
-            figure=12,
         ),
     ]
 
@@ -369,11 +315,10 @@ def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
             deviations.append(
                 _together(Curve(seen.x, (seen.mean - known) / scale, seen.sem / scale))
             )
-    return equivalent(
+    return Judge(config.runs).equivalent(
         "Error and bias are the moments of a clipped normal variable (the paper has no closed "
         "form).",
         deviations,
-        config.runs,
         theory=True,
     )
 
@@ -381,15 +326,15 @@ def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "MSEvsDistance, Bias",
         "Active constraints, error and bias of two gradients against their distance, for five L.",
         PairConfig(),
         {"runs": 4000},
-        _count,
         _unit,
         _gather,
         _panels,
         _claims,
+        figure="MSEvsDistance, Bias",
+        count=_count,
         seconds=(1.0, 0.5),
     ),
 )

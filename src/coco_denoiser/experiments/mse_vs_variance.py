@@ -15,16 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from coco_denoiser import denoise, denoise_pairs
-from coco_denoiser.experiments.claims import Claim, at_most, equivalent, increases
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
@@ -183,7 +176,9 @@ def _claims(result: Result) -> list[Claim]:
     shift = curves["worst run", "shift of the centroid"].mean
     drops = [curves["slope drop", series] for series in curves.series("slope drop")]
     power = curves["exponent", "COCO"]
-    batches = min(_BATCHES, config.runs)
+    paper, of_batches = (
+        Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))
+    )
     more = curves["slope excess over averaging", "COCO"]
     bends = []
     for K in range(1, config.most_points + 1):
@@ -191,60 +186,45 @@ def _claims(result: Result) -> list[Claim]:
         # right end the line is 1 high.
         seen = curves["excess over averaging", f"K={K}"]
         height = seen.x / max(float(seen.x.max()), 1e-300)
-        bends.append(Curve(seen.x, (seen.mean - more.mean[K - 1]) * height, seen.sem * height))
+        bends.append(seen.shifted(-more.mean[K - 1]).times(height))
     return [
-        at_most(
+        paper.at_most(
             "The denoised gradients have the centroid of the observed ones (Theorem 4.1).",
             float(shift.max()),
             1e-9,
             measure="largest shift of a run, relative to its gradients; threshold: the solver's "
             "tolerance",
             theory=True,
-            figure=2,
         ),
-        at_most(
+        paper.at_most(
             "The total error after denoising is at most the oracle's (Theorem 4.2).",
             float(worst.max()),
             1 + 1e-6,
             measure="largest ratio of a run; threshold: 1, up to the solver's tolerance",
             theory=True,
-            figure=2,
         ),
-        equivalent(
+        of_batches.equivalent(
             "The oracle's error is C σ² with the same C for every K.",
             [curves["exponent", "Oracle"]],
-            batches,
             measure="largest deviation of the exponent of K from 0 that the runs leave possible",
             theory=True,
-            figure=2,
         ),
-        increases(
-            "COCO's error falls monotonically with the number of points K.",
-            drops,
-            config.runs,
-            figure=2,
-        ),
-        equivalent(
+        paper.increases("COCO's error falls monotonically with the number of points K.", drops),
+        paper.equivalent(
             "COCO's error is C σ², a straight line through the origin, for every K.",
             bends,
-            config.runs,
             measure="largest distance from the regression line that the runs leave possible, as a "
             "share of its height at the right end",
-            figure=2,
         ),
-        equivalent(
+        of_batches.equivalent(
             f"C falls as 1/K (here as K^{power.mean[0]:.3f}).",
-            [Curve(power.x, power.mean + 1, power.sem)],
-            batches,
+            [power.shifted(1)],
             measure="largest deviation of the exponent from −1 that the runs leave possible",
-            figure=2,
         ),
-        equivalent(
+        paper.equivalent(
             "COCO's error is that of averaging K gradients at one point, d σ²/K, though the points "
             f"differ (K C/d = {1 + more.mean[-1]:.3f} at K = {config.most_points}).",
             [more],
-            config.runs,
-            figure=2,
         ),
     ]
 
@@ -252,15 +232,15 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "MSE_totalVsVariance",
         "Error of the oracle and of COCO against the noise variance, for 1 to 10 points.",
         VarianceConfig(),
         {"runs": 100, "blocks": 2},
-        _count,
         _unit,
         _gather,
         _panels,
         _claims,
+        figure="MSE_totalVsVariance",
+        count=_count,
         seconds=(31.0, 3.0),
     ),
 )

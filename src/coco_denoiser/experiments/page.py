@@ -19,8 +19,9 @@ import numpy as np
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import summary
 from coco_denoiser.experiments.claims import Claim, Verdict
+from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.drawing import extent, heights
-from coco_denoiser.experiments.experiment import Curves, Experiment, Result
+from coco_denoiser.experiments.experiment import Experiment, Result
 from coco_denoiser.experiments.panels import (
     Kind,
     Panel,

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coco_denoiser import ConvergenceWarning, Denoiser, optimizers
-from coco_denoiser.experiments.claims import Claim, at_most
-from coco_denoiser.experiments.experiment import Curve, Curves, Unit
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Unit
 from coco_denoiser.optimizers import Optimizer, PolyakRuppert
 from coco_denoiser.problems import Problem
 from coco_denoiser.typing import Float64
@@ -118,31 +119,11 @@ def gather(
         curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
 
 
-def difference(curves: Curves, panel: str, a: str, b: str) -> Curve:
-    """Return the mean of a - b, whichever way round it was saved."""
-    if (panel, f"{a} minus {b}") in curves:
-        return curves[panel, f"{a} minus {b}"]
-    saved = curves[panel, f"{b} minus {a}"]
-    return Curve(saved.x, -saved.mean, saved.sem)
-
-
-def relative(curves: Curves, panel: str, a: str, b: str) -> Curve:
-    """Return the mean of a - b as a share of b."""
-    gap, whole = difference(curves, panel, a, b), curves[panel, b].mean
-    return Curve(gap.x, gap.mean / whole, gap.sem / whole)
-
-
-def percent(curves: Curves, panel: str, a: str, b: str) -> str:
-    """Return by how much a is above b, in per cent of b."""
-    change = difference(curves, panel, a, b).mean[0] / curves[panel, b].mean[0]
-    return f"{change:+.1%}"
-
-
 def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
     """Claim that the windows were solved, or say how many were not."""
     panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
     shares = [curves[panel, s].mean[0] for panel in panels for s in curves.series(panel)]
-    return at_most(
+    return Judge(0).at_most(
         "Every window was solved to the tolerance.",
         float(max(shares)),
         0.0,

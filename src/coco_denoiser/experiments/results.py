@@ -9,7 +9,8 @@ from coco_denoiser._storage import write_bytes, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim
-from coco_denoiser.experiments.experiment import Config, Curves, Experiment, Result
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry
 
 

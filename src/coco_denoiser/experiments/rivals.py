@@ -14,25 +14,11 @@ from itertools import combinations
 import numpy as np
 
 from coco_denoiser.experiments import logistic
-from coco_denoiser.experiments.claims import (
-    Claim,
-    critical,
-    increases,
-    no_worse,
-    t_statistic,
-)
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge, critical, t_statistic
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, difference, percent, relative, solved
+from coco_denoiser.experiments.paths import TOLERANCE, solved
 from coco_denoiser.experiments.rival_methods import (
     COCO,
     DENOISERS,
@@ -213,10 +199,10 @@ def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -
     threshold = critical(len(pairs), result.config.runs)
     found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": []}
     for ours, theirs in pairs:
-        gap = difference(curves, panel, ours, theirs)
+        gap = curves.difference(panel, ours, theirs)
         t = float(t_statistic(gap.mean, gap.sem)[0])
         verdict = "ties" if abs(t) < threshold else "wins" if t < 0 else "loses"
-        found[verdict].append(f"{theirs} {percent(curves, panel, ours, theirs)}")
+        found[verdict].append(f"{theirs} {curves.percent(panel, ours, theirs)}")
     return "; ".join(f"{name}: {', '.join(items)}" for name, items in found.items() if items)
 
 
@@ -235,6 +221,7 @@ def _best(result: Result, denoiser: str) -> str:
 
 def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
     curves, config = result.curves, result.config
+    judge = Judge(config.runs)
     mine, alone = _names(config, denoiser), _names(config, "")
     sgd = helped("SGD", denoiser)
     spent = sorted({curves["tuned step", name].x[0] for name in alone})
@@ -248,17 +235,15 @@ def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
         pairs = [pair for pair in pairs if pair[0] in mine]
         rivals = [(ours, name) for name in alone]
         claims += [
-            increases(
+            judge.increases(
                 f"{protocol.capitalize()}: every method that {denoiser} is added to ends nearer to "
                 f"the minimiser ({_compared(result, protocol, pairs)}).",
-                [difference(curves, panel, theirs, with_it) for with_it, theirs in pairs],
-                config.runs,
+                [curves.difference(panel, theirs, with_it) for with_it, theirs in pairs],
             ),
-            increases(
+            judge.increases(
                 f"{protocol.capitalize()}: {ours} ends nearer than every method without a denoiser "
                 f"({_compared(result, protocol, rivals)}){budget}.",
-                [difference(curves, panel, theirs, with_it) for with_it, theirs in rivals],
-                config.runs,
+                [curves.difference(panel, theirs, with_it) for with_it, theirs in rivals],
             ),
         ]
     lead, plain = curves["step", f"SGD minus {sgd}"], curves["step", "SGD"]
@@ -268,36 +253,34 @@ def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
     )
     return [
         *claims,
-        increases(
+        Judge(config.tuning_runs).increases(
             f"At every step size SGD with {denoiser} ends nearer than SGD "
             f"({changes} textbook steps, on the runs of the tuning).",
             [lead],
-            config.tuning_runs,
         ),
     ]
 
 
 def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     curves, config = result.curves, result.config
+    ours = Judge(config.runs)
     hard = ("decreasing", "IGT")
-    changes = ", ".join(f"{name} {percent(curves, 'tuned end', name, best)}" for name in hard)
+    changes = ", ".join(f"{name} {curves.percent('tuned end', name, best)}" for name in hard)
     floor = curves["tuned", _LIMIT].mean[-1]
     below = []
     for protocol in _PROTOCOLS:
         for name in (n for kind in ("", *DENOISERS) for n in _names(config, kind)):
             end = curves[protocol, name]
-            below.append(Curve(end.x[-1:], 1 - end.mean[-1:] / floor, end.sem[-1:] / floor))
+            below.append(end.part(slice(-1, None)).over(floor).times(-1).shifted(1))
     return [
-        no_worse(
+        ours.no_worse(
             f"Tuned, a decreasing step and IGT are as good as {best}, the best method with COCO "
             f"({changes}).",
-            [relative(curves, "tuned end", name, best) for name in hard],
-            config.runs,
+            [curves.relative("tuned end", name, best) for name in hard],
         ),
-        no_worse(
+        ours.no_worse(
             f"No method is nearer at the end than the known-Hessian limit, which is {floor:.2f}.",
             below,
-            config.runs,
         ),
     ]
 
@@ -315,18 +298,17 @@ _CONFIGS = (
 EXPERIMENTS = tuple(
     Experiment(
         f"rivals-{config.problem}",
-        BEYOND,
         "Momentum, averaging, IGT, STORM, schedule-free, MARS, Adam and others against COCO_8 "
         "and the Gaussian model "
         f"on {config.problem}, at textbook settings and tuned.",
         config,
         {"runs": 3, "tuning_runs": 2, "calls": 30},
-        lambda config: len(_rivals(config)),
         _unit,
         _gather,
         _panels,
         _claims,
-        _check,
+        count=lambda config: len(_rivals(config)),
+        check=_check,
     )
     for config in _CONFIGS
 )

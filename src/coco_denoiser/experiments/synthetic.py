@@ -12,29 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from coco_denoiser.experiments.claims import Claim, equivalent, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import (
-    Method,
-    Regimes,
-    coco,
-    coco_name,
-    difference,
-    follow,
-    gather,
-    percent,
-    relative,
-    solved,
-)
+from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
 from coco_denoiser.optimizers import SGD, Adam, Optimizer, decreasing
 from coco_denoiser.problems import Problem, Quadratic
 
@@ -185,36 +167,30 @@ def _panels(result: Result) -> list[Panel]:
 
 def _regimes(result: Result, base: str) -> list[Claim]:
     """Return the claims that SGD's and Adam's figures have in common."""
-    curves, runs = result.curves, result.config.runs
+    curves, paper = result.curves, Judge(result.config.runs, figure=4)
     names = [coco_name(base, window) for window in _WINDOWS]
-    steps = [difference(curves, "late", a, b) for a, b in pairwise(names)]
+    steps = [curves.difference("late", a, b) for a, b in pairwise(names)]
     if base == "Adam":
         steps = steps[:-1]  # the paper says of the last two that they are superimposed
-    gains = ", ".join(percent(curves, "late", name, base) for name in names[1:])
-    changes = ", ".join(percent(curves, "early", name, base) for name in names[1:])
+    gains = ", ".join(curves.percent("late", name, base) for name in names[1:])
+    changes = ", ".join(curves.percent("early", name, base) for name in names[1:])
     return [
-        no_worse(
+        paper.no_worse(
             f"COCO does not compromise the bias regime of {base}: no K is further away in the "
             f"first {_EARLY} steps ({changes} for K = 2, 4, 8, 16, all).",
-            [relative(curves, "early", name, base) for name in names[1:]],
-            runs,
-            figure=4,
+            [curves.relative("early", name, base) for name in names[1:]],
         ),
-        no_worse(
+        paper.no_worse(
             f"{base} alone ends in stagnation, the variance regime.",
             [curves["last fall", base]],
-            runs,
             margin=_STANDSTILL,
             measure=_FALL,
-            figure=4,
         ),
-        increases(
+        paper.increases(
             f"In the variance regime (last {_late(result.config)} steps) the distance of {base} "
             f"falls monotonically with K: {gains} against {base} alone for K = 2, 4, 8, 16, all.",
             steps,
-            runs,
             note=f"{base}+COCO_2 is no better than {base} alone. From K = 4 on it is.",
-            figure=4,
         ),
     ]
 
@@ -229,10 +205,9 @@ def _claims(result: Result) -> list[Claim]:
     }[config.figure](result)
     if ("squared distance over theory", "SGD") in curves:
         claims.append(
-            equivalent(
+            Judge(config.runs).equivalent(
                 "SGD's mean squared distance is what theory gives.",
                 [curves["squared distance over theory", "SGD"]],
-                config.runs,
                 margin=0.1,
                 theory=True,
             )
@@ -242,102 +217,79 @@ def _claims(result: Result) -> list[Claim]:
 
 def _adam_claims(result: Result) -> list[Claim]:
     pair = "Adam+COCO_16", "Adam+COCO"
-    return [
-        *_regimes(result, "Adam"),
-        equivalent(
-            "Adam+COCO_16 and Adam+COCO are superimposed.",
-            [relative(result.curves, regime, *pair) for regime in ("early", "late")],
-            result.config.runs,
-            figure=4,
-        ),
-    ]
+    same = Judge(result.config.runs, figure=4).equivalent(
+        "Adam+COCO_16 and Adam+COCO are superimposed.",
+        [result.curves.relative(regime, *pair) for regime in ("early", "late")],
+    )
+    return [*_regimes(result, "Adam"), same]
 
 
 def _tuned_claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, paper = result.curves, Judge(result.config.runs, figure=13)
     pairs = [(f"SGD+COCO_{K}", f"SGD+SS(COCO_{K})") for K in _SMALLER_STEPS]
-    late = ", ".join(percent(curves, "late", tuned, ours) for ours, tuned in pairs)
-    early = ", ".join(percent(curves, "early", tuned, ours) for ours, tuned in pairs)
+    late = ", ".join(curves.percent("late", tuned, ours) for ours, tuned in pairs)
+    early = ", ".join(curves.percent("early", tuned, ours) for ours, tuned in pairs)
     return [
-        equivalent(
+        paper.equivalent(
             f"The smaller steps reach the same variance regime as COCO_2, COCO_4, COCO_8 ({late}).",
-            [relative(curves, "late", tuned, ours) for ours, tuned in pairs],
-            runs,
-            figure=13,
+            [curves.relative("late", tuned, ours) for ours, tuned in pairs],
         ),
-        increases(
+        paper.increases(
             "SGD with a smaller step is clearly outperformed in the bias regime: it is further "
             f"away in the first {_EARLY} steps ({early} against COCO_2, 4, 8).",
-            [difference(curves, "early", tuned, ours) for ours, tuned in pairs],
-            runs,
-            figure=13,
+            [curves.difference("early", tuned, ours) for ours, tuned in pairs],
         ),
     ]
 
 
 def _rival_claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, paper = result.curves, Judge(result.config.runs, figure=14)
     rivals = ("SGD", "SGD+DecreasingSS", "SGD+PRaveraging")
     leads = [curves["step by step", f"SGD+COCO over {rival}"] for rival in rivals]
     worst = float(curves["step by step", "COCO over the best rival"].mean.max())
     exponents = [curves["rate", name].mean[0] for name in ("SGD+COCO", "SGD+PRaveraging")]
     falling = [curves["still falling", name] for name in (*rivals[1:], "SGD+COCO")]
-    late = [Curve(lead.x[17:], -lead.mean[17:], lead.sem[17:]) for lead in leads]
+    late = [lead.part(slice(17, None)).times(-1) for lead in leads]
     return [
-        no_worse(
+        paper.no_worse(
             "COCO with all points is the best at any iteration: no rival is ahead by more than the "
             f"margin at any step (at most {worst:.1%}).",
             leads,
-            runs,
-            figure=14,
         ),
-        increases(
-            "In the second half of the run it is ahead of all three at every step.",
-            late,
-            runs,
-            figure=14,
+        paper.increases(
+            "In the second half of the run it is ahead of all three at every step.", late
         ),
-        no_worse(
+        paper.no_worse(
             "The bias regime of COCO is as fast as that of SGD.",
-            [relative(curves, "early", "SGD+COCO", "SGD")],
-            runs,
-            figure=14,
+            [curves.relative("early", "SGD+COCO", "SGD")],
         ),
-        no_worse(
+        paper.no_worse(
             "SGD with a fixed step stagnates after its bias regime.",
             [curves["last fall", "SGD"]],
-            runs,
             margin=_STANDSTILL,
             measure=_FALL,
-            figure=14,
         ),
-        increases("The other three go on converging.", falling, runs, figure=14),
-        equivalent(
+        paper.increases("The other three go on converging.", falling),
+        paper.equivalent(
             "In the variance regime COCO converges at a rate similar to that of averaging: "
             f"k^-p with p = {exponents[0]:.2f} and {exponents[1]:.2f} over the second half.",
             [curves["rate", "SGD+PRaveraging minus SGD+COCO"]],
-            runs,
             margin=0.1,
             measure="largest difference of the exponents that the runs leave possible",
             note="Averaging is still getting rid of the starting point, which it forgets like "
             "1/k; noise alone would leave it k^-1/2.",
-            figure=14,
         ),
-        increases(
+        paper.increases(
             "A decreasing step delays the bias regime, and Polyak-Ruppert averaging even more.",
             [
-                difference(curves, "early", "SGD+DecreasingSS", "SGD"),
-                difference(curves, "early", "SGD+PRaveraging", "SGD+DecreasingSS"),
+                curves.difference("early", "SGD+DecreasingSS", "SGD"),
+                curves.difference("early", "SGD+PRaveraging", "SGD+DecreasingSS"),
             ],
-            runs,
-            figure=14,
         ),
-        increases(
+        paper.increases(
             "In the end averaging outperforms both SGD and the decreasing step.",
             [curves["last step", f"{rival} minus SGD+PRaveraging"] for rival in rivals[:2]],
-            runs,
             measure="smallest lead at the last step, in standard errors",
-            figure=14,
         ),
     ]
 
@@ -363,15 +315,14 @@ _SUMMARIES = {
 EXPERIMENTS = tuple(
     Experiment(
         name,
-        figure,
         summary,
         SyntheticConfig(figure=name),
         {"runs": 40},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,
         _claims,
+        figure=figure,
         seconds=(5.0, 2.0),
     )
     for name, (figure, summary) in _SUMMARIES.items()

@@ -12,17 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from coco_denoiser.experiments.claims import (
-    Claim,
-    at_most,
-)
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.typing import Float64
 
@@ -139,57 +131,52 @@ def _claims(result: Result) -> list[Claim]:
         for a, b in zip(wide[::2], wide[1::2], strict=True)
     ]
     start = max(float(v[0]) for v in values.values())
+    paper = Judge(1, figure=7)
     return [
-        at_most(
+        paper.at_most(
             "Points at distance 0 always make the constraint active, whatever L is.",
             abs(1 - min(float(v[0]) for v in values.values())) + abs(1 - start),
             1e-12,
             measure="deviation of p_active(0) from 1; threshold: rounding",
             theory=True,
-            figure=7,
         ),
-        at_most(
+        paper.at_most(
             "As the distance grows, p_active tends to 0 if L is overestimated, to 1/2 if it is "
             "exact, to 1 if it is underestimated.",
             max(float(abs(values[L][-1] - limits[L]) / tail[L]) for L in config.L),
             1.0,
             measure="distance to the limit at Δx=120, as a share of the normal tail's bound",
             theory=True,
-            figure=7,
         ),
-        at_most(
+        paper.at_most(
             "At first p_active decreases for every L.",
             max(float(v[1] - v[0]) for v in values.values()),
             0.0,
             measure="largest change from Δx=0 to 1",
             theory=True,
-            figure=7,
         ),
-        at_most(
+        paper.at_most(
             "The more L is overestimated, the faster p_active tends to 0.",
             float((values[above[1]] - values[above[0]]).max()),
             1e-12,
             measure=f"largest excess of p_active at L={above[1]} over L={above[0]}; threshold: "
             "rounding",
             theory=True,
-            figure=7,
         ),
-        at_most(
+        paper.at_most(
             "The more L is underestimated, the faster p_active tends to 1.",
             float((values[below[1]] - values[below[0]]).max()),
             1e-12,
             measure=f"largest excess of p_active at L={below[1]} over L={below[0]}; threshold: "
             "rounding",
             theory=True,
-            figure=7,
         ),
-        at_most(
+        Judge(1, figure=8).at_most(
             "More noise makes the convergence to these limits slower.",
             float(max((s[config.longest // 2 :]).max() for s in slower)),
             0.0,
             measure="largest lead of σ=20 over σ=10 on the way to the limit, second half",
             theory=True,
-            figure=8,
         ),
     ]
 
@@ -197,15 +184,15 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "constraints_tightness, theoretical_prob_constraints_sigma",
         "Probability that two noisy gradients break co-coercivity, by the paper's formula.",
         PairConfig(runs=1),
         {},
-        lambda _: 1,
         _unit,
         _gather,
         _panels,
         _claims,
+        figure="constraints_tightness, theoretical_prob_constraints_sigma",
+        count=lambda _: 1,
         seconds=(0.1, 0.1),
     ),
 )

@@ -12,28 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from coco_denoiser import Denoiser
-from coco_denoiser.experiments.claims import Claim, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    BEYOND,
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import (
-    TOLERANCE,
-    Method,
-    Regimes,
-    difference,
-    follow,
-    gather,
-    relative,
-    solved,
-)
+from coco_denoiser.experiments.paths import TOLERANCE, Method, Regimes, follow, gather, solved
 from coco_denoiser.optimizers import SGD, Adam, Optimizer
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic, datasets
 from coco_denoiser.typing import Array as Floats
@@ -190,7 +173,7 @@ def _panels(result: Result) -> list[Panel]:
 
 
 def _claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, ours = result.curves, Judge(result.config.runs)
     names = [setting.name for setting in _settings(result.config)]
     everywhere = [
         (name, what, series)
@@ -199,16 +182,14 @@ def _claims(result: Result) -> list[Claim]:
         for series in curves.series(f"{name} error")[4:]
     ]
     claims = [
-        no_worse(
+        ours.no_worse(
             "With the Gaussian model, which needs no L, neither the error of the gradients nor the "
             "distance in the end is worse than with the raw oracle, in any of the settings.",
-            [relative(curves, f"{n} mean {what}", s, _RAW) for n, what, s in everywhere],
-            runs,
+            [curves.relative(f"{n} mean {what}", s, _RAW) for n, what, s in everywhere],
         ),
-        no_worse(
+        ours.no_worse(
             "With the Gaussian model, the error is at no step above that of the raw oracle.",
             [curves[key] for key in curves if key[0].endswith("step by step")],
-            runs,
         ),
     ]
     for name in names:
@@ -218,27 +199,24 @@ def _claims(result: Result) -> list[Claim]:
             for n, what, s in shown
         )
         claims.append(
-            increases(
+            ours.increases(
                 f"{name}: without L, the Gaussian model keeps at least half of the gain of the "
                 f"known L ({kept}).",
                 [curves[f"{n} mean {what}", f"{s} beyond half the gain"] for n, what, s in shown],
-                runs,
                 measure="smallest margin over half the gain, in standard errors",
             )
         )
     return [
         *claims,
-        increases(
+        ours.increases(
             "An L ten times under the true one makes gradients worse than raw on the quadratic "
             f"({_times(curves, names[0])} times the error with SGD, "
             f"{_times(curves, names[1])} times with Adam).",
-            [difference(curves, f"{name} mean error", _UNDER, _RAW) for name in names[:2]],
-            runs,
+            [curves.difference(f"{name} mean error", _UNDER, _RAW) for name in names[:2]],
         ),
-        increases(
+        ours.increases(
             "An L ten times over gains less than the known one, in every setting.",
-            [difference(curves, f"{name} mean error", _OVER, _KNOWN) for name in names],
-            runs,
+            [curves.difference(f"{name} mean error", _OVER, _KNOWN) for name in names],
         ),
         solved(curves, [f"{name} " for name in names]),
     ]
@@ -257,15 +235,13 @@ def _times(curves: Curves, name: str) -> str:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        BEYOND,
         "Gradients and paths with L known, ten times over, ten times under, and without L.",
         UnknownConfig(),
         {"runs": 6},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,
         _claims,
-        lambda _: (_breast_cancer(), None)[1],
+        check=lambda _: (_breast_cancer(), None)[1],
     ),
 )

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_denoiser import Denoiser, geometry, optimizers
-from coco_denoiser.experiments.claims import Claim, increases, no_worse
-from coco_denoiser.experiments.experiment import (
-    Config,
-    Curve,
-    Curves,
-    Experiment,
-    Result,
-    Unit,
-    generator,
-)
+from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
 from coco_denoiser.problems import Quadratic
@@ -143,44 +136,35 @@ def _panels(result: Result) -> list[Panel]:
 
 
 def _claims(result: Result) -> list[Claim]:
-    curves, runs = result.curves, result.config.runs
+    curves, paper = result.curves, Judge(result.config.runs, figure=6)
     ahead = curves["cold minus warm", f"{_COLD} minus {_WARM}"]
-    early = type(ahead)(*(column[:11] for column in ahead))
     needed = curves["iterations needed", f"{_COLD} minus {_WARM}"]
     warm, cold = (curves["iterations needed", s].mean[0] for s in (_WARM, _COLD))
     powers = {name: curves["exponent", name] for name in ("dual", "primal")}
     return [
-        increases(
+        paper.increases(
             "A warm start begins with a much better guess: it is ahead in each of the first ten "
             "iterations.",
-            [early],
-            runs,
-            figure=6,
+            [ahead.part(slice(11))],
         ),
-        increases(
+        paper.increases(
             "Warm-starting reaches a satisfactory solution in fewer iterations "
             f"({warm:.0f} instead of {cold:.0f} until a thousandth of the cold start's excess).",
             [needed],
-            runs,
-            figure=6,
         ),
-        no_worse(
+        paper.no_worse(
             "The dual objective of the paper's method converges at the rate O(1/k²), or faster "
             f"(here k^{powers['dual'].mean[0]:.1f} from iteration 5 to {result.config.shown}).",
-            [Curve(c.x, c.mean + 2, c.sem) for c in [powers["dual"]]],
-            runs,
+            [powers["dual"].shifted(2)],
             margin=0.1,
             measure="excess of the exponent over −2 that the runs leave possible",
-            figure=6,
         ),
-        no_worse(
+        paper.no_worse(
             "Its primal answer converges at the rate O(1/k), or faster "
             f"(here k^{powers['primal'].mean[0]:.1f}).",
-            [Curve(c.x, c.mean + 1, c.sem) for c in [powers["primal"]]],
-            runs,
+            [powers["primal"].shifted(1)],
             margin=0.1,
             measure="excess of the exponent over −1 that the runs leave possible",
-            figure=6,
         ),
     ]
 
@@ -188,15 +172,14 @@ def _claims(result: Result) -> list[Claim]:
 EXPERIMENTS = (
     Experiment(
         NAME,
-        "warm_starting",
         "Dual objective over the paper's solver's iterations, from the last window and from zero.",
         WarmStartConfig(),
         {"runs": 20},
-        lambda config: int(config.runs),
         _unit,
         _gather,
         _panels,
         _claims,
+        figure="warm_starting",
         seconds=(2.0, 0.5),
     ),
 )
