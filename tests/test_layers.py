@@ -11,10 +11,9 @@ ROOT = Path(coco_denoiser.__file__).parent
 # What is built on the core, from the ground up; everything else is the core. Rooms of one layer
 # do not know of each other. The package's own __init__ only collects names.
 LAYERS = (
-    {"files", "optax", "torch"},
+    {"descent", "files", "optax", "torch"},
     {"problems"},
     {"optimizers"},
-    {"minimize"},
     {"experiments"},
     {"explore"},
     {"cli"},

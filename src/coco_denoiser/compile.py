@@ -1,4 +1,4 @@
-"""Compile the solver ahead of time, for images and clusters: `python -m coco_denoiser.compile`.
+"""Compile everything ahead of time, for images and clusters: `python -m coco_denoiser.compile`.
 
 What is compiled is kept where Numba keeps it: beside the package, or in NUMBA_CACHE_DIR.
 """
@@ -6,45 +6,66 @@ What is compiled is kept where Numba keeps it: beside the package, or in NUMBA_C
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from coco_denoiser.batch import solve
+from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.streaming import Denoiser
-from coco_denoiser.typing import Float64
 
-DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
+_DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
+_PROBLEMS: tuple[dict[str, Any], ...] = (
+    {},
+    {"method": "active-pairs"},
+    {"method": "fdpg"},
+    {"constraints": "interpolation"},
+)
+_STREAMS: tuple[dict[str, Any], ...] = (
+    {"L": 1.0, "window": 3},
+    {"L": 1.0, "window": 3, "forget": "fold"},
+    {"L": 1.0, "window": 2, "forget": "fold"},
+    {"window": 3},
+)
 
 
 def _batch() -> None:
-    for d in DIMENSIONS:
+    for d in _DIMENSIONS:
         points, gradients = _observations(d)
-        solve(points, gradients, L=1.0)
-        solve(points, gradients, L=1.0, method="active-pairs")
+        for options in _PROBLEMS:
+            solve(points, gradients, L=1.0, throw=False, **options)
+        denoise_pairs(points[:2], gradients[:2], L=1.0)
 
 
 def _stream() -> None:
-    for d in DIMENSIONS:
-        denoiser = Denoiser(L=1.0, window=3)
-        for x, g in zip(*_observations(d), strict=True):
-            denoiser(x, g)
+    for d in _DIMENSIONS:
+        for options in _STREAMS:
+            denoiser = Denoiser(**options)
+            for x, g in zip(*_observations(d), strict=True):
+                denoiser(x, g)
 
 
-def _observations(d: int) -> tuple[Float64, Float64]:
-    rng = np.random.default_rng(0)
-    return 1e-3 * rng.normal(size=(4, d)), rng.normal(size=(4, d))
+def _observations(d: int) -> Any:
+    """Return points and gradients, (2, 4, d), no pair of which is feasible."""
+    noise = np.random.default_rng(0).normal(size=(2, 4, d))
+    return np.stack((1e-3 * noise[0], noise[1]))
 
 
 PARTS: dict[str, Callable[[], None]] = {"solve()": _batch, "Denoiser": _stream}
 
 
+def compile_part(name: str) -> None:
+    """Compile one of the PARTS: processes that meet the same function at once each compile it."""
+    PARTS[name]()
+
+
 def main() -> int:
     """Compile every part, and say how long it took."""
-    for name, part in PARTS.items():
+    for name in PARTS:
         sys.stdout.write(f"compiling {name} … ")
         sys.stdout.flush()
         start = time.perf_counter()
-        part()
+        compile_part(name)
         sys.stdout.write(f"{time.perf_counter() - start:.1f} s\n")
     return 0
 

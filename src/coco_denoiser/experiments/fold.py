@@ -7,17 +7,17 @@ variance is what it claims, and what a wrong L does, is the business of `fold_va
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from coco_denoiser.experiments import paths
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.logistic import regression
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
-from coco_denoiser.optimizers import SGD, Optimizer, decreasing
+from coco_denoiser.optimizers import SGD, decreasing
 from coco_denoiser.problems import Problem, Quadratic
 from coco_denoiser.typing import Float64
 
@@ -69,22 +69,14 @@ SETTINGS = {
 QUADRATIC = ("1/L", "0.7/L", "0.3/L")
 
 
-def _methods(setting: Setting) -> list[Method]:
-    def sgd(window: int, forget: Literal["drop", "fold"]) -> Method:
-        def make(problem: Problem) -> Optimizer:
-            return SGD(setting.step / problem.L, denoiser=coco(problem, window, forget=forget))
-
-        return Method(coco_name("SGD", window) + ", folding" * (forget == "fold"), make)
-
-    alone = sgd(1, "drop")
+def _methods(setting: Setting) -> list[paths.Method]:
+    alone = paths.sgd(1, setting.step)
     return [
         alone,
-        sgd(2, "drop"),
-        sgd(8, "drop"),
-        sgd(2, "fold"),
-        sgd(8, "fold"),
-        Method("SGD+PRaveraging", alone.make, averaged=True),
-        Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
+        *(paths.sgd(K, setting.step) for K in (2, 8)),
+        *(paths.sgd(K, setting.step, forget="fold") for K in (2, 8)),
+        paths.Method("SGD+PRaveraging", alone.make, averaged=True),
+        paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
     ]
 
 
@@ -100,7 +92,9 @@ def _unit(config: FoldConfig, index: int) -> Unit:
         def rng(name: str = name) -> np.random.Generator:
             return generator(config, f"{NAME} {name}", index)
 
-        found = follow(problem, _methods(setting), start, setting.steps, rng, every=_every(setting))
+        found = paths.follow(
+            problem, _methods(setting), start, setting.steps, rng, every=_every(setting)
+        )
         unit |= {f"{name}: {key}": array for key, array in found.items()}
     return unit
 
@@ -112,12 +106,9 @@ def _every(setting: Setting) -> int:
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for name, setting in SETTINGS.items():
-        own = [
-            {key.removeprefix(f"{name}: "): u[key] for key in u if key.startswith(f"{name}: ")}
-            for u in units
-        ]
-        regimes = Regimes(early=setting.steps // 5, late=setting.steps // 2)
-        gather(curves, own, _SERIES, regimes, prefix=f"{name} ", every=_every(setting))
+        own = paths.part(units, f"{name}: ")
+        regimes = paths.Regimes(early=setting.steps // 5, late=setting.steps // 2)
+        paths.gather(curves, own, _SERIES, regimes, prefix=f"{name} ", every=_every(setting))
         end = {s: np.stack([unit[f"{s} objective"][-1:] for unit in own]) for s in ("SGD", FOLD)}
         excess = (end[FOLD] - end["SGD"]) / end["SGD"].mean()
         curves.add(f"{name} end", f"{FOLD} over SGD", setting.steps, excess)
@@ -129,27 +120,12 @@ def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(_: Result) -> list[Panel]:
-    calls, series = "oracle calls k", tuple(_SERIES)
-
-    def distance(name: str, *, new_row: bool = False) -> Panel:
-        title = SETTINGS[name].title
-        return Panel(
-            f"{name} distance", title, calls, "‖xₖ − x*‖", series, log="y", new_row=new_row
-        )
-
-    return [
-        *(distance(name) for name in QUADRATIC),
-        distance("ill", new_row=True),
-        Panel(
-            "ill objective",
-            "The same, its objective",
-            calls,
-            "f(xₖ) − f(x*)",
-            series,
-            log="y",
-        ),
-        distance("breast-cancer"),
+    shown = [
+        paths.panel(f"{name} distance", setting.title, _SERIES, new_row=name == "ill")
+        for name, setting in SETTINGS.items()
     ]
+    objective = paths.panel("ill objective", "The same, its objective", _SERIES)
+    return [*shown[:-1], objective, shown[-1]]
 
 
 def _late(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
@@ -223,7 +199,7 @@ def _claims(result: Result) -> list[Claim]:
             "There, its objective ends no higher than that of SGD.",
             [curves["ill end", f"{FOLD} over SGD"]],
         ),
-        solved(curves, [f"{name} " for name in SETTINGS]),
+        paths.solved(curves, [f"{name} " for name in SETTINGS]),
     ]
 
 

@@ -18,11 +18,11 @@ from typing import Literal
 
 import numpy as np
 
+from coco_denoiser.experiments import paths
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
 from coco_denoiser.optimizers import SGD, STRSAGA, Adam, Optimizer
 from coco_denoiser.problems import Dataset, LogisticRegression, Problem, datasets
 
@@ -96,18 +96,20 @@ def _load(data: str, regularized: bool, published: bool, _: str | None) -> Logis
     return problem
 
 
-def _method(config: LogisticConfig, which: int, window: int, *, corrected: bool = False) -> Method:
+def _method(
+    config: LogisticConfig, which: int, window: int, *, corrected: bool = False
+) -> paths.Method:
     def make(problem: Problem) -> Optimizer:
         size = config.step_sizes[which] / (problem.L if config.divided_by_L[which] else 1.0)
-        denoiser = coco(problem, window)
+        denoiser = paths.coco(problem, window)
         if _BASES[which] == "STRSAGA":
             where: Literal["direction", "gradient"] = "direction" if corrected else "gradient"
             return STRSAGA(size, denoiser=denoiser, denoise=where)
         kind = SGD if _BASES[which] == "SGD" else Adam
         return kind(size, denoiser=denoiser)
 
-    name = coco_name(_BASES[which], window)
-    return Method(f"{name}, corrected" if corrected else name, make)
+    name = paths.coco_name(_BASES[which], window)
+    return paths.Method(f"{name}, corrected" if corrected else name, make)
 
 
 def _every(config: LogisticConfig, which: int) -> int:
@@ -125,7 +127,7 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
         if base == "STRSAGA":
             windows = config.windows[which][1:]
             methods += [_method(config, which, window, corrected=True) for window in windows]
-        unit |= follow(
+        unit |= paths.follow(
             problem,
             methods,
             start,
@@ -136,9 +138,9 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
     return unit
 
 
-def _regimes(config: LogisticConfig, which: int) -> Regimes:
+def _regimes(config: LogisticConfig, which: int) -> paths.Regimes:
     steps = config.steps[which]
-    return Regimes(early=steps // 20, late=steps // 16)
+    return paths.Regimes(early=steps // 20, late=steps // 16)
 
 
 def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
@@ -146,10 +148,10 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     for which, base in enumerate(_BASES):
         regimes, every = _regimes(config, which), _every(config, which)
         names = _names(config, base)
-        gather(curves, units, names, regimes, prefix=f"{base} ", every=every)
+        paths.gather(curves, units, names, regimes, prefix=f"{base} ", every=every)
         if base == "STRSAGA":
             others = [base, *(f"{name}, corrected" for name in names[1:])]
-            gather(curves, units, others, regimes, prefix=f"{_CORRECTED} ", every=every)
+            paths.gather(curves, units, others, regimes, prefix=f"{_CORRECTED} ", every=every)
     return curves
 
 
@@ -161,25 +163,18 @@ def _panels(result: Result) -> list[Panel]:
 
     titles = {_CORRECTED: "STRSAGA, the corrected direction denoised"}
 
-    def panel(base: str, what: str, label: str) -> Panel:
+    def panel(base: str, what: str) -> Panel:
         number = f"5, {row} {places[base]}" if paper and base in places else ""
-        return Panel(
+        return paths.panel(
             f"{base} {what}",
             titles.get(base, base) if what == "distance" else "",
-            "oracle calls k",
-            label,
-            tuple(result.curves.series(f"{base} distance")),
-            log="y",
+            result.curves.series(f"{base} distance"),
             new_row=base in ("SGD", _CORRECTED),
             figure=number if what == "distance" else "",
         )
 
-    distance, objective = ("distance", "‖xₖ − x*‖"), ("objective", "f(xₖ) − f(x*)")
-    return [
-        *(panel(base, *distance) for base in _BASES),
-        *(panel(base, *objective) for base in _BASES),
-        panel(_CORRECTED, *distance),
-    ]
+    shown = [panel(base, what) for what in ("distance", "objective") for base in _BASES]
+    return [*shown, panel(_CORRECTED, "distance")]
 
 
 def _claims(result: Result) -> list[Claim]:
@@ -224,7 +219,7 @@ def _claims(result: Result) -> list[Claim]:
         )
     )
     prefixes = [f"{base} " for base in (*_BASES, _CORRECTED)]
-    return [*claims, *_adam_claims(result, paper), solved(curves, prefixes)]
+    return [*claims, *_adam_claims(result, paper), paths.solved(curves, prefixes)]
 
 
 def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
@@ -278,7 +273,7 @@ def _arrival(result: Result, base: str) -> int:
 
 
 def _names(config: LogisticConfig, base: str) -> list[str]:
-    return [coco_name(base, window) for window in config.windows[_BASES.index(base)]]
+    return [paths.coco_name(base, window) for window in config.windows[_BASES.index(base)]]
 
 
 def _changes(result: Result, base: str, regime: str) -> str:

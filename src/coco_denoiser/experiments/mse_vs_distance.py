@@ -24,7 +24,7 @@ from coco_denoiser.typing import Float64
 NAME = "mse-vs-distance"
 _BLOCK = 11  # distances of a unit
 _TOGETHER = 10  # distances whose deviations are averaged
-_SUMS = ("active", "error", "error2", "bias", "bias2", "oracle")
+_SUMS = ("active", "error", "error2", "bias", "bias2")
 
 
 def _count(config: PairConfig) -> int:
@@ -35,7 +35,7 @@ def _unit(config: PairConfig, index: int) -> Unit:
     """Return sums over the runs, (L, distances): active, errors and biases with their squares."""
     at = distances(config)[index * _BLOCK : (index + 1) * _BLOCK]
     shape = (len(config.L), at.size)
-    active, error, error2, bias, bias2, oracle = sums = [np.zeros(shape) for _ in _SUMS]
+    active, error, error2, bias, bias2 = sums = [np.zeros(shape) for _ in _SUMS]
     for column, distance in enumerate(at):
         rng = generator(config, NAME, int(distance))
         noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
@@ -49,7 +49,6 @@ def _unit(config: PairConfig, index: int) -> Unit:
             active[row, column] = np.count_nonzero(move)
             error[row, column], error2[row, column] = squares.sum(), np.sum(squares**2)
             bias[row, column], bias2[row, column] = move.sum(), np.sum(move**2)
-            oracle[row, column] = np.sum(noise**2)
     return dict(zip(_SUMS, sums, strict=True))
 
 

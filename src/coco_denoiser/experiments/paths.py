@@ -7,7 +7,7 @@ differs between two curves is the method alone, and differences are taken run by
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,20 @@ from coco_denoiser import ConvergenceWarning, Denoiser, optimizers
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Unit
-from coco_denoiser.optimizers import Optimizer, PolyakRuppert
+from coco_denoiser.experiments.panels import Panel
+from coco_denoiser.optimizers import SGD, Optimizer, PolyakRuppert
 from coco_denoiser.problems import Problem
 from coco_denoiser.typing import Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
+
+
+_LABELS = {
+    "distance": "‖xₖ − x*‖",
+    "objective": "f(xₖ) − f(x*)",
+    "error": "‖θₖ − ∇f(xₖ)‖²",
+}
 
 
 class Method(NamedTuple):
@@ -45,6 +53,17 @@ def coco_name(base: str, window: int | None) -> str:
     if window == 1:
         return base
     return f"{base}+COCO" if window is None else f"{base}+COCO_{window}"
+
+
+def sgd(
+    window: int | None, step: float = 1.0, *, forget: Literal["drop", "fold"] = "drop"
+) -> Method:
+    """Return SGD+COCO_K, with a step in multiples of 1/L."""
+
+    def make(problem: Problem) -> Optimizer:
+        return SGD(step / problem.L, denoiser=coco(problem, window, forget=forget))
+
+    return Method(coco_name("SGD", window) + ", folding" * (forget == "fold"), make)
 
 
 def follow(
@@ -79,6 +98,14 @@ def follow(
         )
         unit[f"{method.series} steps short"] = np.array([short / steps])
     return unit
+
+
+def part(units: Sequence[Unit], prefix: str) -> list[Unit]:
+    """Return what the units hold under names with a prefix, without it."""
+    return [
+        {name.removeprefix(prefix): unit[name] for name in unit if name.startswith(prefix)}
+        for unit in units
+    ]
 
 
 class Regimes(NamedTuple):
@@ -117,6 +144,12 @@ def gather(
     for name in series:
         short = np.stack([unit[f"{name} steps short"] for unit in units])
         curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
+
+
+def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
+    """Return the panel of curves over the oracle calls; the last word of its name says of what."""
+    label = _LABELS[name.rpartition(" ")[2]]
+    return Panel(name, title, "oracle calls k", label, tuple(series), log="y", **options)
 
 
 def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from coco_denoiser._storage import prepare_folder, write_bytes
 from coco_denoiser._version import __version__
-from coco_denoiser.experiments import ExperimentError, compilation, summary, units
+from coco_denoiser.compile import PARTS, compile_part
+from coco_denoiser.experiments import ExperimentError, summary, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry, page
@@ -161,9 +162,8 @@ def _run(
         runner = units.processes(jobs)
         if options.dask is not None:
             runner = stack.enter_context(units.cluster(options.dask))
-        with _bar(console, "compiling, once", len(compilation.PARTS)) as advance:
-            parts = [(part,) for part in compilation.PARTS]
-            units.spread(compilation.compile_part, parts, jobs, advance)
+        with _bar(console, "compiling, once", len(PARTS)) as advance:
+            units.spread(compile_part, [(part,) for part in PARTS], jobs, advance)
         for experiment in selected:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:

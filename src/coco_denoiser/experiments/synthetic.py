@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from coco_denoiser.experiments import paths
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import Method, Regimes, coco, coco_name, follow, gather, solved
 from coco_denoiser.optimizers import SGD, Adam, Optimizer, decreasing
 from coco_denoiser.problems import Problem, Quadratic
 
@@ -44,34 +44,30 @@ class SyntheticConfig(Config):
     start: float = 100.0
 
 
-def _sgd(window: int | None, scale: float = 1.0) -> Method:
+def _adam(window: int | None) -> paths.Method:
     def make(problem: Problem) -> Optimizer:
-        return SGD(scale / problem.L, denoiser=coco(problem, window))
+        return Adam(10.0, beta1=0.5, beta2=0.999, eps=1e-8, denoiser=paths.coco(problem, window))
 
-    return Method(coco_name("SGD", window), make)
-
-
-def _adam(window: int | None) -> Method:
-    def make(problem: Problem) -> Optimizer:
-        return Adam(10.0, beta1=0.5, beta2=0.999, eps=1e-8, denoiser=coco(problem, window))
-
-    return Method(coco_name("Adam", window), make)
+    return paths.Method(paths.coco_name("Adam", window), make)
 
 
-_SGD_ALONE = _sgd(1)
+_SGD_ALONE = paths.sgd(1)
 METHODS = {
-    "synthetic-sgd": [_sgd(window) for window in _WINDOWS],
+    "synthetic-sgd": [paths.sgd(window) for window in _WINDOWS],
     "synthetic-adam": [_adam(window) for window in _WINDOWS],
     "tuned-step": [
         _SGD_ALONE,
-        *(_sgd(K) for K in _SMALLER_STEPS),
-        *(Method(f"SGD+SS(COCO_{K})", _sgd(1, scale).make) for K, scale in _SMALLER_STEPS.items()),
+        *(paths.sgd(K) for K in _SMALLER_STEPS),
+        *(
+            paths.Method(f"SGD+SS(COCO_{K})", paths.sgd(1, scale).make)
+            for K, scale in _SMALLER_STEPS.items()
+        ),
     ],
     "variance-reduction": [
         _SGD_ALONE,
-        Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
-        Method("SGD+PRaveraging", _SGD_ALONE.make, averaged=True),
-        _sgd(None),
+        paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
+        paths.Method("SGD+PRaveraging", _SGD_ALONE.make, averaged=True),
+        paths.sgd(None),
     ],
 }
 
@@ -80,7 +76,7 @@ def _unit(config: SyntheticConfig, index: int) -> Unit:
     problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
     start = np.full(config.dimension, config.start)
     # One name for the noise of all four figures, so that SGD is the same curve in each.
-    return follow(
+    return paths.follow(
         problem,
         METHODS[config.figure],
         start,
@@ -92,7 +88,7 @@ def _unit(config: SyntheticConfig, index: int) -> Unit:
 def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     series = [method.series for method in METHODS[config.figure]]
-    gather(curves, units, series, Regimes(_EARLY, _late(config)))
+    paths.gather(curves, units, series, paths.Regimes(_EARLY, _late(config)))
     at = np.arange(config.steps + 1)
     distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
     for name in series:
@@ -149,26 +145,18 @@ _NUMBERS = {
 
 
 def _panels(result: Result) -> list[Panel]:
-    series = tuple(method.series for method in METHODS[result.config.figure])
-    calls, number = "oracle calls k", _NUMBERS[result.config.figure]
+    series = [method.series for method in METHODS[result.config.figure]]
+    number = _NUMBERS[result.config.figure]
     return [
-        Panel(
-            "distance",
-            "Distance to the minimiser",
-            calls,
-            "‖xₖ − x*‖",
-            series,
-            log="y",
-            figure=number,
-        ),
-        Panel("objective", "Objective", calls, "f(xₖ) − f(x*)", series, log="y"),
+        paths.panel("distance", "Distance to the minimiser", series, figure=number),
+        paths.panel("objective", "Objective", series),
     ]
 
 
 def _regimes(result: Result, base: str) -> list[Claim]:
     """Return the claims that SGD's and Adam's figures have in common."""
     curves, paper = result.curves, Judge(result.config.runs, figure=4)
-    names = [coco_name(base, window) for window in _WINDOWS]
+    names = [paths.coco_name(base, window) for window in _WINDOWS]
     steps = [curves.difference("late", a, b) for a, b in pairwise(names)]
     if base == "Adam":
         steps = steps[:-1]  # the paper says of the last two that they are superimposed
@@ -212,7 +200,7 @@ def _claims(result: Result) -> list[Claim]:
                 theory=True,
             )
         )
-    return [*claims, solved(curves)]
+    return [*claims, paths.solved(curves)]
 
 
 def _adam_claims(result: Result) -> list[Claim]:

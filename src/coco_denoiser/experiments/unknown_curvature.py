@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from coco_denoiser import Denoiser
+from coco_denoiser.experiments import paths
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, Method, Regimes, follow, gather, solved
 from coco_denoiser.optimizers import SGD, Adam, Optimizer
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic, datasets
 from coco_denoiser.typing import Array as Floats
@@ -97,9 +97,9 @@ def _denoiser(config: UnknownConfig, problem: Problem, series: str) -> Denoiser 
     if series == _RAW:
         return None
     if series in _FACTORS:
-        return Denoiser(_FACTORS[series] * problem.L, config.window, tol=TOLERANCE)
+        return Denoiser(_FACTORS[series] * problem.L, config.window, tol=paths.TOLERANCE)
     noise = config.sigma if series == _NOISE else None
-    return Denoiser(window=config.gaussian_window, tol=TOLERANCE, noise_std=noise)
+    return Denoiser(window=config.gaussian_window, tol=paths.TOLERANCE, noise_std=noise)
 
 
 def _optimizer(setting: Setting, recorder: _Recorder) -> Optimizer:
@@ -114,9 +114,9 @@ def _unit(config: UnknownConfig, index: int) -> Unit:
         for series in _series(setting.problem):
             recorder = _Recorder(setting.problem, _denoiser(config, setting.problem, series))
             optimizer = _optimizer(setting, recorder)
-            found = follow(
+            found = paths.follow(
                 setting.problem,
-                [Method(series, lambda _, made=optimizer: made)],  # type: ignore[misc]
+                [paths.Method(series, lambda _, made=optimizer: made)],  # type: ignore[misc]
                 np.full(setting.problem.dimension, setting.start),
                 setting.steps,
                 lambda name=setting.name: generator(config, name, index),  # type: ignore[misc]
@@ -129,15 +129,14 @@ def _unit(config: UnknownConfig, index: int) -> Unit:
 def _gather(config: UnknownConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for name, problem, _, steps, _, late in _settings(config):
-        series, at, cut = _series(problem), np.arange(steps), len(name) + 1
-        mine = [{k[cut:]: v for k, v in u.items() if k.startswith(name)} for u in units]
+        series, at, mine = _series(problem), np.arange(steps), paths.part(units, f"{name} ")
         error = {s: np.stack([u[f"{s} error"] for u in mine]) for s in series}
         for s in series:
             curves.add(f"{name} error", s, at, error[s])
         for s in series[4:]:
             excess = (error[s] - error[_RAW]) / error[_RAW].mean(axis=0)
             curves.add(f"{name} step by step", f"{s} over {_RAW}", at, excess)
-        gather(curves, mine, series, Regimes(1, late), prefix=f"{name} ")
+        paths.gather(curves, mine, series, paths.Regimes(1, late), prefix=f"{name} ")
         distance = {s: np.stack([u[f"{s} distance"] for u in mine])[:, -late:] for s in series}
         for what, runs in (("error", error), ("distance", distance)):
             mean = {s: runs[s].mean(axis=1, keepdims=True) for s in series}
@@ -152,24 +151,16 @@ def _gather(config: UnknownConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(result: Result) -> list[Panel]:
-    panels = []
-    for what, y in (
-        ("error", "‖θₖ − ∇f(xₖ)‖²"),
-        ("distance", "‖xₖ − x*‖"),
-    ):
-        for i, setting in enumerate(_settings(result.config)):
-            panels.append(
-                Panel(
-                    f"{setting.name} {what}",
-                    setting.name if what == "error" else "",
-                    "oracle calls k",
-                    y,
-                    tuple(_series(setting.problem)),
-                    log="y",
-                    new_row=i == 0,
-                )
-            )
-    return panels
+    return [
+        paths.panel(
+            f"{setting.name} {what}",
+            setting.name if what == "error" else "",
+            _series(setting.problem),
+            new_row=i == 0,
+        )
+        for what in ("error", "distance")
+        for i, setting in enumerate(_settings(result.config))
+    ]
 
 
 def _claims(result: Result) -> list[Claim]:
@@ -218,7 +209,7 @@ def _claims(result: Result) -> list[Claim]:
             "An L ten times over gains less than the known one, in every setting.",
             [curves.difference(f"{name} mean error", _OVER, _KNOWN) for name in names],
         ),
-        solved(curves, [f"{name} " for name in names]),
+        paths.solved(curves, [f"{name} " for name in names]),
     ]
 
 
