@@ -46,7 +46,7 @@ def measure(passes: Any, *held: Any, plan: Plan, centre: float = 0.5) -> Any:
     points, residuals, x, g = held
     new = (passes.hold(v, LAYOUT, points) for v in (x, g))
     rings = passes.view(points), passes.view(residuals)
-    found = passes.measure(*rings, *new, LAYOUT, centre=centre, limit=LIMIT, plan=plan)
+    found = passes.measure((*rings, *new, LAYOUT), centre=centre, limit=LIMIT, plan=plan)
     return np.asarray(found)
 
 
@@ -137,10 +137,7 @@ def test_commit_writes_the_slot_and_the_weighted_sum(
     out = torch.zeros(WIDTH, dtype=dtype)
     new = [passes.hold(v, LAYOUT, points) for v in (x, g)]
     passes.commit(
-        passes.view(points),
-        passes.view(residuals),
-        *new,
-        LAYOUT,
+        (passes.view(points), passes.view(residuals), *new, LAYOUT),
         centre=0.5,
         slot=2,
         weights=weights,
@@ -169,7 +166,9 @@ def test_advance_mixes_the_slot_into_the_observation(
     out = torch.zeros(WIDTH, dtype=dtype)
     new = [passes.hold(v, LAYOUT, points) for v in (x, g)]
     rings = passes.view(points[:1]), passes.view(residuals[:1])
-    passes.advance(*rings, *new, LAYOUT, centre=0.5, weight=0.3, shift=shift, out=passes.view(out))
+    passes.advance(
+        (*rings, *new, LAYOUT), centre=0.5, weight=0.3, shift=shift, out=passes.view(out)
+    )
     X, G = flat(x, dtype), flat(g, dtype)
     h = (G - 0.5 * X).double()
     move = 0.3 * (old - (h - shift * X.double()))

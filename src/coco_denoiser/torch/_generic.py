@@ -7,7 +7,7 @@ once, by the caller.
 
 import torch
 
-from coco_denoiser.torch._kernels import Layout, Plain
+from coco_denoiser.torch._kernels import Data, Layout, Plain
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
@@ -32,19 +32,9 @@ def view(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def measure(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
-    x: torch.Tensor,
-    g: torch.Tensor,
-    layout: Layout,
-    *,
-    centre: float,
-    limit: float,
-    plan: Plan,
-) -> torch.Tensor:
+def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> torch.Tensor:
     """Return what `passes.measure` adds up, in float64; write nothing."""
-    del layout
+    points, residuals, x, g, _ = data
     used, skip, heir = plan.used, plan.skip, plan.heir
     out = torch.from_numpy(room(used, heir)).to(points.device)
     h = torch.sub(g, x, alpha=centre)
@@ -83,11 +73,7 @@ def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
 
 
 def commit(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
-    x: torch.Tensor,
-    g: torch.Tensor,
-    layout: Layout,
+    data: Data,
     *,
     centre: float,
     slot: int,
@@ -95,8 +81,8 @@ def commit(
     shift: float,
     out: torch.Tensor | None,
 ) -> None:
-    """Write an observation into its slot; if there are weights, its denoised gradient to out."""
-    del layout
+    """Write an observation into its slot; with weights, its denoised gradient to out."""
+    points, residuals, x, g, _ = data
     points[slot] = x
     residuals[slot] = torch.sub(g, x, alpha=centre)
     if weights is None or out is None:
@@ -111,20 +97,9 @@ def commit(
         torch.addmv(g[where], move.T, w, out=out[where])
 
 
-def advance(
-    points: torch.Tensor,
-    residuals: torch.Tensor,
-    x: torch.Tensor,
-    g: torch.Tensor,
-    layout: Layout,
-    *,
-    centre: float,
-    weight: float,
-    shift: float,
-    out: torch.Tensor,
-) -> None:
+def advance(data: Data, *, centre: float, weight: float, shift: float, out: torch.Tensor) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
-    del layout
+    points, residuals, x, g, _ = data
     h = torch.sub(g, x, alpha=centre)
     move = residuals[0] - h
     if shift:

@@ -5,7 +5,7 @@ The parameters stay where they are: tensors come as addresses. What is done to a
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ class Layout(NamedTuple):
     sizes: Int64
 
 
+# Points and residuals, (K, D) each, a point and a gradient as `hold` returns them, their layout.
+Data: TypeAlias = tuple[Any, Any, Any, Any, Layout]
+
+
 class Held(NamedTuple):
     """Tensors, kept alive, and where they lie; 0 for None."""
 
@@ -46,43 +50,17 @@ def view(tensor: torch.Tensor) -> Array:
     return tensor.numpy()
 
 
-def measure(
-    points: Array,
-    residuals: Array,
-    x: Held,
-    g: Held,
-    layout: Layout,
-    *,
-    centre: float,
-    limit: float,
-    plan: Plan,
-) -> Float64:
+def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> Float64:
     """Return what `passes.measure` adds up, in float64; write nothing."""
+    points, residuals, x, g, layout = data
     out = passes.room(plan.used, plan.heir)
-    _measure(
-        points,
-        residuals,
-        x.addresses,
-        g.addresses,
-        *layout,
-        centre,
-        limit,
-        plan.used,
-        plan.skip,
-        plan.heir,
-        plan.merger.weight,
-        plan.shift,
-        out,
-    )
+    where = x.addresses, g.addresses, *layout
+    _measure(points, residuals, *where, centre, limit, plan.numbers, out)
     return out
 
 
 def commit(
-    points: Array,
-    residuals: Array,
-    x: Held,
-    g: Held,
-    layout: Layout,
+    data: Data,
     *,
     centre: float,
     slot: int,
@@ -91,33 +69,15 @@ def commit(
     out: Array | None,
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    _commit(
-        points,
-        residuals,
-        x.addresses,
-        g.addresses,
-        *layout,
-        centre,
-        slot,
-        passes.by_four(weights, residuals.dtype),
-        shift,
-        residuals[slot] if out is None else out,
-    )
+    points, residuals, x, g, layout = data
+    where, w = (x.addresses, g.addresses, *layout), passes.by_four(weights, residuals.dtype)
+    theta = residuals[slot] if out is None else out
+    _commit(points, residuals, *where, centre, slot, w, shift, theta)
 
 
-def advance(
-    points: Array,
-    residuals: Array,
-    x: Held,
-    g: Held,
-    layout: Layout,
-    *,
-    centre: float,
-    weight: float,
-    shift: float,
-    out: Array,
-) -> None:
+def advance(data: Data, *, centre: float, weight: float, shift: float, out: Array) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
+    points, residuals, x, g, layout = data
     where = x.addresses, g.addresses, *layout
     _advance(points[0], residuals[0], *where, centre, weight, shift, out)
 
@@ -132,11 +92,7 @@ def _measure(
     sizes: Int64,
     c: float,
     limit: float,
-    count: int,
-    skip: int,
-    heir: int,
-    weight: float,
-    shift: float,
+    how: passes.Numbers,
     out: Float64,
 ) -> None:
     new, other, mixed = passes.blocks(points.dtype, BLOCK)
@@ -156,11 +112,7 @@ def _measure(
                 zeros[: stop - start] if g[t] == 0 else g_all[start:stop],
                 c,
                 limit,
-                count,
-                skip,
-                heir,
-                weight,
-                shift,
+                how,
                 new,
                 other,
                 mixed,

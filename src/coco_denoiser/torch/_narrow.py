@@ -16,10 +16,12 @@ import numpy as np
 import torch
 
 from coco_denoiser.torch import _generic, _kernels
-from coco_denoiser.torch._kernels import Layout, Plain
+from coco_denoiser.torch._kernels import Data, Layout
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
+
+hold, view = _generic.hold, _generic.view
 
 
 def wide(device: torch.device) -> tuple[Any, int]:
@@ -28,16 +30,6 @@ def wide(device: torch.device) -> tuple[Any, int]:
     In main memory a block has to stay in the cache; elsewhere there should be few of them.
     """
     return (_kernels, 1 << 14) if device.type == "cpu" else (_generic, 1 << 20)
-
-
-def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> torch.Tensor:
-    """Return tensors side by side, as they lie in a slot of a ring; None stands for zeros."""
-    return _generic.hold(tensors, layout, like)
-
-
-def view(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as the passes take it."""
-    return tensor
 
 
 def _part(passes: Any, row: torch.Tensor) -> tuple[Any, Layout]:
@@ -95,27 +87,17 @@ def _older(slot: int, used: int) -> int:
     return slot if slot > 0 else used
 
 
-def measure(
-    points: Points,
-    gradients: torch.Tensor,
-    x: torch.Tensor,
-    g: torch.Tensor,
-    layout: Layout,
-    *,
-    centre: float,
-    limit: float,
-    plan: Plan,
-) -> torch.Tensor:
+def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> torch.Tensor:
     """Return what `passes.measure` adds up, of the observation as it would be stored."""
-    del layout
+    points, gradients, x, g, _ = data
     used, dtype, passes = plan.used, x.dtype, wide(points.device)[0]
     out = torch.from_numpy(room(used, plan.heir)).to(points.device)
     older = _older(plan.skip if plan.skip >= 0 else used, used)
     for where, P, R in _widened(points, gradients, centre, used, older):
         new = (v[where].to(gradients.dtype).to(dtype) for v in (x, g))
         (X, _), (G, whole) = (_part(passes, v) for v in new)
-        rows = passes.view(P), passes.view(R)
-        found = passes.measure(*rows, X, G, whole, centre=centre, limit=limit, plan=plan)
+        block = passes.view(P), passes.view(R), X, G, whole
+        found = passes.measure(block, centre=centre, limit=limit, plan=plan)
         out += torch.as_tensor(found)
     return out
 
@@ -129,19 +111,10 @@ def mix(points: Points, gradients: torch.Tensor, centre: float, plan: Plan) -> N
 
 
 def commit(
-    points: Points,
-    gradients: torch.Tensor,
-    x: torch.Tensor,
-    g: torch.Tensor,
-    layout: Layout,
-    *,
-    slot: int,
-    centre: float,
-    weights: Float64 | None,
-    **options: Any,
+    data: Data, *, slot: int, centre: float, weights: Float64 | None, **options: Any
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    del layout
+    points, gradients, x, g, _ = data
     points.rows[slot], gradients[slot] = x, g
     if slot == 0:
         x = points.follow(x)
@@ -152,4 +125,4 @@ def commit(
     for where, P, R in _widened(points, gradients, centre, weights.size, slot + 1):
         (X, _), (G, whole) = (_part(passes, v[where]) for v in (x, g))
         new = {"slot": slot, "centre": centre, "weights": weights, "out": passes.view(out[where])}
-        passes.commit(passes.view(P), passes.view(R), X, G, whole, **new, **options)
+        passes.commit((passes.view(P), passes.view(R), X, G, whole), **new, **options)

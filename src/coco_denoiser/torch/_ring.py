@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from coco_denoiser.torch import _generic, _narrow, _sharding
-from coco_denoiser.torch._kernels import Layout
+from coco_denoiser.torch._kernels import Data, Layout
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.vectors import LIMITS
@@ -163,7 +163,7 @@ class Ring:
     def measure(self, centre: float, plan: Plan) -> Any:
         """Return this rank's part of what `passes.measure` adds up, a tensor or an array."""
         found = self._at_work().passes.measure(
-            *self._all(), centre=centre, limit=_LIMITS[self._points.dtype], plan=plan
+            self._all(), centre=centre, limit=_LIMITS[self._points.dtype], plan=plan
         )
         if self._share != 1.0:
             found[:-2] *= self._share
@@ -174,13 +174,13 @@ class Ring:
         work = self._at_work()
         out = None if weights is None else work.out
         work.passes.commit(
-            *self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
+            self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
         )
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix the one slot into the observation, which takes its place and is ready as `theta`."""
         work = self._at_work()
-        work.passes.advance(*self._all(), centre=centre, weight=weight, shift=shift, out=work.out)
+        work.passes.advance(self._all(), centre=centre, weight=weight, shift=shift, out=work.out)
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the residual of the slot that is about to be overwritten into that of its heir."""
@@ -189,13 +189,13 @@ class Ring:
             return
         self._residuals[plan.heir] = _generic.mixed(self._points, self._residuals, plan)
 
-    def _all(self) -> tuple[Any, ...]:
+    def _all(self) -> Data:
         return *self._at_work().rings, self._x, self._g, self._where
 
     def _at_work(self) -> _Work:
         """Return what the passes need at every step."""
         if self._work is None:
-            passes = _passes(self.device) if self._narrow is None else _narrow
+            passes = _narrow.wide(self.device)[0] if self._narrow is None else _narrow
             points = self._narrow or passes.view(self._points)
             theta = torch.empty_like(self._points[0], dtype=self.dtype)
             pairs = zip(self.parameters, self._split(theta), strict=True)
@@ -259,11 +259,6 @@ class Ring:
 def _facts(tensors: Sequence[Any]) -> list[tuple[object, ...]]:
     """Return what tells contiguous tensors from others; quickly, as it is done at every step."""
     return [(t.stride(), t.numel(), t.dtype, t.get_device()) for t in tensors]
-
-
-def _passes(device: torch.device) -> Any:
-    """Return the module that does the two passes on a device."""
-    return _narrow.wide(device)[0]
 
 
 def _plain(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -45,6 +45,11 @@ class Plan(NamedTuple):
     merger: Merger = Merger(0.0, 1.0)
     shift: float = 0.0
 
+    @property
+    def numbers(self) -> tuple[int, int, int, float, float]:
+        """What `passes.measure` has to know of it."""
+        return self.used, self.skip, self.heir, self.merger.weight, self.shift
+
 
 def merge(apart: float, rho: float, older: float, newer: float) -> Merger:
     """Merge one observation into the next.

@@ -6,7 +6,7 @@ Here is what is done to a block, and the passes over vectors that lie in one pie
 the tensors of PyTorch, which lie apart, are in `coco_denoiser.torch._kernels`.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from coco_denoiser.typing import Array, Float64
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
 # streams, short enough for a few such blocks to stay in the second-level cache.
 BLOCK = 8192
+# How many slots are in use; one that is left out, since it is about to be overwritten, or -1; the
+# one that it will be mixed into, or -1; its weight then; how far the centre at which it is mixed
+# lies from that of the residuals.
+Numbers: TypeAlias = tuple[int, int, int, float, float]
 
 
 @sweep
@@ -26,11 +30,7 @@ def measure(
     g: Array,
     c: float,
     limit: float,
-    count: int,
-    skip: int,
-    heir: int,
-    weight: float,
-    shift: float,
+    how: Numbers,
     out: Float64,
 ) -> None:
     """Add up what an observation has to do with the slots in use, in float64.
@@ -42,11 +42,7 @@ def measure(
         g: (D,), the gradient.
         c: the centre of the residuals.
         limit: the largest entry that may enter.
-        count: how many slots are in use.
-        skip: a slot that is left out, since it is about to be overwritten; -1 for none.
-        heir: the slot that what is overwritten will be mixed into; -1 for none.
-        weight: the weight with which it is.
-        shift: how far the centre at which it is mixed lies from c.
+        how: what it does to the window.
         out: zeros. For every slot in use ||dx||^2, <dx, dh> and ||dh||^2 to the observation,
             then, if there is one, to the heir as it will be; the number of entries that must
             not enter; and the sum of |g|. See `room`.
@@ -63,11 +59,7 @@ def measure(
             g[start:stop],
             c,
             limit,
-            count,
-            skip,
-            heir,
-            weight,
-            shift,
+            how,
             new,
             other,
             mixed,
@@ -162,17 +154,14 @@ def measure_block(
     g: Array,
     c: float,
     limit: float,
-    count: int,
-    skip: int,
-    heir: int,
-    weight: float,
-    shift: float,
+    how: Numbers,
     new: Array,
     other: Array,
     mixed: Array,
     out: Float64,
 ) -> None:
     """Do for the columns a to b what `measure` does."""
+    count, skip, heir, weight, shift = how
     X, H, M = new[: b - a], other[: b - a], mixed[: b - a]
     bad, total = 0, 0.0
     for j in range(X.size):

@@ -128,20 +128,7 @@ class Ring:
         """Compare the observation with the slots in use; write nothing."""
         points, residuals = self._rings
         sums = passes.room(plan.used, plan.heir)
-        passes.measure(
-            points,
-            residuals,
-            self._x,
-            self._g,
-            centre,
-            self.limit,
-            plan.used,
-            plan.skip,
-            plan.heir,
-            plan.merger.weight,
-            plan.shift,
-            sums,
-        )
+        passes.measure(points, residuals, self._x, self._g, centre, self.limit, plan.numbers, sums)
         if sums.item(-2) > 0.0:
             return measured(sums[:0], Plan(0, -1), finite=False, zero=False)
         found = measured(sums, plan, finite=True, zero=False)
@@ -219,11 +206,7 @@ class Ring:
             np.ldexp(h, -eh),
             0.0,
             np.inf,
-            plan.used,
-            plan.skip,
-            plan.heir,
-            plan.merger.weight,
-            float(np.ldexp(plan.shift, ex - eh)),
+            plan._replace(shift=float(np.ldexp(plan.shift, ex - eh))).numbers,
             sums,
         )
         found = measured(sums, plan, finite=True, zero=False)
