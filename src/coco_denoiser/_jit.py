@@ -1,4 +1,4 @@
-"""How every compiled function of the package is compiled: cached on disk, in one place."""
+"""Compilation, in one place: every compiled function is cached on disk."""
 
 import sys
 import warnings
@@ -30,14 +30,14 @@ def kernel(function: F) -> F:
 
 
 def subroutine(function: F) -> F:
-    """Compile a function that only kernels call: without the way in from Python, in less time."""
+    """Compile a function that only kernels call; without an entry from Python, that is faster."""
     return _compiled(function, {**_OPTIONS, "no_cpython_wrapper": True})
 
 
 def sweep(function: F) -> F:
     """Compile a pass over long vectors, whose sums may be reordered so that they vectorise.
 
-    Its sums must be its own or a fragment's, never a subroutine's: there is one copy of it then.
+    Its sums must be its own or a fragment's, never a subroutine's, so that only one copy exists.
     """
     return _compiled(function, {**_OPTIONS, "fastmath": {"contract", "nsz", "reassoc"}})
 
@@ -53,8 +53,7 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-    # A shared temporary folder would be no way out: what is in a cache is executed, and others
-    # may write there too.
+    # Not a shared temporary folder: others may write there, and what is in a cache is executed.
     _say_uncached()
     return cast("F", _njit(**options)(function))
 

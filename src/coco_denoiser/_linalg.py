@@ -1,6 +1,6 @@
 """Dense linear algebra of one window: a Laplacian system without subtractions, and Cholesky.
 
-Entries are indexed where they lie: a view of a short row costs more than the row.
+Entries are indexed in place: making a view of a short row costs more than reading the row.
 """
 
 import numpy as np
@@ -8,14 +8,14 @@ import numpy as np
 from coco_denoiser._jit import fragment, kernel, subroutine
 from coco_denoiser.typing import Array, Float64
 
-_BLOCK = 64  # nodes that are eliminated together where matrix products do the rest
-MANY = 192  # nodes from which on that is faster
+_BLOCK = 64  # nodes eliminated together, before matrix products do the rest
+MANY = 192  # number of nodes from which that is faster
 
 
 def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
-    """Do as `solve_laplacian` does, by matrix products where there are many nodes.
+    """Do what `solve_laplacian` does, with matrix products if there are many nodes.
 
-    These are products of non-negative numbers, so that here, too, nothing is subtracted.
+    All factors are non-negative, so nothing is subtracted here either.
     """
     K = n.size
     if K < MANY:
@@ -39,7 +39,7 @@ def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int
 def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
     """Overwrite b by (diag(n) + Laplacian(a))^-1 b; a (upper triangle) and n are used up.
 
-    Node after node is eliminated, as Grassmann, Taksar and Heyman do for Markov chains: every
+    Nodes are eliminated one by one, as Grassmann, Taksar and Heyman do for Markov chains: every
     number stays non-negative and is only added to, so tight clusters lose no digits. Columns
     of b from `identity_from` on must hold an identity; their zeros are skipped.
     """
@@ -137,7 +137,7 @@ def substitute(U: Float64, x: Float64) -> None:
         for j in range(k + 1, m):
             x[j] -= factor * U[k, j]
     for k in range(m - 1, -1, -1):
-        # Four sums, since one would wait for itself.
+        # Four sums, since each addition to a single one would wait for the last.
         s0, s1, s2, s3 = x[k], 0.0, 0.0, 0.0
         whole = k + 1 + (m - k - 1) // 4 * 4
         for j in range(k + 1, whole, 4):

@@ -1,4 +1,4 @@
-"""Files: folders checked before the work, files whole or not at all, archives not trusted."""
+"""Files: folders are checked first, files are written whole or not at all, archives not trusted."""
 
 import os
 import tempfile

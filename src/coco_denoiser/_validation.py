@@ -17,7 +17,7 @@ _UNKNOWN_L = (
 
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return `value` as an array of real numbers; booleans, text, objects and complex are not."""
+    """Return `value` as an array of real numbers; refuse booleans, text, objects and complex."""
     try:
         array = np.asarray(value)
     except ValueError as error:

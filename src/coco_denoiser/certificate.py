@@ -7,13 +7,13 @@ phi exceeds its minimum by at most
 
 where f_i = n_i (h_i - phi_i) - sum of the forces on i, and v_e = phi_m - phi_l. Every term is
 non-negative, so nothing cancels. A distance is known up to ROUNDING times the size of its two
-points, and rho_e ||y_e|| up to that times ||y_e||, which is forgiven: else no answer to a window
-whose bounds are barely broken would pass. The multipliers give the forces:
+points, and rho_e ||y_e|| up to that times ||y_e||. That much is forgiven; otherwise no answer to a
+window whose bounds are barely broken would pass. The multipliers give the forces:
 y_e = lam_e (v_e + u_m - u_l), where u makes up for the rounding of phi, which large multipliers
 would magnify. Any forces would do for a valid bound.
 
 For gradients of one function (`constraints/curves.py`) the ordered pairs have multipliers
-a_ij >= 0, and what is said of phi, of values E and of these is
+a_ij >= 0, and the gap of phi, values E and these is
 
     gap = sum_ij a_ij slack_ij + 1/2 sum_c <e_c, (N + Laplacian)^-1 e_c> + 1/2 sum_i u_i^2 / m_i,
 
@@ -112,18 +112,18 @@ def _one_function(
 
 
 def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
-    """Return multipliers with equal flow into and out of every point, changed as little as can be.
+    """Change multipliers as little as possible, to equal flow into and out of every point.
 
-    The missing flow takes the ways that carry most already, as a current does; what little
-    goes against the multipliers is then added the other way round. Ways are the pairs that are
-    listed; those of points held together carry as much as any.
+    The missing flow takes the listed pairs that already carry most, as a current would; the little
+    that runs against the multipliers is then added in the other direction. Pairs of points held
+    together carry as much as any.
     """
     a = multipliers
     ways = a + a.T
     ways = ways + ways.max() * (1e-12 * listed + held) + np.finfo(float).tiny * listed
     np.fill_diagonal(ways, 0.0)
     laplacian = np.diag(ways.sum(axis=1)) - ways
-    for _ in range(3):  # the first finds the flow, the others take off what it was rounded by
+    for _ in range(3):  # the first finds the flow, the others remove its rounding
         lacking = a.sum(axis=0) - a.sum(axis=1)
         potential = np.linalg.lstsq(laplacian, lacking, rcond=None)[0]
         a = a + np.maximum(ways * (potential[:, None] - potential), 0.0)
@@ -134,7 +134,7 @@ def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
 def certify_plain(
     h: Float64, bounds: Float64, precisions: Float64, phi: Float64, lam: Float64
 ) -> tuple[float, float]:
-    """Do as `certify` does, in one call, for bounds on pairs and noise alike in all directions."""
+    """Do what `certify` does, in one call, for pairwise bounds and the same noise everywhere."""
     K, q = h.shape
     n, pull, value = np.empty((K, q)), np.empty((K, K)), 0.0
     for i in range(K):
@@ -211,7 +211,7 @@ def _pairs(
 
 @subroutine
 def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
-    """Return what the mean force on the group that i moves with, if it is no rounding, costs."""
+    """Return the cost of the mean force on the group of i, unless that force is rounding."""
     total = 0.0
     for c in range(force.shape[1]):
         mean, size = force[i, c], 1
@@ -229,7 +229,7 @@ def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
 def _remainder(
     phi: Float64, force: Float64, bounds: Float64, lam: Float64, near: Float64, i: int
 ) -> float:
-    """Return what it costs to balance the forces inside a group by one between every two."""
+    """Return the cost of balancing the forces inside a group, with one force for each pair."""
     size = 1
     for j in range(lam.shape[0]):
         if j != i and np.isinf(lam[i, j]):

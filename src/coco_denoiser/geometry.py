@@ -22,13 +22,13 @@ from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser._linalg import squared_distance
 from coco_denoiser.typing import Array, Float64, Int64
 
-# Both relative to the largest residual coordinate. Points whose bound is below the first are one
-# to the others, and then apart in a window of their own; a distance is known up to the second,
-# which is a few roundings.
+# Both relative to the largest residual coordinate. Points whose bound is below the first count as
+# one for the others, and are then told apart in a window of their own. A distance is known up to
+# the second, which is a few roundings.
 COINCIDENT = 1e-11
 ROUNDING = 2e-15
-FEW = 32  # coordinates that it does not pay to rotate into fewer
-# Stands for the vectors that are not at hand, or the table that is not needed then.
+FEW = 32  # with so few coordinates, rotating into fewer does not pay
+# Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
 
 
@@ -74,7 +74,7 @@ class Window:
 
     @property
     def plain(self) -> bool:
-        """Whether there are bounds on pairs only, and noise is alike in all directions."""
+        """Whether all bounds are on pairs, and the noise is the same in all directions."""
         return self.shares is None and self.curve is None
 
     @property
@@ -149,7 +149,7 @@ def nearest(window: Window, neighbors: int) -> Window:
         return window
     apart = np.where(bounds > COINCIDENT, bounds, np.inf)
     reach = np.partition(apart, neighbors - 1, axis=1)[:, neighbors - 1]
-    # A tie is one whatever the rounding.
+    # Ties count as ties despite rounding.
     near = bounds <= (1.0 + 1e-12) * reach[:, None]
     return replace(window, bounds=np.where(near | near.T, bounds, np.inf))
 
@@ -205,7 +205,7 @@ def _observe(
 
 @subroutine
 def root(squared: float, x: Array, y: Array) -> float:
-    """Return ||x - y|| from its square, or anew with a scale if that has left the range."""
+    """Return ||x - y|| from its square, or computed afresh with a scale if that is out of range."""
     if 1e-250 < squared < 1e250:
         return math.sqrt(squared)
     top = 0.0
@@ -221,7 +221,7 @@ def root(squared: float, x: Array, y: Array) -> float:
 
 @subroutine
 def _most_central(h: Float64) -> int:
-    """Return the residual that is nearest to the others, all in all."""
+    """Return the residual that is nearest to the others overall."""
     K, q = h.shape
     best, least = 0, np.inf
     for i in range(K):
@@ -243,8 +243,8 @@ def reduced(
     Args:
         points: (K, K), distances between points.
         distances: (K, K), those between residuals; not used if these are given.
-        residuals: (K, q), more accurate than what can be recovered from distances; NONE if
-            that must do.
+        residuals: (K, q), more accurate than what can be recovered from distances; NONE if the
+            distances must do.
         radius: how far apart residuals may be, relative to their points.
         variances: (K,), relative noise variances.
     """
@@ -274,7 +274,7 @@ def _precisions(variances: Float64) -> Float64:
 
 @subroutine
 def _embed(distances: Float64) -> tuple[Float64, float]:
-    """Return residuals (K, q) that have these distances but for a scale, and the scale."""
+    """Return residuals (K, q) that have these distances up to a scale, and the scale."""
     K = distances.shape[0]
     scale = 0.0
     for i in range(K):

@@ -43,7 +43,7 @@ def takes_generator(gradient: GradientFunction) -> bool:
     """Say whether a function takes a generator after the point."""
     try:
         parameters = list(inspect.signature(gradient).parameters.values())
-    except ValueError:  # some compiled functions do not tell
+    except ValueError:  # some compiled functions have no signature
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 2:

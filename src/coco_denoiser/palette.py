@@ -1,6 +1,6 @@
 """One method, one colour and dash, in every picture: printed, on the pages and in the docs.
 
-Orange and blue are told apart by those who confuse red and green, and whatever differs in colour
+People who confuse red and green can tell orange from blue, and whatever differs in colour
 also differs in dash or marker. COCO_K darkens as K grows, so that it survives a printout.
 """
 

@@ -20,7 +20,7 @@ class Status(Enum):
     def of(
         cls, gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
     ) -> "Status":
-        """Return the status that a certificate earns: there is no other way to one.
+        """Return the status that a certificate earns. There is no other way to get one.
 
         Args:
             gap: relative duality gap.
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
     """What is known of a window once it is solved, in its own units and coordinates.
 
     Attributes:
-        average: (K, K), W of phi = W h; None where no one matrix serves all coordinates.
+        average: (K, K), W of phi = W h; None if no single matrix serves all coordinates.
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), one number for each pair; infinite for points that coincide.
         values: (K,), those that go with phi, if all of them belong to one function.
@@ -103,11 +103,11 @@ class Solution:
             Its weights may be negative, its multipliers and violation are None, and its gap is
             the relative residual of the linear systems.
         noise_std: standard deviation of the noise of an observation of variance 1.
-        curvature: size of the slope, s sqrt(d), to be compared with L.
+        curvature: size of the slope, s sqrt(d), comparable with L.
     """
 
     gradients: Float64
-    # None for some models only, which their callers know: no type that all must check for it.
+    # None for some models only, whose callers know it: with an optional type, all would check.
     weights: Any
     multipliers: Any
     gap: float

@@ -1,4 +1,4 @@
-"""Names for the array types that signatures speak of."""
+"""Names for the array types in signatures."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 

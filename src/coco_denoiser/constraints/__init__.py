@@ -26,9 +26,9 @@ class Frame:
     Attributes:
         gradients: (K, d), as they were observed.
         residuals: (K, d), h in all coordinates, along `axes`.
-        scale: what one unit of a residual is, but for `exponent`.
+        scale: the size of one unit of a residual, apart from `exponent`.
         exponent: of the power of two that brought the input into range.
-        axes: (d, d), whose columns the coordinates of the residuals belong to; None for their own.
+        axes: (d, d), the directions of the residuals' coordinates, as columns; None for the usual.
         basis: (d, q) with orthonormal columns that span what the window sees; None where that
             is all, or where there are weights.
         unit: what one unit of a multiplier is.

@@ -5,7 +5,7 @@ For multipliers lam of the pairs, the residuals phi that balance the observation
     (N + Laplacian(lam)) phi = N h,    so that phi = W h with W = (N + Laplacian)^-1 N.
 
 Where the noise has a covariance, N differs from coordinate to coordinate by a factor, its share:
-the coordinate then is averaged as if its multipliers were divided by that factor.
+the coordinate is then averaged as if its multipliers were divided by that factor.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def average(multipliers: Float64, window: Window) -> tuple[Float64 | None, Float
     every pair fits. Points that infinite multipliers hold together share one phi.
     """
     if not multipliers.any():
-        # Nothing to average: exactly, so that what is unchanged is so to the last bit.
+        # Nothing to average: exactly, so that observations stay the same to the last bit.
         return np.eye(len(multipliers)), window.residuals
     if window.shares is None:
         W = weights(multipliers, window)
@@ -103,7 +103,7 @@ def merge(window: Window, labels: Int64) -> Window:
 def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:
     """Return multipliers of all K points from those of the groups, none of them inside one.
 
-    What pulls two groups together acts on the pair of members whose bound is the least.
+    What pulls two groups together acts on the pair of members with the smallest bound.
     """
     K = labels.size
     full = np.zeros((K, K))
@@ -119,7 +119,7 @@ def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:
 def alone(window: Window, members: Int64, pull: Float64) -> Window:
     """Return the window of some points alone, on which the others pull with given forces, (m, q).
 
-    Its scale is its own, so that bounds too small beside the whole window's are not beside it;
+    It has a scale of its own, in which bounds too small for the whole window are not too small;
     its multipliers are relative to the largest precision of the members.
     """
     n = window.precisions[members]
@@ -169,7 +169,7 @@ def weights_and_phi(
             a[i, j] = lam[i, j]
             largest = max(largest, lam[i, j])
     if largest == 0.0:
-        return W, h  # exactly, so that what is unchanged is so to the last bit
+        return W, h  # exactly, so that observations stay the same to the last bit
     solve_laplacian(a, n.copy(), W, 0)
     return W, _complete(W, h, bounds, n)
 

@@ -13,7 +13,7 @@ E = 4 r (f - c ||x||^2 / 2), the two inequalities of a pair are one, for any mu 
 
 Without s_ij it is the bound on every pair of `geometry.py`; s_ij is the error that the
 trapezoidal rule makes in the value. Two points can always choose values that make it 0; three
-can not, as the rule need not add up to 0 around a triangle. The objective gains a term,
+cannot, as the errors need not add up to 0 around a triangle. The objective gains a term,
 1/2 sum_i m_i (E_i - Y_i)^2, where Y are the observed values, if any, and m_i = 0 otherwise.
 """
 
@@ -39,7 +39,7 @@ def excess(window: Window, phi: Float64, E: Float64) -> tuple[Float64, Float64, 
 
 
 def rounding(window: Window, phi: Float64, E: Float64) -> Float64:
-    """Return what of an excess, (K, K), may be rounding."""
+    """Return how much of an excess, (K, K), may be rounding."""
     X = window.one_function.points
     D = np.linalg.norm(X[:, None] - X[None], axis=2)
     size = np.linalg.norm(phi, axis=1)
@@ -63,7 +63,7 @@ def consistent_values(window: Window, phi: Float64) -> Float64 | None:
         C = np.maximum(C, C[:, k, None] + C[None, k])
     if bool((np.diag(C) > 0.0).any()):
         return None
-    # Where few pairs are constrained, points may fall into parts that do not know of each other.
+    # Where few pairs are constrained, the points may fall into unconnected parts.
     everyone, first = np.arange(len(C)), np.isfinite(C).argmax(axis=1)
     return np.asarray(0.5 * (C[everyone, first] - C[first, everyone]))
 

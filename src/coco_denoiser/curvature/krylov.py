@@ -58,10 +58,10 @@ def spectrum(
 def _tridiagonal(
     product: Callable[[Any], Any], start: Any, steps: int
 ) -> tuple[list[float], list[float]]:
-    """Return the diagonal and the next one of Lanczos' matrix, by three terms at a time.
+    """Return the diagonal and the next one of Lanczos' matrix, by its three-term recurrence.
 
-    Rounding makes copies of eigenvalues that were found, but no false extremes, so that earlier
-    vectors need not be kept.
+    Rounding duplicates eigenvalues that were found but makes no false extremes, so earlier vectors
+    need not be kept.
     """
     diagonal: list[float] = []
     off: list[float] = []

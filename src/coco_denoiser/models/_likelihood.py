@@ -34,7 +34,7 @@ def _log_likelihood(kappa: Float64, y: Float64, d: float, t: float, sigma2: floa
     """Return the log likelihood of a ratio, sigma integrated out, times Jeffreys' prior.
 
     The prior of log t is the root of the information that a window of such a shape holds on it.
-    Without it a window often denies any slope at all, and then old gradients count fully.
+    Without it the most likely slope is often zero, and old gradients then count in full.
     """
     log_det, product, total, one, two = 0.0, 1.0, 0.0, 0.0, 0.0
     for k in range(y.size):
@@ -58,7 +58,7 @@ def _log_likelihood(kappa: Float64, y: Float64, d: float, t: float, sigma2: floa
 
 @subroutine
 def _derivative(kappa: Float64, y: Float64, d: float, t: float, sigma2: float) -> float:
-    """Return the derivative of that by log t."""
+    """Return the derivative of that with respect to log t."""
     total, pull, one, two, d_one, d_two = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(y.size):
         a = 1.0 + t * kappa[k]
@@ -173,7 +173,7 @@ def _edge(
     sign: float,
     limit: float,
 ) -> float:
-    """Return the log of the ratio, on one side of the best, from which on chances are nil."""
+    """Return the log of the ratio, on one side of the best, beyond which others are unlikely."""
     least = _log_likelihood(kappa, y, d, best, sigma2) - NEGLIGIBLE
     start, near, far = math.log(best), 0.0, 1.0 / math.sqrt(d * y.size)
     end = min(30.0, math.log(limit) - start) if sign > 0.0 else 30.0

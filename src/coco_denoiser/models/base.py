@@ -2,7 +2,7 @@
 
 A model sees K by K numbers only. With h_i = g_i - c0 x_i for a centre c0 that never changes,
 dx = x_i - x_j and dh = h_i - h_j, a window knows ||dx||, ||dh|| and the cosine between the two.
-Every other centre c then is arithmetic:
+Any other centre c is then a matter of arithmetic:
 
     ||dg - c dx||^2 = ||dh||^2 - 2 (c - c0) <dh, dx> + (c - c0)^2 ||dx||^2.
 
@@ -68,7 +68,7 @@ class Snapshot(NamedTuple):
 def recentred(points: Float64, residuals: Float64, cosines: Float64, shift: float) -> Float64:
     """Return ||dh - shift dx|| from ||dx||, ||dh|| and the cosine between the two.
 
-    What cancels is harmless while the shift is not much larger than the radius of the bounds.
+    Cancellation is harmless while the shift is not much larger than the radius of the bounds.
     """
     if shift == 0.0:
         return residuals

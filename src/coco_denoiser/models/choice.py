@@ -20,7 +20,7 @@ def choose(
     neighbors: int | None,
     noise_std: float | None,
 ) -> CoCoercive | Gaussian:
-    """Return the model that goes with some settings; refuse those that it has no use for.
+    """Return the model that some settings ask for; refuse settings that it has no use for.
 
     Args:
         model: "gaussian", "cocoercive", or None: co-coercive if L is given, else Gaussian.

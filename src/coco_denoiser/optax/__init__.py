@@ -8,7 +8,8 @@ try:
     import optax as _optax  # noqa: F401  # Optax itself: imports are absolute
 except ImportError as error:
     raise ImportError(
-        "coco_denoiser.optax needs JAX and Optax. Install them by pip install 'coco-denoiser[jax]'."
+        "coco_denoiser.optax needs JAX and Optax. Install them with "
+        "pip install 'coco-denoiser[jax]'."
     ) from error
 
 from coco_denoiser.optax._curvature import hessian_bounds

@@ -1,4 +1,4 @@
-"""Curvature bounds: those given, numbers or traced, and those of a loss that is at hand."""
+"""Curvature bounds: checks of given ones, as numbers or traced, and bounds computed from a loss."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +57,8 @@ def hessian_bounds(
 ) -> Curvature:
     """Return L and mu of a loss at these parameters.
 
-    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere
-    the curvature is another. See `coco_denoiser.curvature.spectrum`.
+    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere the
+    curvature differs. See `coco_denoiser.curvature.spectrum`.
 
     Args:
         loss: a function of the parameters that returns a number.

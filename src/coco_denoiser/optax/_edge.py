@@ -1,4 +1,4 @@
-"""The edge of the Optax plug-in: which trees are taken, and what is said of the others."""
+"""The edge of the Optax plug-in: which trees are accepted, and the errors for all others."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
 
 
 def precision(noise_variance: Any, dtype: Any) -> Any:
-    """Return 1 / noise variance; what is traced and not positive has none that is."""
+    """Return 1 / noise variance; not positive for a traced variance that is not."""
     if not isinstance(noise_variance, jax.core.Tracer):
         value = noise_variance.item() if hasattr(noise_variance, "item") else noise_variance
         check.positive("noise_variance", value)
@@ -89,7 +89,7 @@ def _array(name: str, where: str, leaf: Any) -> Any:
     if dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.inexact):
         raise TypeError(
             f"{name} must hold real or complex floating-point numbers, got {dtype} at "
-            f"{name}{where}. Leave such leaves out by optax.masked, or cast them."
+            f"{name}{where}. Leave such leaves out with optax.masked, or cast them."
         )
-    # What has a shape and no values, as in jax.eval_shape, is enough to begin with.
+    # Shapes without values, as in jax.eval_shape, are enough here.
     return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jnp.asarray(leaf)

@@ -23,7 +23,7 @@ from coco_denoiser.models.gaussian import GUARD
 from coco_denoiser.optax._solver import dot
 
 _PARTS = 256  # of an interval that is searched
-_DOUBLINGS = 48  # of the distance at which chances are nil, from 1 / sqrt(d n) to 30
+_DOUBLINGS = 48  # of the distance at which the likelihood vanishes, from 1 / sqrt(d n) to 30
 
 
 class Fit(NamedTuple):
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
     gap: Array  # relative residual of the linear system
     std: Array  # standard error of each coordinate of the answer
     noise_std: Array  # sigma, estimated or as given
-    curvature: Array  # s sqrt(d), to be compared with L
+    curvature: Array  # s sqrt(d), comparable with L
 
 
 class _Precision(NamedTuple):
@@ -107,7 +107,7 @@ class _Contrasts(NamedTuple):
         return 0.5 * (prior - self.d * (jnp.log1p(more).sum(-1) + fit))
 
     def derivative(self, t: Array) -> Array:
-        """Return the derivative of the log likelihood by log t."""
+        """Return the derivative of the log likelihood with respect to log t."""
         f, rest, deviation = self.shares(t)
         kept = deviation if self.sigma2 is None else f
         prior = 2.0 * (kept * f * rest).sum(-1) / self.information(t)
@@ -329,7 +329,7 @@ def _uncertainty(
     logs = -low + (low + high) * (jnp.arange(NODES).astype(low.dtype) / (NODES - 1))
     t = base * jnp.exp(logs)[:, None]
     weights = jnp.exp(jnp.minimum(chance(logs[:, None]), 0.0))
-    # None has any if rounding has the last word: then all are the best.
+    # Rounding may leave none with any weight: then all count as the best.
     weights = jnp.where(weights.sum() > 0.0, weights, 1.0)
     weights = weights / weights.sum()
     at, sigma2 = window.shares(t)[0], weights * window.noise(t)
@@ -338,7 +338,7 @@ def _uncertainty(
 
 
 def _edges(window: _Contrasts, chance: Callable[[Array], Array], ends: Array) -> Array:
-    """Return how far below and above the best, in log t, chances are nil; at most at the ends."""
+    """Return how far below and above the best, in log t, the likelihood vanishes, ends at most."""
     signs, ends = jnp.asarray([[-1.0], [1.0]], ends.dtype), ends[:, None]
 
     def likely(far: Array) -> Array:

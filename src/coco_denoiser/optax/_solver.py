@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 _ROUNDS, _READY, _STRONG, _LOOSE = 30, 1.05, 0.1, 0.7
 _START = 1.025  # how far inside its bounds the interior-point method starts
 _GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
-_PATIENCE = 8  # iterations without progress after which rounding has the last word
+_PATIENCE = 8  # iterations without progress after which rounding is to blame
 
 
 class Precision(NamedTuple):
@@ -42,7 +42,7 @@ class Precision(NamedTuple):
     eps: float  # the distance from 1 to the next number
     closest: float  # points whose bound is below this are held at this distance
     rounding: float  # a distance is known up to this
-    collinear: float  # a detour that is longer by no more than this is none
+    collinear: float  # a detour longer by no more than this is not counted as one
     end: float  # where the central path ends
     floor: float  # gaps are relative to this share of the trivial answer's value at least
     tol: float  # relative gap to reach unless the caller says otherwise
@@ -79,7 +79,7 @@ def dot(a: Array, b: Array) -> Array:
 def inverse(lam: Array, n: Array) -> Array:
     """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (P,) and precisions (K,).
 
-    Node after node is eliminated as by Gauss and Jordan, in place. As in the elimination of
+    Nodes are eliminated one by one, as by Gauss and Jordan, in place. As in the elimination of
     Grassmann, Taksar and Heyman, every number is non-negative and only added to, so every entry
     of M has almost all its digits, however large the multipliers are.
     """
@@ -208,8 +208,8 @@ def _multiplicative(
         strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
         near = jnp.all(~on | ~strong | (ratio >= _LOOSE)) & (_worst(w, rho, on, limits) <= _READY)
         more = active & ~near & (rounds + 1 < _ROUNDS)
-        # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but swings to and
-        # fro on such a pair, and is given up there.
+        # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but oscillates on such
+        # a pair, and is given up there.
         factor = jnp.where((ratio - 1.0) * (last - 1.0) >= 0.0, ratio * ratio, ratio)
         return jnp.where(more, lam * factor, lam), ratio, M, hat, rounds + 1, more
 
@@ -364,7 +364,7 @@ def lengths(phi: Array) -> Array:
 
 def _norm(v: Array) -> Array:
     squares = (v * v).sum(-1)
-    # The root has no derivative at 0; the one that leads nowhere is 0.
+    # The root has no derivative at 0; use 0, which has no effect.
     return jnp.where(squares > 0.0, jnp.sqrt(jnp.where(squares > 0.0, squares, 1.0)), 0.0)
 
 

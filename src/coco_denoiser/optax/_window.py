@@ -57,7 +57,7 @@ def origin(leaves: list[Array]) -> Array:
     """
     wide = any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves)
     zero = jnp.zeros((), jnp.float64 if wide else jnp.float32)
-    # Only what is traced can vary; and what is not may have a sharding, which no zero can have.
+    # Only traced values can vary; others may have a sharding, which a zero cannot have.
     traced = (leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer))
     return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
@@ -101,16 +101,16 @@ def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Table
 
 
 def leaving(tables: Tables, radius: Array) -> tuple[Array, Array]:
-    """Return with what weight the oldest enters its successor, and to what precision."""
+    """Return the weight of the oldest in its successor, and the precision after that."""
     old, heir = tables.slot, successor(tables)
     apart, distance = jnp.sqrt(tables.residual[old, heir]), jnp.sqrt(tables.point[old, heir])
     return fold(apart, radius * distance, tables.precision[old], tables.precision[heir])
 
 
 def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, Array]:
-    """Return `coco_denoiser.folding.fold` by precisions: the weight, and the precision after it.
+    """Do what `window.history.merge` does, with precisions: return the weight and the precision.
 
-    An older of precision 0 stands for none: its weight is 0.
+    An older one of precision 0 stands for none: its weight is 0.
 
     Args:
         apart: the distance of the two residuals.
@@ -238,10 +238,10 @@ def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array, *moved: Array) 
 
 
 def once_written(vector: Array, flag: Array) -> Array:
-    """Return a flag, but not before a long vector on a CPU is there: what needs it is later."""
+    """Return a flag, on a CPU only once a long vector is written: what needs it must wait."""
     if not _in_blocks(vector[None]):
         return flag
-    return flag & ~(vector.ravel()[0].real > jnp.inf)  # which nothing is
+    return flag & ~(vector.ravel()[0].real > jnp.inf)  # which is never true
 
 
 def _block(K: int) -> int:
@@ -252,8 +252,8 @@ def _in_blocks(X: Array) -> bool:
     """Say whether to sum a stack (K, *shape) block by block.
 
     Compiled for a CPU, a reduction adds one number after the other: that is slow, and in float32
-    two digits are left at 10^7 numbers. Sums of blocks, entry by entry, are fast and keep them.
-    But blocks would cut across the devices of a sharded leaf, and other hardware needs none.
+    only two digits are left after 10^7 numbers. Sums of blocks, entry by entry, are fast and keep
+    them. But blocks would cut across the devices of a sharded leaf, and other hardware needs none.
     """
     one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
     return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)

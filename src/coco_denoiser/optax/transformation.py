@@ -21,7 +21,7 @@ _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 
 
 class CocoState(NamedTuple):
-    """The window: arrays only. Numbers that the model does not tell are infinite.
+    """The window: arrays only. Numbers that the model does not provide are infinite.
 
     Attributes:
         points: the tree of the parameters, its leaves (K, *shape).
@@ -31,7 +31,7 @@ class CocoState(NamedTuple):
             relative residual of the linear system.
         std: standard error of every coordinate of the last gradient returned.
         noise_std: standard deviation of the noise of an observation of variance 1.
-        curvature: size of the slope that the Gaussian model found, to be compared with L.
+        curvature: size of the slope that the Gaussian model found, comparable with L.
         outcome: which `status` it is, as a number.
         reference: with storage="bfloat16", what points are stored as differences from.
     """
@@ -82,8 +82,8 @@ def coco_denoise(
     r"""Denoise each gradient together with the K - 1 observed before it.
 
     Without L, gradients are averaged as those of a field with a random slope
-    (`model="gaussian"`), whose size and noise the window tells; see `coco_denoiser.Denoiser`.
-    Put it first in a chain, where the updates are still gradients:
+    (`model="gaussian"`), whose size and noise are estimated from the window; see
+    `coco_denoiser.Denoiser`. Put it first in a chain, where the updates are still gradients:
 
         tx = optax.chain(coco_denoise(), optax.sgd(1e-2))
 
@@ -100,7 +100,8 @@ def coco_denoise(
     leaves together are one point: norms run over the whole tree.
 
     An observation that is not finite, or so large that its square is not, is passed through and
-    leaves the window as it was. Where nothing is averaged, updates are returned bit by bit.
+    leaves the window as it was. Where nothing is averaged, updates are returned unchanged, bit for
+    bit.
     None in place of an update counts as zero, and stays None.
 
     Args:
@@ -116,7 +117,7 @@ def coco_denoise(
             does, or "fold" it into its successor, which then counts for more. With window=2,
             folding is a recursive filter, which needs no solver. Not for the Gaussian model.
         noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise the window must tell that too. May be traced.
+            noise, if it is known; otherwise it is estimated too. May be traced.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
         storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,

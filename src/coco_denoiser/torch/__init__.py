@@ -4,7 +4,7 @@ try:
     import torch as _torch  # noqa: F401  # PyTorch itself: imports are absolute
 except ImportError as error:
     raise ImportError(
-        "coco_denoiser.torch needs PyTorch. Install it by pip install 'coco-denoiser[torch]'."
+        "coco_denoiser.torch needs PyTorch. Install it with pip install 'coco-denoiser[torch]'."
     ) from error
 
 from coco_denoiser.torch._curvature import hessian_bounds

@@ -1,9 +1,9 @@
-"""A window inside the state_dict of the wrapped optimizer, and out of it again.
+"""Windows put into the state_dict of the wrapped optimizer, and taken out of it again.
 
 The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
-state holds its history, one tensor of its shape a slot, so that whatever can shard, gather or
-reshard an optimizer's state can do it with the window. What has no parameter's shape, the tables,
-lies in a group, or beside the history of a parameter that has a window of its own.
+state holds its history, one tensor of its shape per slot, so that whatever can shard, gather or
+reshard an optimizer's state can do so with the window. The tables, which have no parameter's shape,
+are in a group, or beside the history of a parameter that has a window of its own.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ class Part(NamedTuple):
 
     Attributes:
         window: the window.
-        parameters: what it is a window of.
+        parameters: those that it covers.
         group: the group that its tables are saved in; None for its only parameter's state.
-        per: what there is a window of.
+        per: what each window covers: "model", "group" or "tensor".
     """
 
     window: "GradientDenoiser"
@@ -78,7 +78,7 @@ def _padded(name: str, value: Any, slots: int) -> Any:
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what belongs to the wrapped optimizer, and what to the window."""
+    """Return the wrapped optimizer's part of a state, and the windows' part."""
     plain: dict[str, Any] = {**state, "state": {}, "param_groups": []}
     ours: dict[str, Any] = {"state": {}, "param_groups": []}
     for index, entries in state["state"].items():
@@ -95,7 +95,7 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def kinds(ours: Mapping[str, Any]) -> set[Any]:
-    """Return what there were windows of when it was saved; nothing if there were none."""
+    """Return what each saved window covers; nothing if there were no windows."""
     places = [*ours["param_groups"], *ours["state"].values()]
     return {entries.get(f"{PREFIX}per") for entries in places if f"{PREFIX}version" in entries}
 

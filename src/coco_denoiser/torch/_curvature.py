@@ -17,8 +17,8 @@ def hessian_bounds(
 ) -> Curvature:
     """Return L and mu of a loss at the present values of its parameters.
 
-    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere
-    the curvature is another. See `coco_denoiser.curvature.spectrum`.
+    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere the
+    curvature differs. See `coco_denoiser.curvature.spectrum`.
 
     Args:
         loss: evaluates the model and returns the loss; called once, without backward.

@@ -43,7 +43,7 @@ class Diagnostics:
     nbytes: int
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return a summary of a few lines."""
         weights = " ".join(f"{w:.3f}" for w in self.weights)
         told = f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
         if not math.isnan(self.std):

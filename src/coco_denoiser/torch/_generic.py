@@ -1,8 +1,7 @@
 """The passes over a window on any device, in PyTorch's own operations.
 
-The same functions as in `coco_denoiser.torch._kernels`. Nothing is done tensor by tensor but to
-lay an observation out like a slot, and nothing waits for the device: what is returned is read
-once, by the caller.
+The same functions as in `coco_denoiser.torch._kernels`. Only laying an observation out like a slot
+is done tensor by tensor, and nothing waits for the device: the caller reads what is returned, once.
 """
 
 import torch
@@ -12,7 +11,7 @@ from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
 
-# Numbers of one row for which differences are formed at a time: temporaries stay small.
+# Entries of a row whose differences are formed at a time, so that temporaries stay small.
 _BLOCK = 1 << 20
 
 

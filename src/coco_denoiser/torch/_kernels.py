@@ -1,4 +1,4 @@
-"""The passes over a window that lies in main memory, at the speed of that memory.
+"""The passes over a window in main memory, at the speed of that memory.
 
 The parameters stay where they are: tensors come as addresses. What is done to a block is in
 `coco_denoiser.window.passes`; `coco_denoiser.torch._generic` does the same on other devices.

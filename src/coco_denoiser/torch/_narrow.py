@@ -1,10 +1,10 @@
 """The passes over a window that is stored in fewer digits than it is computed with.
 
-A point is kept as its difference from a reference, as what matters is how far points are apart:
-of numbers rounded by themselves, little would be left of that. The reference moves to every K-th
-point, with which slot 0 is written; so differences are as short as the way of K steps. Those that
-were written before it moved are reached by its last move, which is rounded as they are: what is
-stored never changes, and all distances are those of what is stored.
+A point is kept as its difference from a reference: what matters is how far points are apart, and
+little of that would be left if each were rounded by itself. The reference moves to every K-th
+point, the one written to slot 0, so no difference is longer than the path of K steps. Those written
+before it moved are corrected by its last move, which is rounded like them: what is stored never
+changes, and all distances are between stored points.
 
 Gradients are kept as they are, not as residuals g - c x, which would move with the reference.
 """
@@ -25,7 +25,7 @@ hold, view = _generic.hold, _generic.view
 
 
 def wide(device: torch.device) -> tuple[Any, int]:
-    """Return who does the passes over what is widened, and how much of a row at a time.
+    """Return the module that does the passes over widened blocks, and their length.
 
     In main memory a block has to stay in the cache; elsewhere there should be few of them.
     """
@@ -46,12 +46,12 @@ class Points:
         reference: (D,), where they are measured from, in the dtype that is computed with.
 
     Attributes:
-        move: how the reference came there from where it was before.
+        move: the last move of the reference.
     """
 
     def __init__(self, rows: torch.Tensor, reference: torch.Tensor) -> None:
         self.rows = rows
-        # What is not finite is refused as a point; as a reference it would refuse all others.
+        # A point that is not finite is refused; as a reference, it would spoil all others.
         self.reference = reference.nan_to_num(0.0, 0.0, 0.0)
         self.move = torch.zeros_like(rows[0])
 
@@ -61,7 +61,7 @@ class Points:
         return self.rows.device
 
     def follow(self, x: torch.Tensor) -> torch.Tensor:
-        """Let the reference move to a point given from it, which is returned as given then."""
+        """Move the reference to a point, given as a difference; return the new difference."""
         self.move.copy_(x)
         self.reference += self.move
         return x - self.move

@@ -1,4 +1,4 @@
-"""What Numba needs to reach a tensor by its address, where it lies."""
+"""What Numba needs to reach a tensor by its address."""
 
 from collections.abc import Callable
 from typing import Any

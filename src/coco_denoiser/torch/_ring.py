@@ -1,7 +1,7 @@
 """Ring: the last K points and residuals of the parameters that share a device and a dtype.
 
 Two tensors, (K, D) each, whatever the number of parameters: a slot is one row, and each
-parameter has its columns. Parameters that lie as a slot does are neither moved nor joined.
+parameter has its columns. Parameters that are laid out like a slot are neither moved nor joined.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.vectors import LIMITS
 
-# Every parameter's columns begin at a multiple of so many numbers: whole cache lines, and an
-# even number, as the view of pairs as complex numbers needs it.
+# Every parameter's columns begin at a multiple of so many numbers: whole cache lines, and an even
+# number, as viewing pairs as complex numbers requires.
 _ALIGNMENT = 16
 _LIMITS = {
     torch.float32: LIMITS[np.dtype(np.float32)],
@@ -30,9 +30,9 @@ class Kind(NamedTuple):
     """How the history of a parameter is kept.
 
     Attributes:
-        dtype: in which it is compared and averaged, float32 or float64; complex numbers count as
-            pairs of such.
-        storage: in which it is stored.
+        dtype: the one in which it is compared and averaged, float32 or float64; complex numbers
+            count as pairs.
+        storage: the dtype in which it is stored.
         device: where.
         share: what this rank's part counts for in a sum over all ranks.
     """
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What the passes need at every step, made once: it does not survive pickling as views do not.
+    """What the passes need at every step, made once. Its views would not survive pickling.
 
     Attributes:
         passes: the module that does them.
@@ -117,7 +117,7 @@ class Ring:
         return sum(t.numel() * t.element_size() for t in self._held().values())
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        """Take hold of an observation, for `measure` and `commit`; copy only what is unlike."""
+        """Take hold of an observation; copy only what is laid out unlike a slot."""
         x: Sequence[torch.Tensor] = self.parameters
         g, like = gradients, self._like
         self._as_they_lie = self._can_be_read(gradients)
@@ -257,7 +257,7 @@ class Ring:
 
 
 def _facts(tensors: Sequence[Any]) -> list[tuple[object, ...]]:
-    """Return what tells contiguous tensors from others; quickly, as it is done at every step."""
+    """Return what tells contiguous tensors from others. Fast, since it runs at every step."""
     return [(t.stride(), t.numel(), t.dtype, t.get_device()) for t in tensors]
 
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 
 def is_sharded(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is a DTensor, without importing what only those need."""
+    """Say whether a tensor is a DTensor, without importing their module."""
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 

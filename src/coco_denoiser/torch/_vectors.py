@@ -17,7 +17,7 @@ from coco_denoiser.window.vectors import Measured, measured
 
 
 class Keep(NamedTuple):
-    """How a window is to be kept: what was asked for, or None."""
+    """How to keep a window: what was asked for, or None."""
 
     state_dtype: torch.dtype | None
     storage: torch.dtype | None
@@ -29,13 +29,13 @@ class TensorVectors:
 
     Args:
         slots: how many observations are stored.
-        keep: how the window is to be kept; None derives it from the parameters.
+        keep: how to keep the window; None derives it from the parameters.
         process_group: the ranks that together hold the parameters; None derives it.
 
     Attributes:
         members: the parameters that are part of the point.
         seen: which of them ever had a gradient.
-        rings: where their history lies.
+        rings: where their history is kept.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class TensorVectors:
         total = torch.as_tensor(parts[0])
         for part in parts[1:]:
             total = total + torch.as_tensor(part).to(total.device)
-        if self._group is not None:  # its ranks exchange what lies where the parameters do
+        if self._group is not None:  # its ranks exchange what is on the parameters' device
             total = _sharding.add_up(total.to(self.rings[0].home), self._group)
         return total.cpu().numpy()
 
@@ -166,7 +166,7 @@ class TensorVectors:
             self.seen = [was or g is not None for was, g in pairs]
 
     def coordinates(self, centre: float, count: int, slot: int) -> None:
-        """Return None: the tables are what there is."""
+        """Return None: only the tables are available."""
         del centre, count, slot
 
     def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -40,7 +40,7 @@ class Windows:
         ]
 
     def _number(self, i: int, size: Any = "auto") -> GradientDenoiser:
-        """Return a window, made if need be."""
+        """Return a window, made if necessary."""
         self.made += [GradientDenoiser([], **self._options) for _ in range(i + 1 - len(self.made))]
         if size != "auto" and size != self.made[i].window:
             self.made[i] = GradientDenoiser([], **{**self._options, "window": size})

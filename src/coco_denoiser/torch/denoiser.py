@@ -63,8 +63,8 @@ class GradientDenoiser:
             and float32 for all others.
         storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
             points as their differences from one in `state_dtype`, and sums stay as they are.
-        state_device: where the window is kept, as "cpu" for one that does not fit beside the
-            model; None is where the parameters are.
+        state_device: where the window is kept, such as "cpu" if it does not fit beside
+            the model; None is where the parameters are.
         nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
             "raise" FloatingPointError. It never enters the window.
         process_group: the ranks that together hold the parameters; None derives it from
@@ -77,7 +77,7 @@ class GradientDenoiser:
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
         noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise the gradients must tell that too.
+            noise, if it is known; otherwise it is estimated too.
     """
 
     def __init__(
@@ -193,8 +193,8 @@ class GradientDenoiser:
 
         Args:
             parameters: the parameters, with their gradients.
-            maximize: whether the gradients are those of a function to be maximised: then it
-                is its negative that has curvature between mu and L.
+            maximize: whether the gradients are those of a function to maximise, whose negative then
+                has curvature between mu and L.
             noise_variance: noise variance of this observation, relative to the others'.
             standing: says whether the optimizer is made to stand still. Zero gradients are
                 then no observation: checkpointing makes such a step to create the state.
@@ -300,7 +300,7 @@ def _keep(dtype: Any, storage: Any, device: Any) -> Keep:
 
 
 def _device(given: Any) -> torch.device:
-    """Return a device that can hold something."""
+    """Return a device that can hold numbers."""
     try:
         found = torch.empty(0, device=given).device
     except (RuntimeError, AssertionError) as error:

@@ -75,10 +75,10 @@ class CocoOptimizer(Optimizer):
             and float32 for all others.
         storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
             points as their differences from one in `state_dtype`, and sums stay as they are.
-        state_device: where the window is kept, as "cpu" for one that does not fit beside the
-            model; None is where the parameters are.
-        per: "model", or "group" or "tensor" for a window of each, by itself: as many K by K
-            problems, each blind to how far the others move. With "group", a group may have a
+        state_device: where the window is kept, such as "cpu" if it does not fit beside
+            the model; None is where the parameters are.
+        per: "model" for one window, or "group" or "tensor" for one each: as many K by K problems,
+            each unaware of how far the others move. With "group", a group may have a
             `window` of its own; 0 leaves it alone.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
             wrapped step included, or "raise" FloatingPointError.
@@ -91,7 +91,7 @@ class CocoOptimizer(Optimizer):
         neighbors: how many nearest points of the present window each point is constrained
             with; None for all of them.
         noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise the gradients must tell that too.
+            noise, if it is known; otherwise it is estimated too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that

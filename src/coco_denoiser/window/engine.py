@@ -96,7 +96,7 @@ class Engine:
         """Look at the observation that the vectors hold, and change nothing.
 
         Returns:
-            What `take` needs, or what becomes of the observation if it is not to be taken.
+            What `take` needs, or what becomes of the observation if it cannot be taken.
         """
         self.model.begin(sign)
         centre = self.centre if self.tables.count else self.model.centre

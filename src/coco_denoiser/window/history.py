@@ -1,15 +1,15 @@
 """What becomes of the observation that leaves a window: it is dropped, folded, or filtered.
 
 Folding merges the oldest observation into the next-oldest instead of dropping it. The two, with
-residuals h_0 and h_1 and noise variances v_0 and v_1, may be rho = r ||x_1 - x_0|| apart. Solved
-by themselves they have a closed form (`closed_form.py`); its second half replaces the successor,
+residuals h_0 and h_1 and noise variances v_0 and v_1, may be rho = r ||x_1 - x_0|| apart. Their
+two-point problem has a closed form (`closed_form.py`); its second half replaces the successor,
 with the variance that fixed weights would give it:
 
     h_1 <- h_1 + w (h_0 - h_1),                 w = t v_1 / (v_0 + v_1),
     v_1 <- (1 - w)^2 v_1 + w^2 v_0,             t = max(0, 1 - rho / ||h_1 - h_0||).
 
-At one and the same point (rho = 0) this is the recursive mean; where the bound is kept, w = 0
-and the oldest is dropped. With a window of two, h_1 so replaced is the denoised residual itself:
+At coinciding points (rho = 0) this is the recursive mean; where the bound holds, w = 0 and the
+oldest is dropped. With a window of two, the new h_1 is the denoised residual itself:
 the past is one point, one residual and one number, and folding is a recursive filter.
 """
 
@@ -122,6 +122,6 @@ class Filter(Fold):
         super().__init__(1, model)
 
     def plan(self, tables: Tables, centre: float) -> Plan:
-        """Return that the past is only measured."""
+        """Return a plan that only measures the past."""
         del centre
         return Plan(tables.count, -1)

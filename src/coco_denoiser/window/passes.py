@@ -2,8 +2,8 @@
 
 `measure` reads the whole window once and writes nothing; `commit` reads the residuals once and
 writes the new slot. Between them lies the decision whether an observation may enter at all.
-Here is what is done to a block, and the passes over vectors that lie in one piece. Those over
-the tensors of PyTorch, which lie apart, are in `coco_denoiser.torch._kernels`.
+This file has the work on a block, and the passes over contiguous vectors. Those over PyTorch's
+tensors, which are scattered in memory, are in `coco_denoiser.torch._kernels`.
 """
 
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ def measure(
     how: Numbers,
     out: Float64,
 ) -> None:
-    """Add up what an observation has to do with the slots in use, in float64.
+    """Add up how an observation relates to the slots in use, in float64.
 
     Args:
         points: (K, D), the ring of points.
@@ -168,7 +168,7 @@ def measure_block(
         X[j] = x[j]
         H[j] = g[j] - c * x[j]
     for j in range(X.size):
-        # NaN fails every comparison. Counted, since a way out would keep it from vectorising.
+        # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
         fine = (abs(X[j]) <= limit) & (abs(g[j]) <= limit) & (abs(H[j]) <= limit)
         bad += 0 if fine else 1
         total += abs(g[j])

@@ -20,7 +20,7 @@ _TABLES = ("point_distances", "residual_distances", "cosines")
 
 
 class Rows(NamedTuple):
-    """What one observation has to do with each slot, (count,): a row of every table."""
+    """How one observation relates to each slot, (count,): a row of every table."""
 
     points: Float64
     residuals: Float64
