@@ -75,7 +75,7 @@ def kernels() -> list[dict[str, Any]]:
     for K, d, count, peer_count, target in KERNELS:
         times, default, one_thread, iterations, active, worst = [], [], [], [], [], 0.0
         for number, (points, gradients) in enumerate(windows(K, d, count)):
-            window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(K))
+            window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))
             times.append(median_seconds(partial(cold, window), 5))
             solution = coco.solve(points, gradients, L=1.0, method="interior-point")
             worst = max(worst, solution.gap)

@@ -60,7 +60,7 @@ def test_the_gap_bounds_the_error_of_any_weights(
     """Feasible answers that are worse than the optimum have a gap of at least the difference."""
     points, gradients, L, mu = window
     rng = np.random.default_rng(seed)
-    observed, *_ = geometry.observe(points, gradients, L, mu, np.ones(len(points)))
+    observed, *_ = geometry.batch_window(points, gradients, L, mu, np.ones(len(points)))
     best = coco.solve(points, gradients, L=L, mu=mu)
     # Any mixture of the optimum with the centroid is feasible.
     K = len(points)
@@ -78,7 +78,9 @@ def test_the_gap_bounds_the_error_of_any_weights(
 
 def test_violations_are_seen() -> None:
     points = np.array([[0.0], [1.0], [2.0]])
-    window, *_ = geometry.observe(points, np.array([[0.0], [5.0], [0.0]]), 1.0, 0.0, np.ones(3))
+    window, *_ = geometry.batch_window(
+        points, np.array([[0.0], [5.0], [0.0]]), 1.0, 0.0, np.ones(3)
+    )
     _, violation = certify(window, window.residuals, np.zeros((3, 3)))
     # Residuals 0, 4.5, -1; the bound of the last two is 0.5, and they are 5.5 apart.
     assert violation == pytest.approx(10.0)

@@ -182,7 +182,7 @@ def _falls_short(settle: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[
 
 def test_neighbors_are_nearest_by_distance() -> None:
     points, gradients, _ = noisy(0, 9)
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(9))
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(9))
     apart = np.linalg.norm(points[:, None] - points, axis=2)
     near = apart <= np.sort(apart, axis=1)[:, 2:3]
     kept = np.isfinite(geometry.nearest(window, 2).bounds)

@@ -62,7 +62,7 @@ def test_every_further_neighbor_costs_and_none_more_than_the_whole(window: Windo
 def test_the_pairs_that_stay_are_those_of_the_definition(d: int, m: int) -> None:
     points, gradients = box(np.random.default_rng([d, m]), 12, d)
     points[7:9] = points[6]
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(12))
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(12))
     expected = kept(points, m)
     np.testing.assert_array_equal(np.isfinite(geometry.nearest(window, m).bounds), expected)
     solution = coco.solve(points, gradients, L=1.0, neighbors=m)

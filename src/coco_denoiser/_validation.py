@@ -251,12 +251,7 @@ def saved_shape(state: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def saved(
-    state: Mapping[str, Any],
-    name: str,
-    shape: tuple[int, ...],
-    *,
-    kind: np.dtype[Any] | None,
-    finite: bool = True,
+    state: Mapping[str, Any], name: str, shape: tuple[int, ...], *, kind: np.dtype[Any] | None
 ) -> NDArray[Any]:
     """Return an array of a saved state; of float32 or float64, unless one of them is named."""
     array = np.asarray(state[name])
@@ -267,7 +262,7 @@ def saved(
             f"{name} must have shape {shape} and dtype {' or '.join(map(str, allowed))}, got "
             f"{array.shape} and {array.dtype}"
         )
-    if finite and not np.isfinite(array).all():
+    if not np.isfinite(array).all():
         raise damaged(f"{name} must be finite")
     return array
 

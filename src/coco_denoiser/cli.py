@@ -128,7 +128,10 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         help="fewer runs, the same code: about a minute instead of six",
     )
     parser.add_argument(
-        "--all", action="store_true", help="also run what goes beyond the paper; see `list`"
+        "--all",
+        dest="everything",
+        action="store_true",
+        help="also run what goes beyond the paper; see `list`",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print every claim with its number and verdict"
@@ -162,19 +165,9 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
 def _reproduce(arguments: argparse.Namespace) -> None:
     from coco_denoiser.experiments.reproduce import Options, reproduce
 
-    reproduce(
-        Options(
-            names=arguments.names,
-            out=arguments.out,
-            quick=arguments.quick,
-            everything=arguments.all,
-            verbose=arguments.verbose,
-            jobs=arguments.jobs,
-            seed=arguments.seed,
-            fresh=arguments.fresh,
-            dask=arguments.dask,
-        )
-    )
+    options = vars(arguments)
+    del options["command"]
+    reproduce(Options(**options))
 
 
 def _no_arguments(_: argparse.ArgumentParser) -> None:

@@ -100,7 +100,7 @@ def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
     return 0.5 * L + 0.5 * mu, 0.5 * L - 0.5 * mu
 
 
-def observe(
+def batch_window(
     points: Float64, gradients: Float64, L: float, mu: float, variances: Float64
 ) -> tuple[Window, Float64, float, int]:
     """Return the window and, in all coordinates, its residuals (K, d) with their scale.
@@ -112,7 +112,7 @@ def observe(
     exponent = 0
     if not _in_range(points, gradients, L, mu):
         points, gradients, c, r, exponent = _into_range(points, gradients, c, r)
-    residuals, bounds, precisions, scale = _observe(points, gradients, c, r, variances)
+    residuals, bounds, precisions, scale = _batch_window(points, gradients, c, r, variances)
     coordinates = residuals
     if d > max(2 * K, FEW):
         # Rotated into K coordinates. From the vectors, not from the table of distances: close
@@ -174,7 +174,7 @@ def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
 
 
 @sweep
-def _observe(
+def _batch_window(
     points: Float64, gradients: Float64, c: float, r: float, variances: Float64
 ) -> tuple[Float64, Float64, Float64, float]:
     K, d = points.shape

@@ -32,7 +32,7 @@ def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
 ) -> None:
     monkeypatch.setattr(_active_step, "_MOST_PRODUCTS", products)
     points, gradients = box(np.random.default_rng(1), 40, 4)
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(40))
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(40))
     found, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
     expected, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
     np.testing.assert_allclose(
@@ -42,7 +42,7 @@ def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
 
 def test_points_on_a_line_need_only_their_neighbours() -> None:
     points, gradients = box(np.random.default_rng(2), 30, 1)
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(30))
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(30))
     multipliers, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
     order = np.argsort(points[:, 0])
     pulled = multipliers[np.ix_(order, order)] > 0.0

@@ -13,7 +13,7 @@ from tests.families import path
 
 def window(seed: int, K: int = 5, d: int = 3) -> Window:
     points, gradients = path(np.random.default_rng(seed), K, d)
-    return geometry.observe(points, gradients, 1.0, 0.0, np.ones(K))[0]
+    return geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))[0]
 
 
 def dense(window: Window, steps: int) -> tuple[Float64, list[float]]:

@@ -14,7 +14,7 @@ def test_points_on_a_line_need_only_their_neighbours() -> None:
     rng = np.random.default_rng(1)
     points = rng.permutation(10.0 * np.arange(9.0))[:, None]
     gradients = points + 10.0 * rng.normal(size=points.shape)
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, np.ones(9))
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(9))
     lam, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
     order = np.argsort(points[:, 0])
     pulled = lam[np.ix_(order, order)] > 0.0
@@ -96,7 +96,7 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is solved within a millionth of what is allowed; the best so far comes back."""
     rng = np.random.default_rng(0)
     case = FAMILIES["path with step 0.7"](rng, 16, 5)
-    window, *_ = geometry.observe(case.points, case.gradients, case.L, case.mu, np.ones(16))
+    window, *_ = geometry.batch_window(case.points, case.gradients, case.L, case.mu, np.ones(16))
     _, usual = interior_point.solve(window, tol=1e-9, max_iter=400)
     monkeypatch.setattr(interior_point, "ALLOWED", 1e-3)
     lam, steps = interior_point.solve(window, tol=1e-9, max_iter=400)

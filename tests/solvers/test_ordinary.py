@@ -16,7 +16,7 @@ from coco_denoiser.typing import Float64
 def observed(K: int, d: int = 5) -> tuple[Window, tuple[Float64, Float64]]:
     rng = np.random.default_rng(K)
     points, gradients = rng.normal(size=(K, d)), 5.0 * rng.normal(size=(K, d))
-    window = geometry.observe(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
+    window = geometry.batch_window(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
     return window, (points, gradients)
 
 

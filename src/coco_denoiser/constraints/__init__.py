@@ -116,7 +116,7 @@ def reduce(
             x, g = points @ axes, gradients @ axes
         least *= float(spread.min())
         shares = spread.min() / spread if np.ptp(spread) > 0.0 else None
-    window, h, scale, exponent = geometry.observe(x, g, L, mu, variances)
+    window, h, scale, exponent = geometry.batch_window(x, g, L, mu, variances)
     if shares is not None:
         window = replace(window, residuals=h, shares=shares)
     frame = Frame(gradients, h, scale, exponent, 1.0 / least, axes)

@@ -22,7 +22,7 @@ from coco_denoiser.optimizers import (
     STORM,
     STRSAGA,
     Adam,
-    GradientDenoiser,
+    DenoiserLike,
     GradientEMA,
     HeavyBall,
     Optimizer,
@@ -40,7 +40,7 @@ DENOISERS = (COCO, GAUSSIAN)
 MOMENTA = (0.5, 0.9)
 _NONE = (0.0,)  # the grid of a method that has no second parameter
 
-Make = Callable[[float, float, GradientDenoiser | None], Optimizer]
+Make = Callable[[float, float, DenoiserLike | None], Optimizer]
 
 
 class Rival(NamedTuple):

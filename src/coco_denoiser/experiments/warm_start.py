@@ -50,7 +50,7 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
 
     def window(first: int) -> tuple[geometry.Window, float]:
         seen = slice(first, first + K)
-        found, _, scale, exponent = geometry.observe(
+        found, _, scale, exponent = geometry.batch_window(
             points[seen], gradients[seen], problem.L, 0.0, np.ones(K)
         )
         return found, float(np.ldexp(scale, exponent))

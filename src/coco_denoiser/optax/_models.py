@@ -50,7 +50,7 @@ class CoCoercive:
         """Return centre and radius."""
         return centre_and_radius(self.L, self.mu, dtype)
 
-    def average(self, tables: slots.Tables, slot: Array, d: int) -> tuple[Array, Report]:
+    def average(self, tables: slots.Products, slot: Array, d: int) -> tuple[Array, Report]:
         """Return the weights (K,) of the average that denoises the slot."""
         del d
         c = tables.centre
@@ -80,7 +80,7 @@ class Gaussian:
         """Return a centre of 0: gradients themselves are averaged. There is no radius."""
         return jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype)
 
-    def average(self, tables: slots.Tables, slot: Array, d: int) -> tuple[Array, Report]:
+    def average(self, tables: slots.Products, slot: Array, d: int) -> tuple[Array, Report]:
         """Return the weights (K,) of the average that denoises the slot."""
         found = _gaussian.fit(
             tables.point,

@@ -29,8 +29,8 @@ Moved: TypeAlias = tuple[Array, Array] | None  # a vector, and the slots it is a
 _BLOCK = 1024  # the sums of a block, for K = 8, fit into a core's own cache
 
 
-class Tables(NamedTuple):
-    """Tables (K, K) of the window; slots in use are the first ones."""
+class Products(NamedTuple):
+    """What the window knows, in tables (K, K); slots in use are the first ones."""
 
     size: Array  # slots in use
     slot: Array  # the slot that the next observation takes
@@ -41,13 +41,13 @@ class Tables(NamedTuple):
     precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
-def empty(K: int, leaves: list[Array]) -> Tables:
+def empty(K: int, leaves: list[Array]) -> Products:
     """Return the tables of a window without observations, whose leaves these are."""
     zero = origin(leaves)
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
     tables = [jnp.zeros_like(zero, shape=shape) for shape in 3 * [(K, K)] + [(K,)]]
-    return Tables(*numbers, *tables)
+    return Products(*numbers, *tables)
 
 
 def origin(leaves: list[Array]) -> Array:
@@ -62,14 +62,14 @@ def origin(leaves: list[Array]) -> Array:
     return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
-def recentred(tables: Tables, centre: Array) -> Tables:
+def recentred(tables: Products, centre: Array) -> Products:
     """Return the tables for a centre."""
     e, point, cross = centre - tables.centre, tables.point, tables.cross
     residual = jnp.maximum(tables.residual - 2.0 * e * cross + e * e * point, 0.0)
     return tables._replace(centre=centre, cross=cross - e * point, residual=residual)
 
 
-def insert(tables: Tables, rows: Array, precision: Array) -> Tables:
+def insert(tables: Products, rows: Array, precision: Array) -> Products:
     """Return the tables with a new observation, its rows being (3, K), in the next slot."""
     slot = tables.slot
     return replace(tables, slot, rows, precision)._replace(
@@ -78,12 +78,12 @@ def insert(tables: Tables, rows: Array, precision: Array) -> Tables:
     )
 
 
-def successor(tables: Tables) -> Array:
+def successor(tables: Products) -> Array:
     """Return the slot after the next: that of the second oldest, if the window is full."""
     return jnp.where(tables.slot + 1 == tables.precision.size, 0, tables.slot + 1)
 
 
-def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Tables:
+def replace(tables: Products, slot: Array, rows: Array, precision: Array) -> Products:
     """Return the tables with other rows (3, K), and another precision, of one slot."""
     here = jnp.arange(tables.precision.size) == slot
     mine, yours = here[:, None], here[None, :]
@@ -100,7 +100,7 @@ def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Table
     )
 
 
-def leaving(tables: Tables, radius: Array) -> tuple[Array, Array]:
+def leaving(tables: Products, radius: Array) -> tuple[Array, Array]:
     """Return the weight of the oldest in its successor, and the precision after that."""
     old, heir = tables.slot, successor(tables)
     apart, distance = jnp.sqrt(tables.residual[old, heir]), jnp.sqrt(tables.point[old, heir])
@@ -126,7 +126,7 @@ def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, A
 
 
 def newest_weights(
-    tables: Tables, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
+    tables: Products, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
 ) -> tuple[Array, Array, Array]:
     """Return the weights (K,) that denoise the slot, the relative gap, and the iterations."""
     K = tables.point.shape[0]

@@ -38,7 +38,7 @@ class CocoState(NamedTuple):
 
     points: Any
     gradients: Any
-    tables: slots.Tables
+    tables: slots.Products
     gap: Array
     std: Array
     noise_std: Array
@@ -270,8 +270,8 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
 
 
 def _folded(
-    tables: slots.Tables, points: Any, gradients: Any, r: Array, fits: Array
-) -> tuple[slots.Tables, Any]:
+    tables: slots.Products, points: Any, gradients: Any, r: Array, fits: Array
+) -> tuple[slots.Products, Any]:
     """Mix the observation that is about to leave, if there is one, into its successor."""
     old, heir, c = tables.slot, slots.successor(tables), tables.centre
     weight, precision = slots.leaving(tables, r)
@@ -280,14 +280,14 @@ def _folded(
         pair = X[old][None], G[old][None], X[heir], G[heir]
         return _put(heir, G, _shifted(G[heir], slots.weighted_sum(*pair, c, weight[None])))
 
-    def mixed() -> tuple[slots.Tables, Any]:
+    def mixed() -> tuple[slots.Products, Any]:
         after = jax.tree.map(mix, points, gradients)
         window = zip(jax.tree.leaves(points), jax.tree.leaves(after), strict=True)
         # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
         rows = _rows([(X, G, X[heir], G[heir]) for X, G in window], tables.precision.size, c)
         return slots.replace(tables, heir, rows, precision), after
 
-    found: tuple[slots.Tables, Any] = lax.cond(
+    found: tuple[slots.Products, Any] = lax.cond(
         fits & (weight > 0.0), mixed, lambda: (tables, gradients)
     )
     return found

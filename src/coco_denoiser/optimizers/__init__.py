@@ -2,7 +2,7 @@
 
 from coco_denoiser.optimizers.adaptive import Adadelta, AdaGrad, Adam, AdaMax, Nadam, RMSprop
 from coco_denoiser.optimizers.averaging import PolyakRuppert, TailAverage
-from coco_denoiser.optimizers.base import SGD, GradientDenoiser, Optimizer
+from coco_denoiser.optimizers.base import SGD, DenoiserLike, Optimizer
 from coco_denoiser.optimizers.driver import Trajectory, run
 from coco_denoiser.optimizers.finite_sum import SAG, SAGA, STRSAGA
 from coco_denoiser.optimizers.momentum import GradientEMA, HeavyBall
@@ -26,7 +26,7 @@ __all__ = [
     "AdaMax",
     "Adadelta",
     "Adam",
-    "GradientDenoiser",
+    "DenoiserLike",
     "GradientEMA",
     "HeavyBall",
     "Nadam",

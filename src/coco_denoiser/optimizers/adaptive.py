@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule, fraction, positive
+from coco_denoiser._validation import positive
+from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
+from coco_denoiser.optimizers.schedules import StepSize, fraction
 from coco_denoiser.typing import Array
 
 
@@ -21,11 +22,7 @@ class AdaGrad(Optimizer):
     """
 
     def __init__(
-        self,
-        step_size: float | Schedule,
-        *,
-        eps: float = 1e-10,
-        denoiser: GradientDenoiser | None = None,
+        self, step_size: StepSize, *, eps: float = 1e-10, denoiser: DenoiserLike | None = None
     ) -> None:
         self._eps = positive("eps", eps)
         super().__init__(step_size, denoiser=denoiser)
@@ -51,11 +48,11 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         alpha: float = 0.99,
         eps: float = 1e-8,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
         self._alpha = fraction("alpha", alpha)
         self._eps = positive("eps", eps)
@@ -86,11 +83,11 @@ class Adadelta(Optimizer):
 
     def __init__(
         self,
-        step_size: float | Schedule = 1.0,
+        step_size: StepSize = 1.0,
         *,
         rho: float = 0.9,
         eps: float = 1e-6,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
         self._rho = fraction("rho", rho)
         self._eps = positive("eps", eps)
@@ -116,12 +113,12 @@ class _Moments(Optimizer):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
         self._beta1 = fraction("beta1", beta1)
         self._beta2 = fraction("beta2", beta2)
@@ -190,13 +187,13 @@ class Nadam(_Moments):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         decay: float = 4e-3,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
         self._decay = positive("decay", decay)
         super().__init__(step_size, beta1=beta1, beta2=beta2, eps=eps, denoiser=denoiser)

@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from coco_denoiser.optimizers.schedules import Schedule, as_schedule
+from coco_denoiser.optimizers.schedules import StepSize, as_schedule
 from coco_denoiser.problems.base import Oracle
 from coco_denoiser.typing import Array
 
-GradientDenoiser: TypeAlias = Callable[[Array, Array], Array]
+DenoiserLike: TypeAlias = Callable[[Array, Array], Array]
 """Returns the denoised gradient for a point and a noisy gradient there, as `Denoiser` does."""
 
 
@@ -36,9 +36,7 @@ class Optimizer:
         evaluations: the number of gradients of single terms (or oracle answers) asked for.
     """
 
-    def __init__(
-        self, step_size: float | Schedule, *, denoiser: GradientDenoiser | None = None
-    ) -> None:
+    def __init__(self, step_size: StepSize, *, denoiser: DenoiserLike | None = None) -> None:
         if denoiser is not None and not callable(denoiser):
             raise TypeError(f"denoiser must be callable as denoiser(x, g), got {denoiser!r}.")
         self._step_size = step_size

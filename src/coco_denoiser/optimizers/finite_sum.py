@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule
+from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
+from coco_denoiser.optimizers.schedules import StepSize
 from coco_denoiser.problems.base import FiniteSum, Oracle, draw_index, is_finite_sum
 from coco_denoiser.typing import Array
 
@@ -187,9 +187,9 @@ class STRSAGA(SAGA):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
         denoise: Literal["direction", "gradient"] = "direction",
         steps_per_arrival: Literal[1, 2] = 2,
     ) -> None:

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule, fraction
+from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
+from coco_denoiser.optimizers.schedules import StepSize, fraction
 from coco_denoiser.typing import Array
 
 
@@ -17,11 +17,7 @@ class WithMomentum(Optimizer):
     """A method with a factor beta, at least 0 and below 1, that says how long it remembers."""
 
     def __init__(
-        self,
-        step_size: float | Schedule,
-        *,
-        beta: float = 0.9,
-        denoiser: GradientDenoiser | None = None,
+        self, step_size: StepSize, *, beta: float = 0.9, denoiser: DenoiserLike | None = None
     ) -> None:
         self._beta = fraction("beta", beta)
         super().__init__(step_size, denoiser=denoiser)

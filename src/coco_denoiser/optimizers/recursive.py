@@ -9,9 +9,9 @@ that is the generator, set back to where it was.
 import numpy as np
 
 from coco_denoiser.optimizers.adaptive import Adam
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
+from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
 from coco_denoiser.optimizers.momentum import WithMomentum
-from coco_denoiser.optimizers.schedules import Schedule
+from coco_denoiser.optimizers.schedules import StepSize
 from coco_denoiser.problems.base import Oracle
 from coco_denoiser.typing import Array
 
@@ -69,13 +69,13 @@ class MARS(_TwoPoints, Adam):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         beta1: float = 0.95,
         beta2: float = 0.99,
         eps: float = 1e-8,
         scale: float = 0.025,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
         if not 0 <= scale <= 1:
             raise ValueError(f"scale must lie in [0, 1], got {scale}.")

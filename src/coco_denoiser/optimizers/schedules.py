@@ -1,12 +1,17 @@
 """Step sizes as functions of the step's number k = 1, 2, ..."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coco_denoiser._validation import positive
+
 Schedule: TypeAlias = Callable[[int], float]
 r"""Returns $\gamma_k$ for the number $k = 1, 2, \dots$ of a step."""
+
+
+StepSize: TypeAlias = float | Schedule
+r"""$\gamma$, a number or a schedule."""
 
 
 def fixed(size: float) -> Schedule:
@@ -34,16 +39,9 @@ class _Named:
         return f"{self.name}({self.size!r})"
 
 
-def as_schedule(step_size: float | Schedule) -> Schedule:
+def as_schedule(step_size: StepSize) -> Schedule:
     """Return a schedule as it is, and a number as the fixed schedule."""
     return step_size if callable(step_size) else fixed(positive("step_size", step_size))
-
-
-def positive(name: str, value: float) -> float:
-    """Return the value as a float, or say that it must be positive and finite."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be positive and finite, got {value}.")
-    return float(value)
 
 
 def fraction(name: str, value: float) -> float:

@@ -11,9 +11,10 @@ denoiser, the corrected direction is denoised; `finite_sum` says why.
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser
+from coco_denoiser import _validation as check
+from coco_denoiser.optimizers.base import DenoiserLike
 from coco_denoiser.optimizers.finite_sum import FiniteSumOptimizer
-from coco_denoiser.optimizers.schedules import Schedule
+from coco_denoiser.optimizers.schedules import StepSize
 from coco_denoiser.problems.base import FiniteSum, draw_index
 from coco_denoiser.typing import Array
 
@@ -61,12 +62,12 @@ class SVRG(_Snapshot):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         period: int | None = None,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
-        self._period = None if period is None else _count("period", period)
+        self._period = check.count("period", period, optional=True)
         super().__init__(step_size, denoiser=denoiser)
 
     def interval(self, terms: FiniteSum, rng: np.random.Generator) -> int:  # noqa: ARG002
@@ -101,15 +102,15 @@ class SSVRG(_Snapshot):
 
     def __init__(
         self,
-        step_size: float | Schedule,
+        step_size: StepSize,
         *,
         batch: int = 16,
         growth: float = 2.0,
         inner: int = 64,
-        denoiser: GradientDenoiser | None = None,
+        denoiser: DenoiserLike | None = None,
     ) -> None:
-        self._batch = _count("batch", batch)
-        self._inner = _count("inner", inner)
+        self._batch = check.count("batch", batch, optional=False) or 1
+        self._inner = check.count("inner", inner, optional=False) or 1
         if not (np.isfinite(growth) and growth >= 1):
             raise ValueError(f"growth must be finite and at least 1, got {growth}.")
         self._growth = float(growth)
@@ -134,9 +135,3 @@ class SSVRG(_Snapshot):
         batch = rng.integers(terms.size, size=size)
         mean: Array = terms.example_gradient(x, batch).mean(axis=0)
         return mean
-
-
-def _count(name: str, value: int) -> int:
-    if value < 1 or not float(value).is_integer():
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    return int(value)

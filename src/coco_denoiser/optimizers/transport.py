@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import GradientDenoiser, Optimizer
-from coco_denoiser.optimizers.schedules import Schedule
+from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
+from coco_denoiser.optimizers.schedules import StepSize
 from coco_denoiser.typing import Array
 
 
@@ -36,11 +36,7 @@ class IGT(Optimizer):
     """
 
     def __init__(
-        self,
-        step_size: float | Schedule,
-        *,
-        tail: float = 1.0,
-        denoiser: GradientDenoiser | None = None,
+        self, step_size: StepSize, *, tail: float = 1.0, denoiser: DenoiserLike | None = None
     ) -> None:
         if not 0 < tail <= 1:
             raise ValueError(f"tail must be above 0 and at most 1, got {tail}.")

@@ -70,30 +70,25 @@ class Engine:
         """Return the number of observations that are held; folded ones count as one."""
         return self.tables.count
 
-    def observe(
-        self,
-        vectors: Vectors,
-        *,
-        variance: float = 1.0,
-        sign: float = 1.0,
-        standing: Callable[[], bool] | None = None,
-    ) -> Step:
-        """Take the observation that the vectors hold.
-
-        Args:
-            vectors: what holds the window and the observation.
-            variance: its noise variance, relative to the others'.
-            sign: -1 if the objective is maximised.
-            standing: says whether the optimizer is made to stand still; zero gradients are then
-                no observation. None if they always are one.
-        """
-        found = self.measure(vectors, sign=sign, standing=standing)
+    def observe(self, vectors: Vectors, *, variance: float = 1.0) -> Step:
+        """Take the observation that the vectors hold, of a noise variance relative to others'."""
+        found = self.measure(vectors)
         return found if isinstance(found, Step) else self.take(vectors, found, variance)
 
     def measure(
-        self, vectors: Vectors, *, sign: float, standing: Callable[[], bool] | None
+        self,
+        vectors: Vectors,
+        *,
+        sign: float = 1.0,
+        standing: Callable[[], bool] | None = None,
     ) -> Step | Measured:
         """Look at the observation that the vectors hold, and change nothing.
+
+        Args:
+            vectors: what holds the window and the observation.
+            sign: -1 if the objective is maximised.
+            standing: says whether the optimizer is made to stand still; zero gradients are then
+                no observation. None if they always are one.
 
         Returns:
             What `take` needs, or what becomes of the observation if it cannot be taken.
