@@ -1,4 +1,4 @@
-"""The only place where input is checked. Every error names the argument and what is allowed."""
+"""What input must be, for all rooms. Every error names the argument and what is allowed."""
 
 import math
 from collections.abc import Collection, Mapping

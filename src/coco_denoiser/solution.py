@@ -20,7 +20,7 @@ class Status(Enum):
     def of(
         cls, gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
     ) -> "Status":
-        """Return the status that a certificate earns. There is no other way to get one.
+        """Return the status that a certificate earns.
 
         Args:
             gap: relative duality gap.

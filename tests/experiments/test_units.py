@@ -17,11 +17,10 @@ from tests.experiments.conftest import small
 
 NAME = "synthetic-sgd"
 EXPERIMENT, CONFIG = EXPERIMENTS[NAME], replace(small(NAME), runs=4)
+HERE = units.processes(1)
 
 
-def _complete(
-    folder: Path, runner: units.Runner = units.here, config: Config = CONFIG
-) -> list[Unit]:
+def _complete(folder: Path, runner: units.Runner = HERE, config: Config = CONFIG) -> list[Unit]:
     store = units.Store(folder, NAME, config)
     return units.complete(EXPERIMENT, config, store, runner, lambda *_: None)
 
@@ -55,7 +54,7 @@ def test_an_interruption_loses_the_unit_under_way_and_no_other(tmp_path: Path) -
 
     def rest(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
         wanted.extend(indices)
-        return units.here(name, config, indices)
+        return HERE(name, config, indices)
 
     resumed = _complete(tmp_path, rest)
     assert wanted == [1, 3]

@@ -60,6 +60,10 @@ class Curves(dict[tuple[str, str], Curve]):
         """Return the names of the series of a panel."""
         return [series for name, series in self if name == panel]
 
+    def panel(self, panel: str) -> list[Curve]:
+        """Return all curves of a panel."""
+        return [self[panel, series] for series in self.series(panel)]
+
     def difference(self, panel: str, a: str, b: str) -> Curve:
         """Return the mean of a - b, whichever way round it was saved."""
         if (panel, f"{a} minus {b}") in self:

@@ -8,6 +8,7 @@ published it; the others are drawn. A grid of dimensions and numbers of points i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -186,7 +187,7 @@ def _claims(result: Result) -> list[Claim]:
     boxes, runs = range(len(config.half_widths)), config.runs
     paper = Judge(runs, figure=3)
     numbers = range(config.configurations)
-    gain, growth = "COCO minus oracle", "larger minus smaller box"
+    gain = "COCO minus oracle"
     first = [curves[gain, _panel(config, _SHOWN, box)] for box in boxes]
     others = [
         curves[gain, _panel(config, number, box)]
@@ -199,23 +200,19 @@ def _claims(result: Result) -> list[Claim]:
     taken = -np.mean([c.mean for c in lost])
     rank, spread = _isolation(result, 1)
     excess = "largest excess that the runs leave possible, as a share of the oracle's error"
+    bound: dict[str, Any] = {"margin": _NO_MORE, "measure": excess}
     cells = len(_GRID)
     return [
-        paper.no_worse(
-            "MSE(θ_k) ≤ MSE(g_k) for every point, in every box.",
-            first,
-            margin=_NO_MORE,
-            measure=excess,
-        ),
+        paper.no_worse("MSE(θ_k) ≤ MSE(g_k) for every point, in every box.", first, **bound),
         paper.increases(
             "The tighter the box, the lower the total error, in every configuration.",
-            [curves[growth, series] for series in curves.series(growth)],
+            curves.panel("larger minus smaller box"),
         ),
         paper.equivalent(
             f"In the largest box denoising is almost null: it takes away {taken:.1%} of the error.",
             lost,
         ),
-        Judge(1000, 3).increases(
+        Judge(1000, figure=3).increases(  # the spread is known, not estimated
             "In the middle box, more isolated points have larger errors: the rank correlation of "
             f"error and distance to the nearest point is {rank:.2f}.",
             [Curve(np.ones(1), np.array([rank]), np.array([spread]))],
@@ -225,26 +222,23 @@ def _claims(result: Result) -> list[Claim]:
         paper.no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for arbitrary d and K, for every point: here d from 1 to 20 and "
             f"K from 2 to 12, {cells} windows.",
-            [curves["grid error", series] for series in curves.series("grid error")],
-            margin=_NO_MORE,
-            measure=excess,
+            curves.panel("grid error"),
+            **bound,
         ),
         paper.no_worse(
             "So the variance falls, too: Var(θ_k) ≤ Var(g_k) for every point of these windows.",
-            [curves["grid variance", series] for series in curves.series("grid variance")],
-            margin=_NO_MORE,
-            measure=excess,
+            curves.panel("grid variance"),
+            **bound,
         ),
         Judge(runs, figure=10).no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for every point of every further configuration, in every box.",
             others,
-            margin=_NO_MORE,
-            measure=excess,
+            **bound,
         ),
         Judge(runs, figure=11).increases(
             "In the published configuration x1, x2, x6, x8 come out best, then x3, x5, and worst "
             "x4, x7.",
-            [curves["ranks", series] for series in curves.series("ranks")],
+            curves.panel("ranks"),
             measure="smallest difference between the means of these groups, in standard errors",
         ),
         Judge(runs).equivalent(

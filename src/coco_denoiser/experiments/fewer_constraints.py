@@ -124,24 +124,20 @@ def _gather(config: ManyConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(_: Result) -> list[Panel]:
-    points, neighbors = "number of points K", "neighbours m"
+    points = "number of points K"
     return [
         Panel("active", "Share of active pairs", points, "active / all pairs", log="xy"),
         Panel("error of all pairs", "Error with all pairs", points, "error / oracle's", log="xy"),
-        Panel(
-            "cost SGD path",
-            "SGD path: cost of m neighbours",
-            neighbors,
-            "extra error / error with all pairs",
-            log="xy",
-            new_row=True,
-        ),
-        Panel(
-            "cost uniform",
-            "Uniform: cost of m neighbours",
-            neighbors,
-            "extra error / error with all pairs",
-            log="xy",
+        *(
+            Panel(
+                f"cost {place}",
+                f"{place[0].upper()}{place[1:]}: cost of m neighbours",
+                "neighbours m",
+                "extra error / error with all pairs",
+                log="xy",
+                new_row=place == _PLACES[0],
+            )
+            for place in _PLACES
         ),
     ]
 

@@ -130,23 +130,17 @@ def _panels(result: Result) -> list[Panel]:
     averaging = frozenset({"d/K (averaging)"})
     number, slope = "number of points K", "slope"
     return [
-        Panel(
-            "oracle",
-            "Oracle",
-            variance,
-            error,
-            (*series, *fits),
-            references=frozenset(fits),
-            figure="2, left",
-        ),
-        Panel(
-            "coco",
-            "COCO",
-            variance,
-            error,
-            (*series, *fits),
-            references=frozenset(fits),
-            figure="2, centre",
+        *(
+            Panel(
+                title.lower(),
+                title,
+                variance,
+                error,
+                (*series, *fits),
+                references=frozenset(fits),
+                figure=f"2, {place}",
+            )
+            for title, place in (("Oracle", "left"), ("COCO", "centre"))
         ),
         Panel(
             "slope",
@@ -174,7 +168,7 @@ def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     worst = curves["worst run", "total error over the oracle's"].mean
     shift = curves["worst run", "shift of the centroid"].mean
-    drops = [curves["slope drop", series] for series in curves.series("slope drop")]
+    drops = curves.panel("slope drop")
     power = curves["exponent", "COCO"]
     paper, of_batches = (
         Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))

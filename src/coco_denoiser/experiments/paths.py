@@ -155,7 +155,7 @@ def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel
 def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
     """Claim that the windows were solved, or say how many were not."""
     panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
-    shares = [curves[panel, s].mean[0] for panel in panels for s in curves.series(panel)]
+    shares = [curve.mean[0] for panel in panels for curve in curves.panel(panel)]
     return Judge(0).at_most(
         "Every window was solved to the tolerance.",
         float(max(shares)),

@@ -101,6 +101,7 @@ def describe(experiment: Experiment) -> str:
 def reproduce(options: Options) -> Path:
     """Run the experiments, and return the path of the page."""
     require_libraries()
+    from joblib import cpu_count
     from rich.console import Console
 
     selected = select(options.names, everything=options.everything)
@@ -110,7 +111,7 @@ def reproduce(options: Options) -> Path:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
-    jobs = options.jobs or units.cores()
+    jobs = options.jobs or int(cpu_count())
     console.print(_announcement(selected, options, jobs), soft_wrap=True)
     begun = time.perf_counter()
     try:
@@ -163,7 +164,9 @@ def _run(
         if options.dask is not None:
             runner = stack.enter_context(units.cluster(options.dask))
         with _bar(console, "compiling, once", len(PARTS)) as advance:
-            units.spread(compile_part, [(part,) for part in PARTS], jobs, advance)
+            parts = units.spread(compile_part, [(part,) for part in PARTS], jobs)
+            for done, _ in enumerate(parts, 1):
+                advance(done)
         for experiment in selected:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:
@@ -176,7 +179,8 @@ def _run(
         raise ExperimentError(next(iter(missing.values())))
     with _bar(console, "drawing", len(computed)) as advance:
         calls = [(name, config, options.out / name) for name, config in computed.items()]
-        units.spread(save_the_rest, calls, jobs, advance)
+        for done, _ in enumerate(units.spread(save_the_rest, calls, jobs), 1):
+            advance(done)
         path = write_page(options.out, missing)
     return path, missing
 

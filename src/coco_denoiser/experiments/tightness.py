@@ -155,21 +155,15 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest change from Δx=0 to 1",
             theory=True,
         ),
-        paper.at_most(
-            "The more L is overestimated, the faster p_active tends to 0.",
-            float((values[above[1]] - values[above[0]]).max()),
-            1e-12,
-            measure=f"largest excess of p_active at L={above[1]} over L={above[0]}; threshold: "
-            "rounding",
-            theory=True,
-        ),
-        paper.at_most(
-            "The more L is underestimated, the faster p_active tends to 1.",
-            float((values[below[1]] - values[below[0]]).max()),
-            1e-12,
-            measure=f"largest excess of p_active at L={below[1]} over L={below[0]}; threshold: "
-            "rounding",
-            theory=True,
+        *(
+            paper.at_most(
+                f"The more L is {which}estimated, the faster p_active tends to {limit}.",
+                float((values[b] - values[a]).max()),
+                1e-12,
+                measure=f"largest excess of p_active at L={b} over L={a}; threshold: rounding",
+                theory=True,
+            )
+            for which, limit, (a, b) in (("over", 0, above), ("under", 1, below))
         ),
         Judge(1, figure=8).at_most(
             "More noise makes the convergence to these limits slower.",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from coco_denoiser.experiments.experiment import Config, Experiment, Unit
 # Takes the name of an experiment, its configuration and the units wanted; yields each of them
 # as it is ready.
 Runner: TypeAlias = Callable[[str, Config, Sequence[int]], Iterator[tuple[int, Unit]]]
+_T = TypeVar("_T")
 
 
 # What only says or shows what came out: no number of a unit depends on it.
@@ -101,54 +102,25 @@ def compute(name: str, config: Config, index: int) -> tuple[int, Unit]:
         return index, EXPERIMENTS[name].unit(config, index)
 
 
-def here(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-    """Compute the units one after the other in this process."""
-    for index in indices:
-        yield compute(name, config, index)
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    from joblib import cpu_count
-
-    return int(cpu_count())
-
-
 def processes(jobs: int) -> Runner:
-    """Return a runner that spreads units over processes with joblib."""
-
-    def run(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-        from joblib import Parallel, delayed
-
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(
-            delayed(_owned)(os.getpid(), compute, name, config, index) for index in indices
-        )
-
-    return here if jobs == 1 else run
+    """Return a runner that spreads units over processes."""
+    return lambda name, config, indices: spread(compute, [(name, config, i) for i in indices], jobs)
 
 
 def spread(
-    function: Callable[..., None],
-    calls: Sequence[tuple[Any, ...]],
-    jobs: int,
-    progress: Callable[[int], None] = lambda _: None,
-) -> None:
-    """Call a function once for each tuple of arguments, over processes if there are several.
+    function: Callable[..., _T], calls: Sequence[tuple[Any, ...]], jobs: int
+) -> Iterator[_T]:
+    """Call a function once for each tuple of arguments, and yield what it returns as it is ready.
 
-    `progress` is told how many calls are done.
+    Over processes, with joblib, if there are several; otherwise one after the other, here.
     """
+    if jobs == 1:
+        yield from (function(*call) for call in calls)
+        return
     from joblib import Parallel, delayed
 
-    if jobs == 1:
-        for done, call in enumerate(calls, 1):
-            function(*call)
-            progress(done)
-        return
     pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    results = pool(delayed(_owned)(os.getpid(), function, *call) for call in calls)
-    for done, _ in enumerate(results, 1):
-        progress(done)
+    yield from pool(delayed(_owned)(os.getpid(), function, *call) for call in calls)
 
 
 def _owned(owner: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -75,16 +75,6 @@ class _Table(FiniteSumOptimizer):
         self._order = np.arange(terms.size)
         self._count = 0
 
-    @property
-    def stored(self) -> Array:
-        """The stored gradients of the current sample set, (its size, d)."""
-        return self._alpha[self._order[: self._count]]
-
-    @property
-    def average(self) -> Array:
-        """The running average of the stored gradients, kept up to date at every step."""
-        return self._mean.copy()
-
     def _admit(self) -> int:
         """Add the next term to the sample set with a stored gradient of 0; return its index."""
         index = int(self._order[self._count])

@@ -52,32 +52,10 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters; one tensor is one parameter.
-        L: upper bound on the curvature of the loss, or a function that returns it.
-            Without L, gradients are averaged by the Gaussian model, see
-            `coco_denoiser.Denoiser`.
-        model: "gaussian" or "cocoercive"; None is the latter if L is given.
-        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
-        window: how many observations are kept, K; memory for 2 K copies of the parameters.
-            "auto" is 8, and 32 for the Gaussian model.
-        state_dtype: float32 or float64; None keeps float64 for parameters in double precision
-            and float32 for all others.
-        storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
-            points as their differences from one in `state_dtype`, and sums stay as they are.
-        state_device: where the window is kept, such as "cpu" if it does not fit beside
-            the model; None is where the parameters are.
         nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
             "raise" FloatingPointError. It never enters the window.
-        process_group: the ranks that together hold the parameters; None derives it from
-            sharded parameters, and adds nothing up if there are none.
-        tol: relative duality gap to reach at every step.
-        forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
-            into its successor, whose noise variance falls accordingly. With window=2, folding
-            is a recursive filter, and its memory two copies of the parameters. Not with
-            the Gaussian model.
-        neighbors: how many nearest points of the present window each point is constrained
-            with; None for all of them.
-        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise it is estimated too.
+
+    The other options are those of `CocoOptimizer`.
     """
 
     def __init__(

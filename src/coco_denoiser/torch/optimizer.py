@@ -1,7 +1,6 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
 import warnings
-from collections import defaultdict
 from collections.abc import Callable
 from operator import is_
 from typing import Any, Literal
@@ -32,6 +31,15 @@ from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite, observe_to
 
 # They divide by a mean size of the gradients they see. AdamW is an Adam.
 ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
+
+
+def _of_wrapped(name: str, what: str) -> Any:
+    """Return a property that is the wrapped optimizer's, to read and to write."""
+    return property(
+        lambda self: getattr(self.wrapped, name),
+        lambda self, value: setattr(self.wrapped, name, value),
+        doc=f"The {what} of the wrapped optimizer.",
+    )
 
 
 class CocoOptimizer(Optimizer):
@@ -171,32 +179,9 @@ class CocoOptimizer(Optimizer):
         """The window, or the first of them."""
         return self._windows.made[0]
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The groups of the wrapped optimizer."""
-        return self.wrapped.param_groups
-
-    @param_groups.setter
-    def param_groups(self, value: list[dict[str, Any]]) -> None:
-        self.wrapped.param_groups = value
-
-    @property
-    def state(self) -> defaultdict[torch.Tensor, Any]:
-        """The state of the wrapped optimizer."""
-        return self.wrapped.state
-
-    @state.setter
-    def state(self, value: defaultdict[torch.Tensor, Any]) -> None:
-        self.wrapped.state = value
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The defaults of the wrapped optimizer."""
-        return self.wrapped.defaults
-
-    @defaults.setter
-    def defaults(self, value: dict[str, Any]) -> None:
-        self.wrapped.defaults = value
+    param_groups = _of_wrapped("param_groups", "groups")
+    state = _of_wrapped("state", "state")
+    defaults = _of_wrapped("defaults", "defaults")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"wrapped": self.wrapped, "_windows": self._windows}
