@@ -88,7 +88,7 @@ def test_all_methods_agree_on_fewer_constraints(method: str, window: Window, m: 
     assert np.linalg.norm(exact.gradients - other.gradients) <= 2.0 * reach * max(moved, floor)
 
 
-@pytest.mark.parametrize("method", ["interior-point", "active-pairs"])
+@pytest.mark.parametrize("method", ["interior-point", "barrier", "active-pairs"])
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_hard_cases_are_solved_with_few_neighbors(method: str, d: int) -> None:
     for case in hard(np.random.default_rng(d), 12, d):

@@ -20,6 +20,7 @@ GENERAL = [name for name in METHODS if name not in ("closed-form", "one-function
 # there. Both say so by their status, and their answers are feasible all the same.
 UNCLAIMED = {
     "interior-point": (),
+    "barrier": (),
     "active-pairs": (),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
     "conic": ("near-duplicates", "two clusters", "shrinking"),
@@ -145,10 +146,10 @@ def test_only_a_small_window_falls_back_on_the_conic_solver(
 
         return solvers.Method(solve, 1)
 
-    for name in ("interior-point", "active-pairs", "conic"):
+    for name in ("interior-point", "barrier", "active-pairs", "conic"):
         monkeypatch.setitem(METHODS, name, failing(name))
     rng = np.random.default_rng(0)
     solution = coco.solve(*box(rng, K, 5), L=1.0, throw=False)
-    assert tried[0] == "interior-point"
+    assert tried[:2] == ["barrier", "interior-point"]
     assert tried[-1] == last
     assert not solution.status.success

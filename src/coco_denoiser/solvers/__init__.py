@@ -19,6 +19,7 @@ from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
 from coco_denoiser.solution import Answer, Status
 from coco_denoiser.solvers import (
     active_pairs,
+    barrier,
     closed_form,
     conic,
     fdpg,
@@ -64,6 +65,7 @@ class Method(NamedTuple):
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
     "interior-point": Method(interior_point.solve, 500),  # more than its attempts take
+    "barrier": Method(barrier.solve, 200),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
     "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
@@ -76,6 +78,9 @@ LARGE = 160
 # From so many on they are tried where the exact method falls short: with nearly all pairs at their
 # bounds, as where L is far too small, it is the system over those pairs that takes it too long.
 MIDDLE = 24
+# Multiplications of a step of the barrier method, which takes 40 to 80 of them, a second or two in
+# all: enough for 48 points in 10 dimensions, or 32 in any number.
+BARRIER = 6e8
 # Rows of the cones that a conic solver is given where the exact method falls short. It takes 15 ms
 # for 1320 and a second for 13,560 (`python -m benchmarks stream`, K=16), and no step of a stream
 # may take seconds.
@@ -106,8 +111,9 @@ def answer(
         method: a name in METHODS, or "auto", which takes what the window needs: the closed form
             for two distinct points, the interior-point method for more, the method of active
             pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
-            has a covariance, the one for one function; and where that falls short the method of
-            active pairs for MIDDLE ones, and the conic solver, unless that would take seconds.
+            has a covariance, the one for one function; and where that falls short the barrier
+            method, the method of active pairs for MIDDLE ones, and the conic solver, unless that
+            would take seconds.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -184,7 +190,10 @@ def _attempts(
     )
     if method == "auto":
         names = [_suited(window, count)]
-        if names == ["interior-point"] and count >= MIDDLE:
+        if names == ["interior-point"] and barrier.multiplications(window) <= BARRIER:
+            # Where no points coincide, the interior-point method has been tried at this point.
+            names.insert(int(count < len(window.bounds)), "barrier")
+        if "interior-point" in names and count >= MIDDLE:
             names.append("active-pairs")
         rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
         quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance

@@ -50,7 +50,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
     """
-    bounds = _irredundant(window.bounds)
+    bounds = irredundant(window.bounds)
     cube = float(len(bounds)) ** 3
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
     iterations, allowance = 0, Allowance(max(_ALLOWED * cube, small))
@@ -222,7 +222,7 @@ def _join(
 
 
 @kernel
-def _irredundant(bounds: Float64) -> Float64:
+def irredundant(bounds: Float64) -> Float64:
     """Return the bounds, infinite for pairs that a third point implies."""
     out = bounds.copy()
     for i in range(out.shape[0]):

@@ -1,0 +1,64 @@
+"""What the barrier method is for: windows that the others give up."""
+
+import numpy as np
+import pytest
+
+import coco_denoiser as coco
+from coco_denoiser import geometry
+from coco_denoiser.solvers import barrier
+from tests import fuzz
+from tests.families import box
+
+# By name and number: all pairs at their bounds, distances over many decades, bounds broken by a
+# few roundings, and precisions over twelve decades besides.
+GIVEN_UP = [
+    ("nested", 819),
+    ("geometric", 639),
+    ("geometric", 1474),
+    ("rotated tight", 451),
+    ("geometric, variances 1e±6", 721),
+    ("clusters, variances 1e±6", 724),
+]
+
+
+@pytest.mark.parametrize(("name", "number"), GIVEN_UP)
+def test_what_others_gave_up_is_solved(name: str, number: int) -> None:
+    case = fuzz.draw(name, 1, number)
+    solution, _ = fuzz.attempt(case)
+    assert solution.status.success, solution
+    assert solution.method == "barrier"
+    assert not fuzz.judge(case, solution).wrong
+
+
+def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
+    points, gradients = box(np.random.default_rng(0), 12, 3)
+    gaps = []
+    for limit in range(10, 60, 10):
+        solution = coco.solve(
+            points, gradients, L=1.0, method="barrier", max_iter=limit, throw=False
+        )
+        assert solution.violation == 0.0
+        gaps.append(solution.gap)
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] <= 1e-9
+
+
+def test_a_parent_is_near_and_known_as_precisely() -> None:
+    points, gradients = box(np.random.default_rng(1), 9, 2)
+    variances = np.random.default_rng(2).uniform(1.0, 2.0, 9)
+    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, variances)
+    tree = barrier._tree(window)
+    for i in range(9):
+        ancestors = np.flatnonzero(tree[i])
+        assert (window.precisions[ancestors] >= window.precisions[i]).all()
+        better = window.precisions > window.precisions[i]
+        if better.any():
+            assert tree[i, i] == window.bounds[i, better].min()
+
+
+def test_its_cost_is_known_beforehand() -> None:
+    few, many = (
+        geometry.observe(*box(np.random.default_rng(0), K, d), 1.0, 0.0, np.ones(K))[0]
+        for K, d in ((48, 10), (48, 40))
+    )
+    assert barrier.multiplications(few) <= coco.solvers.BARRIER < barrier.multiplications(many)
