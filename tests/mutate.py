@@ -3,8 +3,8 @@
     python -m tests.mutate [WORDS ...]
 
 applies each mutation below to a copy of the package, runs the tests of its room, and prints those
-that survive. WORDS select files by name. What is compiled comes from the cache of the package,
-but for the file that is broken. The exit code is 1 if one survives, or no longer applies.
+that survive. WORDS select files by name. Compiled code is taken from a cache, except where some
+of it comes from the broken file. The exit code is 1 if one survives, or no longer applies.
 """
 
 # ruff: noqa: T201
@@ -147,13 +147,15 @@ MUTATIONS = [
 ]
 
 
-def survives(mutation: Mutation, copy: Path) -> bool:
-    """Say whether the tests of a file pass although it is broken."""
-    path = copy / "coco_denoiser" / mutation.file
+def survives(mutation: Mutation, package: Path) -> bool:
+    """Say whether the tests of a file pass in a package that is broken like this."""
+    path = package / mutation.file
     text = path.read_text("utf-8")
     if mutation.old:
         path.write_text(text.replace(mutation.old, mutation.new), "utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
+        forget(mutation.file, package)
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    environment.pop("NUMBA_CACHE_DIR", None)  # what is compiled lies beside its source
     tests = [f"tests/{name}" for name in TESTS[mutation.file].split()]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
@@ -163,28 +165,41 @@ def survives(mutation: Mutation, copy: Path) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
-    else:
-        return done.returncode == 0
-    finally:
-        shutil.copy2(SOURCE / mutation.file, path)  # with its time, or all would be compiled anew
+    return done.returncode == 0
+
+
+def forget(file: str, package: Path) -> None:
+    """Remove what was compiled from a file, or from one that calls its compiled functions."""
+    path = package / file
+    if "coco_denoiser._jit" not in path.read_text("utf-8"):
+        return
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ci]"):
+        compiled.unlink()
+    name = file.removesuffix(".py").replace("/", ".")
+    for caller in package.rglob("*.py"):
+        if f"from coco_denoiser.{name} import" in caller.read_text("utf-8"):
+            forget(caller.relative_to(package).as_posix(), package)
 
 
 def main(words: list[str]) -> int:
     """Try the mutations, print survivors, and return 1 if there are any."""
     chosen = [m for m in MUTATIONS if not words or any(word in m.file for word in words)]
-    bad, sound = 0, set[str]()
+    bad, known = 0, set[str]()
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(SOURCE, Path(folder) / "coco_denoiser")
+        sound, broken = (Path(folder) / name / "coco_denoiser" for name in ("sound", "broken"))
+        shutil.copytree(SOURCE, sound)
         for number, mutation in enumerate(chosen, start=1):
             print(f"{number} of {len(chosen)} ", end="\r", file=sys.stderr, flush=True)
             tests = TESTS[mutation.file]
-            if tests not in sound and not survives(Mutation(mutation.file, "", ""), Path(folder)):
+            if tests not in known and not survives(Mutation(mutation.file, "", ""), sound):
                 print(f"{tests}: these fail as it is")
                 return 1
-            sound.add(tests)
-            if (SOURCE / mutation.file).read_text("utf-8").count(mutation.old) == 0:
+            known.add(tests)
+            shutil.rmtree(broken, ignore_errors=True)
+            shutil.copytree(sound, broken)
+            if (sound / mutation.file).read_text("utf-8").count(mutation.old) == 0:
                 verdict = "does not apply"
-            elif survives(mutation, Path(folder)):
+            elif survives(mutation, broken):
                 verdict = "survives"
             else:
                 continue
