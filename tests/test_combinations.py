@@ -89,11 +89,15 @@ def test_what_a_method_cannot_do_it_says_with_what_can() -> None:
         {"covariance": [1.0, 2.0]},
         {"constraints": "interpolation"},
     ]
-    methods = ("closed-form", "interior-point", "barrier", "active-pairs", "fdpg", "one-function")
+    methods = (
+        *("closed-form", "newton", "interior-point", "barrier", "active-pairs"),
+        *("fdpg", "one-function"),
+    )
     for method, options in product(methods, asked):
         points = np.random.default_rng(0).normal(size=(4, 2))
         able = {
             "closed-form": False,
+            "newton": not options,
             "interior-point": not options,
             "barrier": not options,
             "active-pairs": not options,

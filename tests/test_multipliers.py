@@ -150,7 +150,7 @@ def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "options"),
     [
-        ("interior-point", "barrier", {}),
+        ("newton", "interior-point", {}),
         ("fdpg", "conic", {"covariance": SPREAD}),
         ("one-function", "conic", {"constraints": "interpolation"}),
     ],

@@ -26,7 +26,7 @@ def test_it_answers_as_method_average_and_certificate_do(K: int) -> None:
     W, phi, lam, gap, violation, _ = ordinary.settle(
         window.residuals, window.bounds, window.precisions, 1e-9, 100
     )
-    method = METHODS["closed-form" if K == 2 else "interior-point"]
+    method = METHODS["closed-form" if K == 2 else "newton"]
     np.testing.assert_allclose(lam, method.solve(window, tol=1e-9, max_iter=100)[0], rtol=1e-9)
     assert (lam > 0.0).any()
     np.testing.assert_allclose(W, averages.weights(lam, window), rtol=1e-12, atol=1e-15)

@@ -24,6 +24,7 @@ from coco_denoiser.solvers import (
     conic,
     fdpg,
     interior_point,
+    newton,
     one_function,
     ordinary,
 )
@@ -64,6 +65,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, two=True),
+    "newton": Method(newton.solve, newton.STEPS),
     "interior-point": Method(interior_point.solve, 500),  # more than its attempts take
     "barrier": Method(barrier.solve, 200),
     "active-pairs": Method(active_pairs.solve, 200),
@@ -109,11 +111,11 @@ def answer(
     Args:
         window: residuals and what is asked of them.
         method: a name in METHODS, or "auto", which takes what the window needs: the closed form
-            for two distinct points, the interior-point method for more, the method of active
-            pairs for LARGE windows, which alone has bounded memory, the paper's where the noise
-            has a covariance, the one for one function; and where that falls short the barrier
-            method, the method of active pairs for MIDDLE ones, and the conic solver, unless that
-            would take seconds.
+            for two distinct points, Newton's method for more, the method of active pairs for
+            LARGE windows, which alone has bounded memory, the paper's where the noise has a
+            covariance, the one for one function; and where that falls short the interior-point
+            method, the barrier method, that of active pairs for MIDDLE windows, and the conic
+            solver, unless that would take seconds.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -134,7 +136,8 @@ def answer(
 
 
 def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
-    limit = METHODS["interior-point"].max_iter if max_iter is None else max_iter
+    name = "newton" if len(window.bounds) > 2 else "closed-form"
+    limit = METHODS[name].max_iter if max_iter is None else max_iter
     W, phi, multipliers, gap, violation, iterations = ordinary.settle(
         window.residuals, window.bounds, window.precisions, tol, limit
     )
@@ -147,7 +150,7 @@ def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
         gap=gap,
         violation=violation,
         iterations=iterations,
-        method=_suited(window, len(phi)),
+        method=name,
         status=Status.of(gap, violation, tol, unchanged=unchanged, exhausted=False),
         unchanged=unchanged,
     )

@@ -112,7 +112,7 @@ def multipliers_of(
     The last are the multiplications that are left of those allowed.
     """
     K, q = h.shape
-    first, second, rho, soft = _irredundant(bounds, n)
+    first, second, rho, soft = irredundant(bounds, n)
     pairs = rho.size
     lam, w, s, omega = np.zeros(pairs), np.empty(pairs), np.zeros(pairs), np.zeros(pairs)
     dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
@@ -125,7 +125,7 @@ def multipliers_of(
         np.empty((K, q)),
         np.empty((K, q + K)),
     )
-    m, excess = _multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
+    m, excess = multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
     for e in range(pairs):
         lam[e] *= depth
     stationary(first, second, lam, n, h, both)
@@ -187,7 +187,7 @@ def multipliers_of(
 
 
 @fragment
-def _irredundant(bounds: Float64, n: Float64) -> tuple[Int64, Int64, Float64, Float64]:
+def irredundant(bounds: Float64, n: Float64) -> tuple[Int64, Int64, Float64, Float64]:
     """Return the pairs that no third point implies: rho_mp + rho_pl <= rho_ml, both shorter."""
     K = bounds.shape[0]
     pairs = K * (K - 1) // 2
@@ -222,7 +222,7 @@ def is_implied(bounds: Float64, i: int, j: int) -> bool:
 
 
 @fragment
-def _multiplicative(
+def multiplicative(
     first: Int64,
     second: Int64,
     rho: Float64,

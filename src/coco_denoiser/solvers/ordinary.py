@@ -1,8 +1,8 @@
 """An ordinary window in one compiled call: from its tables to the weights and their certificate.
 
-Ordinary is a window of which no two points coincide, of a size at which the interior-point method
-is at home, and which that solves at the first attempt. All others are told by their certificate,
-and left to the loop that tries one method after another.
+Ordinary is a window of which no two points coincide, of a size at which systems over pairs are
+factorised, and which Newton's method solves. All others are told by their certificate, and left
+to the loop that tries one method after another.
 """
 
 import numpy as np
@@ -12,10 +12,8 @@ from coco_denoiser.certificate import certify_plain
 from coco_denoiser.constraints.averages import weights_and_phi
 from coco_denoiser.geometry import COINCIDENT, reduced, worst_excess
 from coco_denoiser.solvers.closed_form import multiplier
-from coco_denoiser.solvers.interior_point import ALLOWED, ATTEMPTS, STEPS, multipliers_of
+from coco_denoiser.solvers.newton import STEPS, multipliers_of
 from coco_denoiser.typing import Float64
-
-_NEAR, _FLOOR, _RIDGE, _DEPTH = ATTEMPTS[0]
 
 
 @kernel
@@ -45,11 +43,7 @@ def settle(
             lam[0, 1] = lam[1, 0] = multiplier(h, bounds, n)
         else:
             # Half the tolerance: the certificate is computed after a last rounding.
-            limit = min(max_iter, STEPS)
-            left = ALLOWED * max(K, 16) ** 3
-            lam, iterations, _, _ = multipliers_of(
-                h, bounds, n, 0.5 * tol, limit, _NEAR, _FLOOR, _RIDGE, _DEPTH, left
-            )
+            lam, iterations = multipliers_of(h, bounds, n, 0.5 * tol, min(max_iter, STEPS))
     W, phi = weights_and_phi(lam, h, bounds, n)
     gap, violation = certify_plain(h, bounds, n, phi, lam)
     return W, phi, lam, gap, violation, iterations
