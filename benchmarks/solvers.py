@@ -19,7 +19,7 @@ from benchmarks import peers
 from benchmarks.measure import RESULTS, duration, median_seconds, save, table
 from coco_denoiser import geometry
 from coco_denoiser.geometry import Window
-from coco_denoiser.solvers import interior_point
+from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Array, Float64
 
 # K, d, windows, how many of them Clarabel solves (it is slow), and the ratio to reach.
@@ -57,16 +57,8 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 
 def cold(window: Window) -> object:
-    """Run the compiled kernel of the exact method by itself, from nothing, to a gap of 1e-9."""
-    return interior_point.multipliers_of(
-        window.residuals,
-        window.bounds,
-        window.precisions,
-        0.5e-9,
-        interior_point.STEPS,
-        *interior_point.ATTEMPTS[0],
-        np.inf,
-    )
+    """Run the compiled kernel of Newton's method by itself, from nothing, to a gap of 1e-9."""
+    return newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
 
 
 def kernels() -> list[dict[str, Any]]:
@@ -77,7 +69,7 @@ def kernels() -> list[dict[str, Any]]:
         for number, (points, gradients) in enumerate(windows(K, d, count)):
             window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))
             times.append(median_seconds(partial(cold, window), 5))
-            solution = coco.solve(points, gradients, L=1.0, method="interior-point")
+            solution = coco.solve(points, gradients, L=1.0, method="newton")
             worst = max(worst, solution.gap)
             iterations.append(solution.iterations)
             pulled = np.triu(solution.multipliers, 1)

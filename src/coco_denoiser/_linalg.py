@@ -1,6 +1,7 @@
 """Dense linear algebra of one window: a Laplacian system without subtractions, and Cholesky.
 
-Entries are indexed in place: making a view of a short row costs more than reading the row.
+A loop over the end of a row is one over a view of it: Numba cannot know that an index that does
+not start from 0 is not negative, and does not vectorise what may have to wrap around.
 """
 
 import numpy as np
@@ -47,24 +48,27 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
     inverse = np.empty(K)
     for i in range(K):
         stop = min(columns, identity_from + i)  # a finished row of an identity ends before i
-        for k in range(i):
-            factor = a[k, i] * inverse[k]
-            if factor > 0.0:
-                for j in range(i + 1, K):
-                    a[i, j] += factor * a[k, j]
+        for k in range(0, i, 2):  # two rows at once: what they are added to is read half as often
+            o = min(k + 1, i - 1)
+            f, g = a[k, i] * inverse[k], a[o, i] * inverse[o] if k + 1 < i else 0.0
+            if f + g > 0.0:
+                row, p, q = a[i, i + 1 :], a[k, i + 1 :], a[o, i + 1 :]
+                for j in range(row.size):
+                    row[j] += f * p[j] + g * q[j]
                 for j in range(stop):
-                    b[i, j] += factor * b[k, j]
-                n[i] += factor * n[k]
+                    b[i, j] += f * b[k, j] + g * b[o, j]
+                n[i] += f * n[k] + g * n[o]
         total = n[i]
         for j in range(i + 1, K):
             total += a[i, j]
         inverse[i] = 1.0 / total
     for i in range(K - 1, -1, -1):
-        for k in range(i + 1, K):
-            factor = a[i, k]
-            if factor > 0.0:
+        for k in range(i + 1, K, 2):
+            o = min(k + 1, K - 1)
+            f, g = a[i, k], a[i, o] if k + 1 < K else 0.0
+            if f + g > 0.0:
                 for j in range(columns):
-                    b[i, j] += factor * b[k, j]
+                    b[i, j] += f * b[k, j] + g * b[o, j]
         for j in range(columns):
             b[i, j] *= inverse[i]
 
@@ -99,31 +103,23 @@ def _back(a: Float64, b: Float64, inverse: Float64) -> None:
 @subroutine
 def cholesky(H: Float64) -> bool:
     """Overwrite the upper triangle of H by U with U'U = H; False if H is not positive."""
-    m = H.shape[0]
-    for k in range(0, m, 4):
-        stop = min(k + 4, m)
-        for i in range(k, stop):
-            for p in range(k, i):
-                factor = H[p, i]
-                for j in range(i, m):
-                    H[i, j] -= factor * H[p, j]
-            if not H[i, i] > 0.0:
-                return False
-            inverse = 1.0 / np.sqrt(H[i, i])
-            for j in range(i, m):
-                H[i, j] *= inverse
-        # Four finished rows at once, from two others at once: fewer numbers are read and written.
-        for i in range(stop, m - 1, 2):
-            a0, a1, a2, a3 = H[k, i], H[k + 1, i], H[k + 2, i], H[k + 3, i]
-            b0, b1, b2, b3 = H[k, i + 1], H[k + 1, i + 1], H[k + 2, i + 1], H[k + 3, i + 1]
-            for j in range(i, m):
-                x0, x1, x2, x3 = H[k, j], H[k + 1, j], H[k + 2, j], H[k + 3, j]
-                H[i, j] -= (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
-                H[i + 1, j] -= (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
-        if stop < m and (m - stop) % 2 == 1:
-            last = m - 1
-            for p in range(k, stop):
-                H[last, last] -= H[p, last] * H[p, last]
+    for i in range(H.shape[0]):
+        row, whole = H[i, i:], i // 4 * 4
+        for k in range(0, whole, 4):  # four finished rows at once: fewer numbers are read
+            p, q, r, s = H[k, i:], H[k + 1, i:], H[k + 2, i:], H[k + 3, i:]
+            a, b, c, d = p[0], q[0], r[0], s[0]
+            for j in range(row.size):
+                row[j] -= (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
+        for k in range(whole, i):
+            p = H[k, i:]
+            a = p[0]
+            for j in range(row.size):
+                row[j] -= a * p[j]
+        if not row[0] > 0.0:
+            return False
+        inverse = 1.0 / np.sqrt(row[0])
+        for j in range(row.size):
+            row[j] *= inverse
     return True
 
 
@@ -133,9 +129,9 @@ def substitute(U: Float64, x: Float64) -> None:
     m = U.shape[0]
     for k in range(m):
         x[k] /= U[k, k]
-        factor = x[k]
-        for j in range(k + 1, m):
-            x[j] -= factor * U[k, j]
+        factor, row, rest = x[k], U[k, k + 1 :], x[k + 1 :]
+        for j in range(rest.size):
+            rest[j] -= factor * row[j]
     for k in range(m - 1, -1, -1):
         # Four sums, since each addition to a single one would wait for the last.
         s0, s1, s2, s3 = x[k], 0.0, 0.0, 0.0

@@ -121,10 +121,11 @@ def solve(
         neighbors: keep a pair only if one of its points is among this many nearest of the other
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
-        method: "closed-form" (two points), "interior-point" (exact), "barrier" (exact, for
-            hard windows), "active-pairs" (exact, for large ones), "fdpg" (the paper's; with a
-            covariance too), "one-function" (exact, for constraints="interpolation"), "conic"
-            (Clarabel, for everything), or "auto", which chooses one and names it in the solution.
+        method: "closed-form" (two points), "newton" (exact, for ordinary windows),
+            "interior-point" (exact), "barrier" (exact, for hard windows), "active-pairs" (exact,
+            for large ones), "fdpg" (the paper's; with a covariance too), "one-function" (exact,
+            for constraints="interpolation"), "conic" (Clarabel, for everything), or "auto",
+            which chooses one and names it in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it

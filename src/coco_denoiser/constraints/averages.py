@@ -170,7 +170,8 @@ def weights_and_phi(
             largest = max(largest, lam[i, j])
     if largest == 0.0:
         return W, h  # exactly, so that observations stay the same to the last bit
-    solve_laplacian(a, n.copy(), W, 0)
+    # Not 0 itself: for a literal, Numba would compile it once more.
+    solve_laplacian(a, n.copy(), W, len(W) - n.size)
     return W, _complete(W, h, bounds, n)
 
 

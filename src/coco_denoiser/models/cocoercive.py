@@ -17,7 +17,7 @@ from coco_denoiser import geometry
 from coco_denoiser.geometry import NONE, Window, centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Answer
-from coco_denoiser.solvers import LARGE, answer, closed_form, ordinary
+from coco_denoiser.solvers import LARGE, answer, closed_form, newton, ordinary
 from coco_denoiser.typing import Float64
 
 Bound = float | Callable[[], float]
@@ -74,24 +74,28 @@ class CoCoercive(Model):
             return self._average_two(window)
         newest, trouble = window.newest, None
         if self.neighbors is None and window.variances.size < LARGE:
-            weights, active, gap, violation = ordinary.newest_weights(
-                *self._tables(window), newest, self.tol
+            W, _, multipliers, gap, violation, _ = ordinary.settle(
+                *geometry.reduced(*self._tables(window)), self.tol, newton.STEPS
             )
         else:
             gap = np.inf
         if not (gap <= self.tol and violation <= self.tol):
             found = self.solve(window)
-            weights, gap, violation = found.weights[newest], found.gap, found.violation
-            active = int(np.count_nonzero(found.multipliers)) // 2
+            W, multipliers, gap, violation = (
+                found.weights,
+                found.multipliers,
+                found.gap,
+                found.violation,
+            )
             if not found.status.success:
                 trouble = (
                     f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
                     f"tol={self.tol:.1e}."
                 )
         return Averaging(
-            weights,
+            W[newest],
             self.centre,
-            active,
+            int(np.count_nonzero(multipliers)) // 2,
             gap,
             violation,
             trouble,

@@ -193,11 +193,11 @@ def _attempts(
     )
     if method == "auto":
         names = [_suited(window, count)]
-        if names == ["interior-point"] and barrier.multiplications(window) <= BARRIER:
-            # Where no points coincide, the interior-point method has been tried at this point.
-            names.insert(int(count < len(window.bounds)), "barrier")
-        if "interior-point" in names and count >= MIDDLE:
-            names.append("active-pairs")
+        if names == ["interior-point"]:
+            # Where no points coincide, Newton's method has been tried at this point.
+            names = ["newton"] * (count < len(window.bounds)) + names
+            names += ["barrier"] * (barrier.multiplications(window) <= BARRIER)
+            names += ["active-pairs"] * (count >= MIDDLE)
         rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
         quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
         if (quick and 2 < count < LARGE) or window.curve is not None:

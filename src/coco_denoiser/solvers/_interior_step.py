@@ -63,7 +63,7 @@ def hessian(
     coupled: Int64,
     ridge: float,
 ) -> Float64:
-    """Return (b_e' M b_f)(v_e . v_f) + diag(s / lam) over the coupled pairs, upper triangle.
+    """Return (b_e' M b_f)(v_e . v_f) + diag(s / lam) over the coupled pairs.
 
     Both factors are differences of rows, of X = M B and of Y = phi v', so that an entry costs
     three operations instead of q. Dependent constraints leave it singular: the ridge, relative
@@ -86,7 +86,7 @@ def hessian(
     for k in range(m):
         e = coupled[k]
         i, j = first[e], second[e]
-        for f in range(k, m):
+        for f in range(m):
             H[k, f] = (X[i, f] - X[j, f]) * (Y[i, f] - Y[j, f])
         lost = ridge + 1e-15 / rho[e]
         H[k, k] = H[k, k] * (1.0 + lost) + s[e] / lam[e]

@@ -15,11 +15,12 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import cholesky, substitute
-from coco_denoiser.geometry import Window
+from coco_denoiser.geometry import COINCIDENT, Window, worst_excess
 from coco_denoiser.solvers._interior_gap import duality_gap, rounded_ratio
 from coco_denoiser.solvers._interior_step import hessian
+from coco_denoiser.solvers.closed_form import multiplier
 from coco_denoiser.solvers.interior_point import irredundant, multiplicative, stationary
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Float64, Int64
 
 STEPS = 10
 _NEAR = 0.9  # pairs nearer to their bounds than this are looked at first
@@ -31,21 +32,31 @@ _ALLOWED = 300.0
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
-    return multipliers_of(
-        window.residuals, window.bounds, window.precisions, 0.5 * tol, min(max_iter, STEPS)
-    )
+    return multipliers_of(window.residuals, window.bounds, window.precisions, tol, max_iter)
 
 
 @kernel
 def multipliers_of(
     h: Float64, bounds: Float64, n: Float64, tol: float, max_iter: int
 ) -> tuple[Float64, int]:
-    """Return the best multipliers, (K, K), and the number of steps."""
+    """Return the best multipliers, (K, K), and the number of steps.
+
+    They are zero if nothing needs to change. Points that coincide are for others: -1 steps.
+    """
     K, q = h.shape
+    table = np.zeros((K, K))
+    for i in range(K):
+        for j in range(i):
+            if bounds[i, j] <= COINCIDENT:
+                return table, -1
+    if worst_excess(h, bounds, 1e-12) <= 0.0:
+        return table, 0
+    if K == 2:
+        table[0, 1] = table[1, 0] = multiplier(h, bounds, n)
+        return table, 0
     first, second, rho, soft = irredundant(bounds, n)
     pairs = rho.size
     lam, w, lost = np.zeros(pairs), np.empty(pairs), np.empty(pairs)
-    ones, zeros = np.ones(pairs), np.zeros(pairs)
     work, hat, both = np.empty(pairs, np.int64), np.empty((K, q)), np.empty((K, q + K))
     multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, _NEAR)
     left = _ALLOWED * max(K, 16) ** 3
@@ -60,34 +71,57 @@ def multipliers_of(
             best = gap / value
             for e in range(pairs):
                 kept[e] = lam[e]
-        if best <= tol or iterations >= max_iter:
+        # Half the tolerance: the certificate is computed after a last rounding.
+        if best <= 0.5 * tol or iterations >= min(max_iter, STEPS):
             break
-        m = 0
-        for e in range(pairs):
-            if lam[e] > 0.0 or w[e] > rho[e]:
-                work[m] = e
-                m += 1
+        m = _listed(rho, w, lam, work)
         left -= m * m * (m / 24.0 + 3.0)
-        if left < 0.0:
+        if left < 0.0 or not _step(first, second, rho, w, lam, both, hat, work[:m]):
             break
-        for i in range(K):
-            for c in range(q):
-                hat[i, c] = both[i, c]
-        H = hessian(first, second, rho, ones, zeros, hat, both, work[:m], 1e-12)
-        rhs, now = np.empty(m), np.empty(m)
-        for k in range(m):
-            e = work[k]
-            rhs[k] = w[e] * w[e] * (w[e] / rho[e] - 1.0)
-            now[k] = lam[e]
-        if not _nonnegative(H, rhs, now):
-            break
-        for k in range(m):
-            lam[work[k]] = now[k]
         iterations += 1
-    table = np.zeros((K, K))
     for e in range(pairs):
         table[first[e], second[e]] = table[second[e], first[e]] = kept[e]
     return table, iterations
+
+
+@fragment
+def _listed(rho: Float64, w: Float64, lam: Float64, work: Int64) -> int:
+    """List the pairs that a step works on; return how many."""
+    m = 0
+    for e in range(rho.size):
+        if lam[e] > 0.0 or w[e] > rho[e]:
+            work[m] = e
+            m += 1
+    return m
+
+
+@fragment
+def _step(
+    first: Int64,
+    second: Int64,
+    rho: Float64,
+    w: Float64,
+    lam: Float64,
+    both: Float64,
+    hat: Float64,
+    work: Int64,
+) -> bool:
+    """Improve the multipliers of the pairs at work; False if their system is singular."""
+    m = work.size
+    for i in range(hat.shape[0]):
+        for c in range(hat.shape[1]):
+            hat[i, c] = both[i, c]
+    H = hessian(first, second, rho, np.ones(rho.size), np.zeros(rho.size), hat, both, work, 1e-12)
+    rhs, y = np.empty(m), np.empty(m)
+    for k in range(m):
+        e = work[k]
+        rhs[k] = w[e] * w[e] * (w[e] / rho[e] - 1.0)
+        y[k] = lam[e]
+    if not _nonnegative(H, rhs, y):
+        return False
+    for k in range(m):
+        lam[work[k]] = y[k]
+    return True
 
 
 @fragment
@@ -136,10 +170,9 @@ def _nonnegative(H: Float64, rhs: Float64, y: Float64) -> bool:
 
 @fragment
 def _add_product(H: Float64, y: Float64, sign: float, out: Float64) -> None:
-    """Add sign H y to out; H is symmetric, and its upper triangle filled."""
+    """Add sign H y to out; H is symmetric."""
     for k in range(y.size):
-        total = sign * H[k, k] * y[k]
-        for f in range(k + 1, y.size):
-            total += sign * H[k, f] * y[f]
-            out[f] += sign * H[k, f] * y[k]
-        out[k] += total
+        factor = sign * y[k]
+        if factor != 0.0:
+            for f in range(y.size):
+                out[f] += factor * H[k, f]

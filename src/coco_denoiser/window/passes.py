@@ -227,7 +227,8 @@ def commit_block(
         H[j] = g[j] - c * x[j]
     if w.size > 0:
         theta = out[a:b]
-        theta[:] = g
+        for j in range(theta.size):  # as a slice it would take two seconds more to compile
+            theta[j] = g[j]
         for i in range(0, w.size, 4):
             # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
             # there are weights of zero only.

@@ -1,0 +1,71 @@
+"""Newton's method: fast on ordinary windows, honest on all others."""
+
+import numpy as np
+import pytest
+
+from coco_denoiser import geometry
+from coco_denoiser.certificate import certify
+from coco_denoiser.constraints import averages
+from coco_denoiser.geometry import Window
+from coco_denoiser.solvers import interior_point, newton
+from coco_denoiser.typing import Float64
+
+
+def path(K: int, d: int, step: float, seed: int) -> Window:
+    """K points along SGD with noise 10 on a quadratic, of unequal variances."""
+    rng = np.random.default_rng(seed)
+    curvature, x = np.linspace(1.0, 0.1, d), np.full(d, 100.0)
+    points, gradients = np.empty((K, d)), np.empty((K, d))
+    for k in range(K):
+        points[k], gradients[k] = x, curvature * x + 10.0 * rng.normal(size=d)
+        x = x - step * gradients[k]
+    return geometry.observe(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
+
+
+def verdict(window: Window, lam: Float64) -> float:
+    _, phi = averages.average(lam, window)
+    return max(certify(window, phi, lam))
+
+
+@pytest.mark.parametrize("step", [0.7, 0.05])
+@pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (16, 112), (32, 10)])
+def test_an_ordinary_window_takes_a_few_steps(K: int, d: int, step: float) -> None:
+    for seed in range(5):
+        window = path(K, d, step, seed)
+        lam, steps = newton.solve(window, tol=1e-9, max_iter=100)
+        assert verdict(window, lam) <= 1e-9
+        assert steps <= 7
+        slow = interior_point.solve(window, tol=1e-9, max_iter=100)[0]
+        np.testing.assert_allclose(
+            averages.average(lam, window)[1], averages.average(slow, window)[1], atol=1e-4
+        )
+
+
+def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
+    window = path(12, 10, 0.7, 0)
+    lam, _ = newton.solve(window, tol=1e-9, max_iter=100)
+    _, phi = averages.average(lam, window)
+    apart = np.linalg.norm(phi[:, None] - phi, axis=2)
+    active = lam > 0.0
+    assert 0 < np.count_nonzero(active) < active.size - len(active)
+    np.testing.assert_allclose(apart[active], window.bounds[active], rtol=1e-6)
+    assert (lam >= 0.0).all()
+    np.testing.assert_array_equal(lam, lam.T)
+
+
+def test_the_best_step_is_kept_where_the_next_runs_away() -> None:
+    window = path(16, 2, 1e-3, 0)
+    gaps = [
+        verdict(window, newton.solve(window, tol=1e-14, max_iter=limit)[0]) for limit in range(9)
+    ]
+    assert (np.diff(gaps) <= 0.0).all()
+
+
+def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
+    """L is far too small: nearly all pairs are at their bounds, and the system is too large."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(100, 200))
+    window = geometry.observe(points, 1e3 * rng.normal(size=points.shape), 1.0, 0.0, np.ones(100))[
+        0
+    ]
+    assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2
