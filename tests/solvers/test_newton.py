@@ -19,7 +19,7 @@ def path(K: int, d: int, step: float, seed: int) -> Window:
     for k in range(K):
         points[k], gradients[k] = x, curvature * x + 10.0 * rng.normal(size=d)
         x = x - step * gradients[k]
-    return geometry.observe(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
+    return geometry.batch_window(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
 
 
 def verdict(window: Window, lam: Float64) -> float:
@@ -65,7 +65,7 @@ def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
     """L is far too small: nearly all pairs are at their bounds, and the system is too large."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(100, 200))
-    window = geometry.observe(points, 1e3 * rng.normal(size=points.shape), 1.0, 0.0, np.ones(100))[
-        0
-    ]
+    window = geometry.batch_window(
+        points, 1e3 * rng.normal(size=points.shape), 1.0, 0.0, np.ones(100)
+    )[0]
     assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2
