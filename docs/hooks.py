@@ -23,6 +23,7 @@ from nbconvert.preprocessors import ExecutePreprocessor
 from coco_denoiser.explore import standalone
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+_FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')
 
 
 def on_post_build(config: Any, **_: Any) -> None:
@@ -33,12 +34,12 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Replace every formula of a page by MathML."""
+    """Replace every formula of a page by MathML, and let a figure open at its full size."""
 
     def replace(match: re.Match[str]) -> str:
         return mathml(match[2], display=match[1] == "div", where=page.file.src_uri)
 
-    return _FORMULA.sub(replace, html)
+    return _FIGURE.sub(r'<a href="\2">\1</a>', _FORMULA.sub(replace, html))
 
 
 def mathml(marked: str, *, display: bool, where: str) -> str:
