@@ -71,11 +71,11 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(NamedTuple):
-    """One subcommand: its line of help, its arguments, what it does with them, an example."""
+    """One subcommand: its line of help, what it does with its arguments, these, an example."""
 
     help: str
-    arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+    arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     example: str = ""
 
 
@@ -168,10 +168,6 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     options = vars(arguments)
     del options["command"]
     reproduce(Options(**options))
-
-
-def _no_arguments(_: argparse.ArgumentParser) -> None:
-    pass
 
 
 def _list(_: argparse.Namespace) -> None:
@@ -280,21 +276,21 @@ def _say(line: str) -> None:
 COMMANDS = {
     "reproduce": Command(
         "Recompute the figures of the paper and check what it says about them.",
-        _reproduce_arguments,
         _reproduce,
+        _reproduce_arguments,
         "synthetic-sgd tuned-step --quick --out results",
     ),
-    "list": Command("Describe the experiments that reproduce can run.", _no_arguments, _list),
+    "list": Command("Describe the experiments that reproduce can run.", _list),
     "explore": Command(
         "Open an interactive page on this machine: SGD or Adam with and without COCO.",
-        _explore_arguments,
         _explore,
+        _explore_arguments,
         "--port 8000 --no-browser",
     ),
     "denoise": Command(
         "Denoise the gradients in a file, and print the certificate.",
-        _denoise_arguments,
         _denoise,
+        _denoise_arguments,
         "observations.csv --L 1.0 -o denoised.csv",
     ),
 }

@@ -14,7 +14,7 @@ from coco_denoiser import __version__
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.reproduce import write_page
-from coco_denoiser.experiments.results import save
+from coco_denoiser.experiments.results import save_curves, save_run, save_the_rest
 from tests.browser import chromium, complaints
 from tests.experiments.conftest import small
 
@@ -28,7 +28,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
         (out / name).mkdir()
-        save(EXPERIMENTS[name].run(small(name)), name, out / name, 1.0)
+        result = EXPERIMENTS[name].run(small(name))
+        save_curves(result, out / name)
+        save_the_rest(name, result.config, out / name)
+        save_run(out / name, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 
 

@@ -167,11 +167,6 @@ def _with_curve(
     return (
         replace(window, residuals=h, curve=Curve(X, Y, m)),
         replace(
-            frame,
-            residuals=residuals,
-            basis=basis,
-            offset=offset,
-            value_unit=unit,
-            unit=multiplier,
+            frame, residuals=residuals, basis=basis, offset=offset, value_unit=unit, unit=multiplier
         ),
     )

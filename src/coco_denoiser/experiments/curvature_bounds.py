@@ -171,15 +171,13 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Error against the assumed mu, right and wrong, on functions of four kinds.",
-        BoundsConfig(),
-        {"runs": 40},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Error against the assumed mu, right and wrong, on functions of four kinds.",
+    BoundsConfig(),
+    {"runs": 40},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
 )

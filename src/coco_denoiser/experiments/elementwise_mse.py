@@ -261,18 +261,16 @@ def _isolation(result: Result, box: int) -> tuple[float, float]:
     return float(np.mean(ranks)), float(chance)
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Error of each of 8 gradients with and without COCO, in a small, a middling, a large box.",
-        ElementwiseConfig(),
-        {"runs": 250},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
-        count=_count,
-        seconds=(12.0, 3.0),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Error of each of 8 gradients with and without COCO, in a small, a middling, a large box.",
+    ElementwiseConfig(),
+    {"runs": 250},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
+    count=_count,
+    seconds=(12.0, 3.0),
 )

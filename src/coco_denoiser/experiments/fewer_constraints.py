@@ -189,16 +189,14 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Share of active pairs and error for 64 to 1024 points, and the cost of near pairs only.",
-        ManyConfig(),
-        {"runs": 4},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        count=lambda config: len(_windows(config)),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Share of active pairs and error for 64 to 1024 points, and the cost of near pairs only.",
+    ManyConfig(),
+    {"runs": 4},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    count=lambda config: len(_windows(config)),
 )

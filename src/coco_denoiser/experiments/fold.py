@@ -203,16 +203,14 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
-        FoldConfig(),
-        {"runs": 6},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        seconds=(68.0, 7.0),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
+    FoldConfig(),
+    {"runs": 6},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    seconds=(68.0, 7.0),
 )

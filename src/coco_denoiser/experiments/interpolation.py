@@ -252,16 +252,14 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "What the gradients of one function gain over pairwise co-coercivity, 4 to 32 points.",
-        InterpolationConfig(),
-        {"runs": 12, "blocks": 1},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        count=_count,
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "What the gradients of one function gain over pairwise co-coercivity, 4 to 32 points.",
+    InterpolationConfig(),
+    {"runs": 12, "blocks": 1},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    count=_count,
 )

@@ -322,18 +322,16 @@ def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
     )
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Active constraints, error and bias of two gradients against their distance, for five L.",
-        PairConfig(),
-        {"runs": 4000},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        figure="MSEvsDistance, Bias",
-        count=_count,
-        seconds=(1.0, 0.5),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Active constraints, error and bias of two gradients against their distance, for five L.",
+    PairConfig(),
+    {"runs": 4000},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="MSEvsDistance, Bias",
+    count=_count,
+    seconds=(1.0, 0.5),
 )

@@ -223,18 +223,16 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Error of the oracle and of COCO against the noise variance, for 1 to 10 points.",
-        VarianceConfig(),
-        {"runs": 100, "blocks": 2},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        figure="MSE_totalVsVariance",
-        count=_count,
-        seconds=(31.0, 3.0),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Error of the oracle and of COCO against the noise variance, for 1 to 10 points.",
+    VarianceConfig(),
+    {"runs": 100, "blocks": 2},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="MSE_totalVsVariance",
+    count=_count,
+    seconds=(31.0, 3.0),
 )

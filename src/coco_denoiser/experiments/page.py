@@ -106,15 +106,13 @@ def _verdict(entries: Sequence[Entry]) -> str:
 
 
 def _contents(paper: Sequence[Entry | _Missing], beyond: Sequence[Entry | _Missing]) -> str:
-    links = [f'<a href="#{e[0].name}">{_text(_short(e[0].numbers))} {e[0].name}</a>' for e in paper]
+    links = [
+        f'<a href="#{e.name}">Fig. {", ".join(map(str, e.numbers))} {e.name}</a>' for e, *_ in paper
+    ]
     if beyond:
         links.append('<a href="#beyond">beyond:</a>')
     links += [f'<a href="#{entry[0].name}">{entry[0].name}</a>' for entry in beyond]
     return " ".join(links)
-
-
-def _short(numbers: tuple[int, ...]) -> str:
-    return f"Fig. {', '.join(map(str, numbers))}"
 
 
 def _beyond(
@@ -134,17 +132,16 @@ def _section(entry: Entry | _Missing, figures: dict[str, Any]) -> str:
     experiment = entry[0]
     title = summary.name(experiment.numbers) if experiment.numbers else experiment.name
     also = f' <span class="label">{experiment.name}</span>' if experiment.numbers else ""
-    body = _body(entry, figures) if isinstance(entry, Entry) else _missing(entry[1])
+    if isinstance(entry, Entry):
+        body = _body(entry, figures)
+    else:
+        body = f'<p class="fails missing">Missing: {_text(entry[1])}</p>'
     return f"""
 <section id="{experiment.name}">
 <h3>{_text(title)}{also}</h3>
 <p>{_text(experiment.summary)}</p>
 {body}
 </section>"""
-
-
-def _missing(reason: str) -> str:
-    return f'<p class="fails missing">Missing: {_text(reason)}</p>'
 
 
 def _body(entry: Entry, figures: dict[str, Any]) -> str:
@@ -209,10 +206,7 @@ def _figure(panel: Panel, curves: Curves) -> dict[str, Any]:
     if panel.kind is Kind.SPACE:
         layout["scene"] = {f"{a}axis": {"title": {"text": a}} for a in "xyz"}
         # A cube, from further away than usual: in a narrow column it would be cut off.
-        layout["scene"] |= {
-            "aspectmode": "cube",
-            "camera": {"eye": {"x": 1.8, "y": 1.8, "z": 1.4}},
-        }
+        layout["scene"] |= {"aspectmode": "cube", "camera": {"eye": {"x": 1.8, "y": 1.8, "z": 1.4}}}
         return {"data": [_space(panel, curves)], "layout": layout}
     for letter, label in (("x", panel.x), ("y", panel.y)):
         layout[f"{letter}axis"] = {

@@ -24,11 +24,7 @@ from coco_denoiser.typing import Float64
 TOLERANCE = 1e-6
 
 
-_LABELS = {
-    "distance": "‖xₖ − x*‖",
-    "objective": "f(xₖ) − f(x*)",
-    "error": "‖θₖ − ∇f(xₖ)‖²",
-}
+_LABELS = {"distance": "‖xₖ − x*‖", "objective": "f(xₖ) − f(x*)", "error": "‖θₖ − ∇f(xₖ)‖²"}
 
 
 class Method(NamedTuple):

@@ -14,13 +14,6 @@ from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry
 
 
-def save(result: Result, name: str, folder: Path, seconds: float) -> None:
-    """Save the curves of an experiment, its figure and its claims."""
-    save_curves(result, folder)
-    save_the_rest(name, result.config, folder)
-    save_run(folder, seconds)
-
-
 def save_curves(result: Result, folder: Path) -> None:
     """Save the curves."""
     write_bytes(folder / "curves.csv", result.curves.to_csv())

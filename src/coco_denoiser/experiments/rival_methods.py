@@ -104,12 +104,7 @@ RIVALS = (
     Rival("IGT", lambda step, tail, _: IGT(step, tail=tail), 1.0, (1.0, 0.5)),
     Rival("STORM", lambda step, beta, _: STORM(step, beta=beta), 0.9, MOMENTA, calls=2),
     Rival(
-        "MARS",
-        lambda step, beta, _: MARS(step, beta1=beta),
-        0.95,
-        MOMENTA,
-        adaptive=True,
-        calls=2,
+        "MARS", lambda step, beta, _: MARS(step, beta1=beta), 0.95, MOMENTA, adaptive=True, calls=2
     ),
     Rival("STRSAGA", lambda step, *_: STRSAGA(step), one_by_one=True),
     *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),

@@ -285,10 +285,6 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     ]
 
 
-def _check(config: RivalsConfig) -> None:
-    _problem(config)
-
-
 _CONFIGS = (
     RivalsConfig(),
     RivalsConfig(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656),
@@ -308,7 +304,7 @@ EXPERIMENTS = tuple(
         _panels,
         _claims,
         count=lambda config: len(_rivals(config)),
-        check=_check,
+        check=_problem,
     )
     for config in _CONFIGS
 )

@@ -175,18 +175,16 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Probability that two noisy gradients break co-coercivity, by the paper's formula.",
-        PairConfig(runs=1),
-        {},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        figure="constraints_tightness, theoretical_prob_constraints_sigma",
-        count=lambda _: 1,
-        seconds=(0.1, 0.1),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Probability that two noisy gradients break co-coercivity, by the paper's formula.",
+    PairConfig(runs=1),
+    {},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="constraints_tightness, theoretical_prob_constraints_sigma",
+    count=lambda _: 1,
+    seconds=(0.1, 0.1),
 )

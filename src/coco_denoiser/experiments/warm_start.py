@@ -169,17 +169,15 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-EXPERIMENTS = (
-    Experiment(
-        NAME,
-        "Dual objective over the paper's solver's iterations, from the last window and from zero.",
-        WarmStartConfig(),
-        {"runs": 20},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        figure="warm_starting",
-        seconds=(2.0, 0.5),
-    ),
+EXPERIMENT = Experiment(
+    NAME,
+    "Dual objective over the paper's solver's iterations, from the last window and from zero.",
+    WarmStartConfig(),
+    {"runs": 20},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="warm_starting",
+    seconds=(2.0, 0.5),
 )

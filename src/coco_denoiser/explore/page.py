@@ -20,11 +20,11 @@ from jinja2 import Template
 
 from coco_denoiser import Solution
 from coco_denoiser.explore.objectives import OBJECTIVES
-from coco_denoiser.explore.pictures import Pictures, Scene, axes, background, frame, legend
+from coco_denoiser.explore.pictures import COLOURS, Pictures, Scene, axes, background, frame, legend
 from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
-from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
+from coco_denoiser.palette import COCO
 
 PATIENCE = 2.0  # seconds
 FRAME = 120  # milliseconds between the frames of a run that plays
@@ -225,10 +225,5 @@ def build(document: Document) -> None:
     document.title = "COCO denoiser: explore"
     document.template = template("template.html")
     document.template_variables.update(
-        **page.scene["texts"],
-        sliders=list(SLIDERS),
-        plain=PLAIN,
-        coco=COCO,
-        gaussian=GAUSSIAN,
-        legend=legend(),
+        **page.scene["texts"], sliders=list(SLIDERS), **COLOURS, legend=legend()
     )

@@ -31,6 +31,7 @@ _ARROWS = {
     "denoised gradient": (COCO, "solid"),
     "true gradient": (EXACT, "1 3"),
 }
+COLOURS = {"plain": PLAIN, "coco": COCO, "gaussian": GAUSSIAN}  # of a template
 _DISC = ("allowed by a pair", COCO, "4 3")
 _CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3

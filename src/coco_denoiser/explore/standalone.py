@@ -15,10 +15,9 @@ from bokeh.resources import INLINE
 from coco_denoiser._storage import write_bytes
 from coco_denoiser.explore.objectives import contours
 from coco_denoiser.explore.page import certificate, template, words
-from coco_denoiser.explore.pictures import Pictures, axes, frame, legend
+from coco_denoiser.explore.pictures import COLOURS, Pictures, axes, frame, legend
 from coco_denoiser.explore.presets import PRESETS
 from coco_denoiser.explore.simulation import Settings, simulate
-from coco_denoiser.palette import COCO, GAUSSIAN, PLAIN
 
 
 def run(settings: Settings) -> dict[str, Any]:
@@ -67,10 +66,8 @@ def html() -> str:
         template_variables={
             "presets": list(PRESETS),
             "data": data.replace("</", "<\\/"),
-            "plain": PLAIN,
-            "coco": COCO,
-            "gaussian": GAUSSIAN,
             "legend": legend(),
+            **COLOURS,
         },
     )
     return made

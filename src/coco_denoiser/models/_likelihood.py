@@ -165,13 +165,7 @@ def uncertainty(
 
 @subroutine
 def _edge(
-    kappa: Float64,
-    y: Float64,
-    d: float,
-    sigma2: float,
-    best: float,
-    sign: float,
-    limit: float,
+    kappa: Float64, y: Float64, d: float, sigma2: float, best: float, sign: float, limit: float
 ) -> float:
     """Return the log of the ratio, on one side of the best, beyond which others are unlikely."""
     least = _log_likelihood(kappa, y, d, best, sigma2) - NEGLIGIBLE

@@ -73,8 +73,7 @@ def insert(tables: Products, rows: Array, precision: Array) -> Products:
     """Return the tables with a new observation, its rows being (3, K), in the next slot."""
     slot = tables.slot
     return replace(tables, slot, rows, precision)._replace(
-        size=jnp.maximum(tables.size, slot + 1),
-        slot=successor(tables),
+        size=jnp.maximum(tables.size, slot + 1), slot=successor(tables)
     )
 
 

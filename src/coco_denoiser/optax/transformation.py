@@ -157,14 +157,8 @@ def coco_denoise(
         return CocoState(points, gradients, tables, *report)._replace(reference=reference)
 
     def update(
-        updates: Any,
-        state: CocoState,
-        params: Any = None,
-        *,
-        noise_variance: Any = 1.0,
-        **extra_args: Any,
+        updates: Any, state: CocoState, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
     ) -> tuple[Any, CocoState]:
-        del extra_args
         given = updates
         updates, params = _edge.observation(updates, params, state.points, (K,))
         c, r = found.bounds(state.gap.dtype)
@@ -184,9 +178,7 @@ def coco_denoise(
         # Written before it is read, and in a branch, so that compiled code updates in place: a
         # selection would make a copy of the row, and for large rows new memory is slow.
         points, gradients = lax.cond(
-            fits,
-            lambda: jax.tree.map(partial(_put, old.slot), kept, (at, updates)),
-            lambda: kept,
+            fits, lambda: jax.tree.map(partial(_put, old.slot), kept, (at, updates)), lambda: kept
         )
         newest = _leaf_by_leaf(points, gradients, at, updates)
         rows = _rows(newest, K, c, moves)
@@ -223,14 +215,8 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         return FoldState(points, jax.tree.map(jnp.copy, points), nothing)
 
     def update(
-        updates: Any,
-        state: FoldState,
-        params: Any = None,
-        *,
-        noise_variance: Any = 1.0,
-        **extra_args: Any,
+        updates: Any, state: FoldState, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
     ) -> tuple[Any, FoldState]:
-        del extra_args
         given = updates
         updates, params = _edge.observation(updates, params, state.points, ())
         number = state.precision.dtype

@@ -154,9 +154,7 @@ def fetch(
         return path
     pooch = _require("pooch", "pooch")
     cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / name
-    # A cached file that somebody damaged is fetched again rather than complained about.
-    if cached.is_file() and _sha256(cached) == SHA256[name]:
-        return cached
+    # Pooch takes the cached file if its hash is right, and fetches it again if it is damaged.
     url = f"{LIBSVM_URL if base_url is None else base_url}{name}"
     pooch.get_logger().setLevel("WARNING")
     try:

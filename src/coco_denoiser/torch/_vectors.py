@@ -38,12 +38,7 @@ class TensorVectors:
         rings: where their history is kept.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        keep: Keep,
-        process_group: dist.ProcessGroup | None,
-    ) -> None:
+    def __init__(self, slots: int, keep: Keep, process_group: dist.ProcessGroup | None) -> None:
         self.slots = slots
         self.keep = keep
         self.process_group = process_group
@@ -54,7 +49,7 @@ class TensorVectors:
         self.members: list[torch.Tensor] = []
         self.rings: list[Ring] = []
         self.seen: list[bool] = []
-        self._d = 0
+        self.d = 0  # coordinates, on all ranks together
         self._group: Any = None
         self._gradients: list[torch.Tensor | None] = []
 
@@ -69,7 +64,7 @@ class TensorVectors:
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
         self.members = list(members)
-        self._d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
+        self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = _sharding.group_of(self.members, self.process_group)
         self.seen = [False] * len(members)
         alike: dict[tuple[torch.device, Kind], list[int]] = {}
@@ -100,11 +95,6 @@ class TensorVectors:
         self._gradients = []
         for ring in self.rings:
             ring.release()
-
-    @property
-    def d(self) -> int:
-        """The number of coordinates, on all ranks together."""
-        return self._d
 
     def names(self, p: torch.Tensor) -> list[str]:
         """Return what a parameter's history consists of."""

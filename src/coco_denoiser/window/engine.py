@@ -76,11 +76,7 @@ class Engine:
         return found if isinstance(found, Step) else self.take(vectors, found, variance)
 
     def measure(
-        self,
-        vectors: Vectors,
-        *,
-        sign: float = 1.0,
-        standing: Callable[[], bool] | None = None,
+        self, vectors: Vectors, *, sign: float = 1.0, standing: Callable[[], bool] | None = None
     ) -> Step | Measured:
         """Look at the observation that the vectors hold, and change nothing.
 
