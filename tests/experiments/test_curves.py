@@ -4,8 +4,9 @@ import csv
 import io
 
 import numpy as np
+import pytest
 
-from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.experiment import Config, generator
 
 
@@ -43,3 +44,31 @@ def test_runs_have_noise_of_their_own() -> None:
     different = [draw(s, n, i) for s in (0, 1) for n in ("a", "b") for i in (0, 1)]
     assert len(set(different)) == 8
     assert draw(1, "b", 1) == different[-1]
+
+
+def test_curves_are_shifted_scaled_cut_and_compared_with_their_errors() -> None:
+    curve = Curve(np.arange(3.0), np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.3, 0.6]))
+    assert curve.shifted(-1.0).mean.tolist() == [0.0, 1.0, 3.0]
+    for found, factor in ((curve.times(-2.0), -2.0), (curve.over(4.0), 0.25)):
+        assert np.array_equal(found.mean, factor * curve.mean)
+        assert np.array_equal(found.sem, abs(factor) * curve.sem)
+    assert [column.tolist() for column in curve.part(slice(1, 2))] == [[1.0], [2.0], [0.3]]
+    apart = curve.minus(Curve(curve.x, np.ones(3), 0.4 * np.ones(3)))
+    assert apart.mean.tolist() == [0.0, 1.0, 3.0]
+    assert apart.sem[0] == pytest.approx(0.5)
+
+
+def test_a_difference_is_found_whichever_way_round_it_was_saved() -> None:
+    curves = Curves()
+    for name, samples in (
+        ("a", [[3.0], [5.0]]),
+        ("b", [[2.0], [2.0]]),
+        ("a minus b", [[1.0], [3.0]]),
+    ):
+        curves.add("end", name, 0, np.array(samples))
+    there, back = curves.difference("end", "a", "b"), curves.difference("end", "b", "a")
+    assert there.mean[0] == -back.mean[0] == 2.0
+    assert there.sem[0] == back.sem[0] > 0.0
+    assert curves.relative("end", "a", "b").mean[0] == 1.0
+    assert curves.percent("end", "b", "a") == "-50.0%"
+    assert [curve.mean[0] for curve in curves.panel("end")] == [4.0, 2.0, 2.0]
