@@ -25,12 +25,12 @@ def stream(denoiser: Denoiser, points: Float64, gradients: Float64, v: Float64) 
 
 
 def by_hand(
-    points: Float64, gradients: Float64, v: Float64, K: int, L: float, mu: float
+    points: Float64, gradients: Float64, v: Float64, K: int, bounds: list[float], mu: float
 ) -> Float64:
     """Fold with nothing but the solver for batches: its second gradient, and its weights."""
     held: list[tuple[Float64, Float64, float]] = []
     answers = []
-    for new in zip(points, gradients, v, strict=True):
+    for *new, L in zip(points, gradients, v, bounds, strict=True):
         if len(held) == K:
             x, g, n = (np.array(column) for column in zip(*held[:2], strict=True))
             pair = coco.solve(x, g, L=L, mu=mu, noise_variance=n)
@@ -42,7 +42,7 @@ def by_hand(
                 atol=1e-9 * np.abs(g / n.min()).max(),
             )
             held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ n))]
-        held.append(new)
+        held.append((new[0], new[1], new[2]))
         x, g, n = (np.array(column) for column in zip(*held, strict=True))
         answers.append(coco.solve(x, g, L=L, mu=mu, noise_variance=n).gradients[-1])
     return np.array(answers)
@@ -60,7 +60,19 @@ def test_a_stream_folds_as_one_would_by_hand(
     v = rng.uniform(0.2, 5.0, 10)
     found = stream(Denoiser(L=1.0, window=K, mu=mu, forget="fold"), points, gradients, v)
     atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
-    np.testing.assert_allclose(found, by_hand(points, gradients, v, K, 1.0, mu), atol=atol)
+    expected = by_hand(points, gradients, v, K, [1.0] * 10, mu)
+    np.testing.assert_allclose(found, expected, atol=atol)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_that_change_fold_by_the_new_ones(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points, gradients = sgd(rng, 10, 3, 0.3)
+    v, bounds = rng.uniform(0.2, 5.0, 10), [1.0, 0.5, 4.0, 2.0, 1.0] * 2
+    coming = iter(bounds)
+    denoiser = Denoiser(L=lambda: next(coming), window=3, forget="fold")
+    found = stream(denoiser, points, gradients, v)
+    np.testing.assert_allclose(found, by_hand(points, gradients, v, 3, bounds, 0.0), atol=1e-3)
 
 
 @given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)

@@ -10,7 +10,7 @@ import coco_denoiser as coco
 from coco_denoiser import geometry, solvers
 from coco_denoiser.certificate import certify
 from coco_denoiser.constraints import averages, reduce
-from coco_denoiser.geometry import Window
+from coco_denoiser.geometry import Curve, Window
 from coco_denoiser.typing import Float64
 from tests import recomputed
 from tests.families import box, path
@@ -136,6 +136,166 @@ def test_points_that_move_as_one_share_what_is_left_of_their_forces() -> None:
     value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
     assert gap == pytest.approx(expected / value, rel=1e-12)
     assert violation == 0.0
+
+
+def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() -> None:
+    """A third of the difference of what pulls at two, each: the rest is the same for all."""
+    h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
+    n, phi = np.array([1.0, 0.5, 0.25]), np.array([[0.5, 0.25], [0.25, 0.5], [0.125, 0.0]])
+    bounds = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
+    gap, _ = certify(Window(h, bounds, n), phi, np.where(np.eye(3), 0.0, np.inf))
+    f = n[:, None] * (h - phi)
+    left = f.sum(axis=0) / 3.0
+    expected = 0.5 * (left @ left) * (1.0 / n).sum()
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        y = (f[i] - f[j]) / 3.0
+        expected += bounds[i, j] * np.linalg.norm(y) - y @ (phi[i] - phi[j])
+    value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
+    assert gap == pytest.approx(expected / value, rel=1e-12)
+
+
+def curved(seed: int, *, observed: bool) -> tuple[Window, Float64, Float64, Float64]:
+    """A window of one function, and phi, E and multipliers that have nothing to do with it."""
+    rng = np.random.default_rng(seed)
+    X, h, phi = (rng.normal(size=(5, 3)) for _ in range(3))
+    bounds = np.linalg.norm(X[:, None] - X, axis=2)
+    m = rng.uniform(0.1, 1.0, 5) if observed else np.zeros(5)
+    curve = Curve(X, rng.normal(size=5) * observed, m)
+    a = np.where(np.eye(5), 0.0, rng.uniform(0.1, 1.0, (5, 5)))
+    return Window(h, bounds, rng.uniform(0.1, 1.0, 5), None, curve), phi, rng.normal(size=5), a
+
+
+def of_one_function(window: Window, phi: Float64, E: Float64, a: Float64) -> float:
+    """The gap that the certificate's docstring defines, from the Lagrangian, pair by pair."""
+    h, n, X, curve = window.residuals, window.precisions, window.one_function.points, window.curve
+    assert curve is not None
+    e, u = n[:, None] * (phi - h), curve.precisions * (E - curve.values)
+    value = 0.5 * float(np.sum(n[:, None] * (phi - h) ** 2) + np.sum(u * (E - curve.values)))
+    gap, laplacian = 0.0, np.diag(n)
+    for i in range(len(h)):
+        for j in range(len(h)):
+            v, D = phi[i] - phi[j], X[i] - X[j]
+            s = 2.0 * (phi[i] + phi[j]) @ D - (E[i] - E[j])
+            gap += a[i, j] * abs(D @ D - v @ v - s)
+            e[i] += 2.0 * a[i, j] * (v + D)
+            e[j] += 2.0 * a[i, j] * (D - v)
+            u[i] -= a[i, j]
+            u[j] += a[i, j]
+            edge = np.zeros(len(h))
+            edge[i] += 1.0
+            edge[j] -= 1.0
+            laplacian += 2.0 * a[i, j] * np.outer(edge, edge)
+    gap += 0.5 * float(np.sum(e * np.linalg.solve(laplacian, e)))
+    if curve.observed:
+        gap += 0.5 * float(np.sum(u * u / curve.precisions))
+    return gap / value
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_certificate_of_one_function_is_its_definition(seed: int, observed: bool) -> None:
+    window, phi, E, a = curved(seed, observed=observed)
+    if not observed:
+        a = a + a.T  # as much flows out of a point as into it
+    gap, _ = certify(window, phi, a, E)
+    assert gap == pytest.approx(of_one_function(window, phi, E, a), rel=1e-9)
+
+
+def test_values_at_one_place_share_what_flows_through_it() -> None:
+    """What the multipliers leave at each of three is moved between them until all have a third."""
+    window, phi, E, a = curved(0, observed=True)
+    curve = window.one_function
+    together = np.array([0, 0, 0, 1, 2])
+    X, bounds = curve.points[together + 2], window.bounds[np.ix_(together + 2, together + 2)]
+    window = Window(
+        window.residuals, bounds, window.precisions, None, Curve(X, curve.values, curve.precisions)
+    )
+    phi, E = phi[together], E[together]
+    held = (bounds == 0.0) & ~np.eye(5, dtype=bool)
+    gap, _ = certify(window, phi, np.where(held, np.inf, a), E)
+    a[held] = 0.0
+    m = curve.precisions
+    u = m * (E - curve.values) - (a - a.T).sum(axis=1)
+    value = 0.5 * float(
+        np.sum(window.precisions[:, None] * (phi - window.residuals) ** 2)
+        + m @ (E - curve.values) ** 2
+    )
+    shared = u.copy()
+    shared[:3] = u[:3].mean()
+    moved = np.maximum(u[:, None] - u, 0.0) * held / 3.0
+    # Only e and the flow depend on the group, and e only through what it shares.
+    flat, spread = (0.5 * float(np.sum(x * x / m)) for x in (shared, u))
+    assert spread > 1.1 * flat
+    without = of_one_function(window, phi, E, a + moved) * value
+    assert gap * value <= without * (1.0 + 1e-9)
+    assert gap * value >= flat
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forces_balance_in_every_direction_of_a_covariance(seed: int) -> None:
+    points, gradients, variance = noisy(seed)
+    window, _ = reduce(points, gradients, L=3.0, mu=0.0, variances=variance, covariance=SPREAD)
+    rng = np.random.default_rng(seed)
+    lam = np.triu(rng.uniform(0.0, 2.0, (6, 6)), 1)
+    lam += lam.T
+    phi = averages.stationary(lam, window)
+    forces = window.table() * (window.residuals - phi)
+    np.testing.assert_allclose(forces, lam.sum(axis=1)[:, None] * phi - lam @ phi, atol=1e-12)
+
+
+def test_points_alone_feel_what_the_others_pull() -> None:
+    """1/2 n ||phi - h||^2 - <f, phi> is least where 1/2 n ||phi - h - f / n||^2 is."""
+    points, gradients, variance = noisy(0)
+    window, _ = reduce(points, gradients, L=3.0, mu=0.0, variances=variance, covariance=SPREAD)
+    members, pull = np.array([1, 2, 4]), np.random.default_rng(0).normal(size=(3, 4))
+    own = averages.alone(window, members, pull)
+    np.testing.assert_allclose(
+        own.precisions, window.precisions[members] / window.precisions[members].max()
+    )
+    scale = window.bounds[1, 2] / own.bounds[0, 1]
+    expected = window.residuals[members] + pull / window.table()[members]
+    np.testing.assert_allclose(
+        scale * (own.residuals - own.residuals[0]), expected - expected[0], atol=1e-12
+    )
+
+
+def test_values_at_one_place_are_averaged_by_their_own_precisions() -> None:
+    window, *_ = curved(0, observed=True)
+    labels = np.array([0, 1, 1, 2, 0])
+    merged, curve = averages.merge(window, labels).one_function, window.one_function
+    for a in range(3):
+        here = labels == a
+        mean = np.average(curve.values[here], weights=curve.precisions[here])
+        assert merged.values[a] == pytest.approx(mean, rel=1e-12)
+        assert merged.precisions[a] == pytest.approx(curve.precisions[here].sum(), rel=1e-12)
+
+
+def test_values_that_were_not_observed_have_mean_zero() -> None:
+    points, gradients, _ = noisy(0)
+    found = coco.solve(points + 10.0, gradients, L=3.0, constraints="interpolation", tol=1e-6)
+    assert found.values is not None
+    assert abs(found.values.mean()) <= 1e-12 * np.abs(found.values).max()
+    assert np.abs(found.values).max() > 1.0
+
+
+def test_two_points_always_have_a_function_and_need_no_other_method() -> None:
+    points, gradients, variance = noisy(0, 2)
+    options: dict[str, Any] = {"L": 3.0, "noise_variance": variance}
+    found = coco.solve(points, gradients, constraints="interpolation", **options)
+    assert found.method == "closed-form"
+    gap, missing = recomputed.one_function(points, gradients, found, **options)
+    assert abs(gap) <= 1e-9
+    assert missing <= 1e-9
+
+
+def test_values_at_points_that_are_as_good_as_one_follow_the_gradient() -> None:
+    points, gradients, _ = noisy(0)
+    points[3] = points[1] + 1e-11
+    found = coco.solve(points, gradients, L=3.0, constraints="interpolation", tol=1e-6)
+    assert found.status.success
+    assert found.values is not None
+    slope = found.gradients[1] @ (points[3] - points[1])
+    assert found.values[3] - found.values[1] == pytest.approx(slope, rel=1e-2)
 
 
 def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:

@@ -67,6 +67,33 @@ def test_near_duplicates_are_judged_as_two_points() -> None:
     assert verdict.gap <= 1e-9 + verdict.rounding
     assert verdict.violation <= 1e-9
     assert np.isfinite(found.multipliers).all()
+    # Not only because another method comes after it.
+    assert coco.solve(*NEAR, L=1.0, mu=-1.0, method="interior-point").status.success
+
+
+def test_forces_inside_a_group_are_those_of_its_precisions() -> None:
+    """Three points as good as one, and all of the four with noise of their own."""
+    rng = np.random.default_rng(0)
+    for size in (3e-12, 1e-11):
+        points, gradients = np.zeros((4, 2)), rng.normal(size=(4, 2))
+        points[:3] = size * rng.normal(size=(3, 2))
+        points[3] = 1.0
+        gradients[:3] = 0.3 + 1e-11 * rng.normal(size=(3, 2))
+        variance = np.array([100.0, 300.0, 500.0, 1.0])
+        found = coco.solve(
+            points, gradients, L=1.0, noise_variance=variance, method="interior-point"
+        )
+        assert found.status.success
+        verdict = pairwise(points, gradients, found, L=1.0, noise_variance=variance)
+        assert verdict.gap <= 1e-9 + verdict.rounding
+
+
+def test_an_iteration_limit_is_said_to_be_one() -> None:
+    rng = np.random.default_rng(0)
+    points, gradients = rng.normal(size=(8, 3)), 10.0 * rng.normal(size=(8, 3))
+    for method in ("fdpg", "interior-point", "barrier", "active-pairs", "conic"):
+        found = coco.solve(points, gradients, L=1.0, method=method, max_iter=1, throw=False)
+        assert found.status is coco.Status.ITERATION_LIMIT
 
 
 def test_what_is_far_too_large_is_not_called_unchanged() -> None:

@@ -46,7 +46,7 @@ def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
 def test_a_parent_is_near_and_known_as_precisely() -> None:
     points, gradients = box(np.random.default_rng(1), 9, 2)
     variances = np.random.default_rng(2).uniform(1.0, 2.0, 9)
-    window, *_ = geometry.observe(points, gradients, 1.0, 0.0, variances)
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, variances)
     tree = barrier._tree(window)
     for i in range(9):
         ancestors = np.flatnonzero(tree[i])
@@ -58,7 +58,7 @@ def test_a_parent_is_near_and_known_as_precisely() -> None:
 
 def test_its_cost_is_known_beforehand() -> None:
     few, many = (
-        geometry.observe(*box(np.random.default_rng(0), K, d), 1.0, 0.0, np.ones(K))[0]
+        geometry.batch_window(*box(np.random.default_rng(0), K, d), 1.0, 0.0, np.ones(K))[0]
         for K, d in ((48, 10), (48, 40))
     )
     assert barrier.multiplications(few) <= coco.solvers.BARRIER < barrier.multiplications(many)

@@ -270,7 +270,7 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
             continue
         own = averages.alone(window, members, pull[members])
         if not geometry.is_feasible(own, within=0.0):
-            inner = name if name in ("fdpg", "conic") else _suited(own, members.size)
+            inner = name if name in ("fdpg", "conic", "barrier") else _suited(own, members.size)
             held = _apart(own, inner, near, tol, max_iter)
             full[inside] = held.multipliers * window.precisions[members].max()
             found = found._replace(
