@@ -26,7 +26,7 @@ def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int
     panels = [slice(start, min(start + _BLOCK, K)) for start in range(0, K, _BLOCK)]
     for panel in panels:
         rest, filled = slice(panel.stop, None), slice(identity_from + panel.stop)
-        _eliminate(a[panel, panel.start :], n[panel], b[panel, filled], inverse[panel])
+        _eliminate(a, n, b, inverse, panel.start, panel.stop, identity_from + panel.stop)
         factor = a[panel, rest].T * inverse[panel]
         a[rest, rest] += factor @ a[panel, rest]
         n[rest] += factor @ n[panel]
@@ -74,19 +74,22 @@ def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> N
 
 
 @kernel
-def _eliminate(a: Float64, n: Float64, b: Float64, inverse: Float64) -> None:
-    """Eliminate the first nodes, of which a and b hold the rows, one by one."""
-    for i in range(n.size):
-        for k in range(i):
-            factor = a[k, i] * inverse[k]
-            for j in range(i + 1, a.shape[1]):
-                a[i, j] += factor * a[k, j]
-            for j in range(b.shape[1]):
-                b[i, j] += factor * b[k, j]
+def _eliminate(
+    a: Float64, n: Float64, b: Float64, inverse: Float64, start: int, stop: int, filled: int
+) -> None:
+    """Eliminate some nodes one by one; b is filled up to a column."""
+    for i in range(start, stop):
+        row, right = a[i, i + 1 :], b[i, :filled]
+        for k in range(start, i):
+            factor, p, q = a[k, i] * inverse[k], a[k, i + 1 :], b[k, :filled]
+            for j in range(row.size):
+                row[j] += factor * p[j]
+            for j in range(right.size):
+                right[j] += factor * q[j]
             n[i] += factor * n[k]
         total = n[i]
-        for j in range(i + 1, a.shape[1]):
-            total += a[i, j]
+        for j in range(row.size):
+            total += row[j]
         inverse[i] = 1.0 / total
 
 

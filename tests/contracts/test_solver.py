@@ -152,6 +152,6 @@ def test_only_a_small_window_falls_back_on_the_conic_solver(
         monkeypatch.setitem(METHODS, name, failing(name))
     rng = np.random.default_rng(0)
     solution = coco.solve(*box(rng, K, 5), L=1.0, throw=False)
-    assert tried[:2] == ["barrier", "interior-point"]
+    assert tried[:2] == ["interior-point", "barrier"]
     assert tried[-1] == last
     assert not solution.status.success

@@ -1,4 +1,4 @@
-"""One step of the method of active pairs: the Newton system, applied or stored, and the move.
+"""A step of the method of active pairs: the Newton system, applied or stored, and the move.
 
 The letters are those of interior_point.py.
 """
@@ -10,6 +10,7 @@ import numpy as np
 from coco_denoiser._jit import sweep
 from coco_denoiser._linalg import substitute
 from coco_denoiser.solvers._interior_step import NEAREST, hessian, linearise
+from coco_denoiser.solvers.newton import PIVOTS
 from coco_denoiser.typing import Float64, Int64
 
 # How far conjugate gradients go: roughly for the predictor, which only sets the target; the
@@ -122,6 +123,50 @@ def direction(
     hat = state.both[:, : state.phi.shape[1]]
     dphi = hat - state.phi - state.M @ pull
     return Step(dlam, ds, dphi, step_s, step_lam), direct
+
+
+def nonnegative(problem: PairList, state: State, allowance: Allowance) -> Float64:
+    """Return the multipliers of a step of newton.py, from `lam`; hat is in `phi`, M beside it.
+
+    Its system is solved by conjugate gradients, which go on where they were when pairs change
+    sides.
+    """
+    first, second, hat, M, lam = problem.first, problem.second, state.phi, state.M, state.lam
+    v, (K, q) = hat[first] - hat[second], hat.shape
+    w = np.sqrt(np.sum(v * v, axis=1))
+    diagonal = (M[first, first] + M[second, second] - 2.0 * M[first, second]) * w * w
+    pull, nothing = np.empty_like(hat), np.zeros_like(lam)
+
+    def product(x: Float64) -> Float64:
+        allowance.spend(q * (K * K + 2 * x.size))
+        out = np.empty_like(x)
+        _spread(first, second, v, x, pull)
+        _collect(first, second, v, M @ pull, nothing, x, out)
+        return out
+
+    rest = w * w * (w / problem.rho - 1.0)
+    free = lam + 2.0 * rest / diagonal > 0.0
+    enough, left = _ROUGH**2 * float(rest @ (rest / diagonal)), _PRODUCTS
+    for _ in range(PIVOTS):
+        out = np.where(free, 0.0, -lam)
+        lam, rest = lam + out, rest - product(out)
+        z = np.where(free, rest / diagonal, 0.0)
+        p, size = z, float(rest @ z)
+        while size > enough and left > 0 and allowance.left > 0.0:
+            change = product(p)
+            bend = float(p @ change)
+            if not bend > 0.0:  # singular: the caller sees what that is worth
+                return np.maximum(lam, 0.0)
+            length = size / bend
+            lam, rest = lam + length * p, rest - length * change
+            z = np.where(free, rest / diagonal, 0.0)
+            size, before = float(rest @ z), size
+            p, left = z + (size / before) * p, left - 1
+        wrong = np.where(free, lam < 0.0, rest > 0.0)
+        if not wrong.any():
+            break
+        free = free != wrong
+    return np.maximum(lam, 0.0)
 
 
 def _conjugate_gradients(

@@ -1,15 +1,17 @@
 """Exact multipliers of a large window: only pairs that matter enter, and no system is stored.
 
-Problem, letters and path are those of interior_point.py. What differs is how a step is
-computed, which is what counts from some hundred points on.
+Problem and letters are those of interior_point.py, the steps those of newton.py and, if these
+fail, of interior_point.py. What differs is how a step is computed, which is what counts from
+some hundred points on.
 
 1. The multiplicative rounds run on whole tables. The pairs near their bounds make the list.
 2. At every step all pairs are looked at, and violated ones join the list. So the end is an
    optimum over all pairs, although only a few times K of them were worked on.
-3. The Newton system over the m pairs of the list, (b_e' M b_f)(v_e . v_f) + diag(s / lam), is
-   solved by conjugate gradients. Once its diagonal is 1 it is well conditioned, and to apply it
-   takes one product with M, K by K. Its m by m entries are stored only where constraints that
-   nearly depend on each other leave it too ill conditioned for that.
+3. The Newton system over the m pairs of the list, (b_e' M b_f)(v_e . v_f), to which the path
+   adds diag(s / lam), is solved by conjugate gradients. Once its diagonal is 1 it is well
+   conditioned, and to apply it takes one product with M, K by K. Its m by m entries are stored
+   only on the path, where constraints that nearly depend on each other leave it too ill
+   conditioned for that.
 """
 
 from typing import TypeAlias
@@ -20,7 +22,14 @@ from numpy.typing import NDArray
 from coco_denoiser._jit import kernel
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.geometry import ROUNDING, Window
-from coco_denoiser.solvers._active_step import Allowance, PairList, State, direction
+from coco_denoiser.solvers import newton
+from coco_denoiser.solvers._active_step import (
+    Allowance,
+    PairList,
+    State,
+    direction,
+    nonnegative,
+)
 from coco_denoiser.solvers._interior_gap import duality_gap, ratios, rounded_ratio, sizes
 from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
@@ -48,24 +57,55 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     Args:
         window: residuals, bounds and precisions; no bound is zero.
         tol: relative duality gap to reach.
-        max_iter: limit on the steps of the interior-point method.
+        max_iter: limit on the steps.
     """
     bounds = irredundant(window.bounds)
     cube = float(len(bounds)) ** 3
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
-    iterations, allowance = 0, Allowance(max(_ALLOWED * cube, small))
-    for near, floor, *_ in ATTEMPTS[:3]:
-        limit = min(max_iter - iterations, STEPS)
-        # Half the tolerance: the certificate is computed after a last rounding. What overflows
-        # is no answer, and is begun anew.
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+    allowance = Allowance(max(_ALLOWED * cube, small))
+    # Half the tolerance: the certificate is computed after a last rounding. What overflows is no
+    # answer, and is begun anew.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        multipliers, iterations, solved = _newton(window, bounds, 0.5 * tol, max_iter, allowance)
+        for near, floor, *_ in ATTEMPTS[:3]:
+            if solved or iterations >= max_iter or allowance.left < 0.0:
+                break
+            limit = min(max_iter - iterations, STEPS)
             multipliers, steps, solved = _solve(
                 window, bounds, 0.5 * tol, limit, near, floor, allowance
             )
-        iterations += steps
-        if solved or iterations >= max_iter or allowance.left < 0.0:
-            break
+            iterations += steps
     return multipliers + multipliers.T, iterations
+
+
+def _newton(
+    window: Window, bounds: Float64, tol: float, max_iter: int, allowance: Allowance
+) -> tuple[Float64, int, bool]:
+    """Do as newton.py does; return multipliers, (K, K), steps, and whether that is the end."""
+    n, (K, q) = window.precisions, window.residuals.shape
+    pull, both = _multiplicative(window, bounds, newton.NEAR), np.empty((K, q + K))
+    iterations, best = 0, np.inf
+    while True:
+        first, second = np.nonzero(pull)
+        lam = pull[first, second]
+        problem = PairList(window.residuals, n, first, second, bounds[first, second], n[first])
+        hat = np.empty((K, q))
+        state = State(lam, lam, lam, np.empty_like(lam), hat, both)
+        _stationary(problem, state)
+        allowance.spend(K * K * (K + q))
+        gap, value, _ = _gap(problem, state, bounds)
+        if gap <= tol * value:
+            return pull, iterations, True
+        spent = iterations >= min(max_iter, newton.STEPS) or allowance.left < 0.0
+        if spent or not gap < newton.WORSE * best * value:
+            return pull, iterations, False
+        best = min(best, gap / value)
+        hat[:] = both[:, :q]
+        first, second = np.nonzero((pull > 0.0) | _violated(hat, bounds, pull > 0.0))
+        problem = problem._replace(first=first, second=second, rho=bounds[first, second])
+        state = state._replace(lam=pull[first, second])
+        pull = _table(problem, nonnegative(problem, state, allowance))
+        iterations += 1
 
 
 def _solve(

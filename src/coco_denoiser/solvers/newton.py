@@ -23,9 +23,9 @@ from coco_denoiser.solvers.interior_point import irredundant, multiplicative, st
 from coco_denoiser.typing import Float64, Int64
 
 STEPS = 10
-_NEAR = 0.9  # pairs nearer to their bounds than this are looked at first
-_PIVOTS = 12  # how often the pairs at their bounds are chosen anew in one step
-_WORSE = 10.0  # a step that makes the gap so many times larger is the last
+NEAR = 0.9  # pairs nearer to their bounds than this are looked at first
+PIVOTS = 12  # how often the pairs at their bounds are chosen anew in one step
+WORSE = 10.0  # a step that makes the gap so many times larger is the last
 # Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more.
 _ALLOWED = 300.0
 
@@ -58,14 +58,14 @@ def multipliers_of(
     pairs = rho.size
     lam, w, lost = np.zeros(pairs), np.empty(pairs), np.empty(pairs)
     work, hat, both = np.empty(pairs, np.int64), np.empty((K, q)), np.empty((K, q + K))
-    multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, _NEAR)
+    multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, NEAR)
     left = _ALLOWED * max(K, 16) ** 3
     iterations, best, kept = 0, np.inf, lam.copy()
     while True:
         stationary(first, second, lam, n, h, both)
         worst = rounded_ratio(first, second, rho, h, both, w, lost)
         gap, value, _ = duality_gap(h, n, rho, lam, w, lost, both, worst)
-        if not gap < _WORSE * best * value:
+        if not gap < WORSE * best * value:
             break
         if gap < best * value:
             best = gap / value
@@ -136,7 +136,7 @@ def _nonnegative(H: Float64, rhs: Float64, y: Float64) -> bool:
         # At first as if there were no others, and twice as far.
         free[k] = y[k] + 2.0 * rhs[k] / H[k, k] > 0.0
     _add_product(H, y, 1.0, target)
-    for _ in range(_PIVOTS):
+    for _ in range(PIVOTS):
         count = 0
         for k in range(m):
             if free[k]:
