@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import descent
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
 
@@ -42,6 +43,71 @@ def test_without_noise_it_converges() -> None:
     for L in (1.0, None):
         result = coco.minimize(noisy(noise=0.0), [10.0] * 3, 400, L=L)
         assert excess(result.x) < 1e-6 * excess(np.full(3, 10.0))
+
+
+def tail_average(gradient: Callable[[Float64], Float64], x: Float64, calls: int) -> Float64:
+    """What SGD at 1/L = 1 answers: the average of the second half of its path."""
+    path = []
+    for _ in range(calls):
+        x = x - gradient(x)
+        path.append(x)
+    return np.asarray(np.mean(path[calls // 2 :], axis=0))
+
+
+@pytest.mark.parametrize("change", [60, 140])
+def test_noise_that_falls_is_forgotten(change: int) -> None:
+    def falling(seed: int) -> Callable[[Float64], Float64]:
+        calls = iter([noisy(seed, 30.0)] * change + [noisy(seed, 1.0)] * 200)
+
+        def gradient(x: Float64) -> Float64:
+            return next(calls)(x)
+
+        return gradient
+
+    x0 = np.full(3, 100.0)
+    ours = np.mean([excess(coco.minimize(falling(s), x0, 200, L=1.0).x) for s in range(20)])
+    theirs = np.mean([excess(tail_average(falling(s), x0, 200)) for s in range(20)])
+    assert ours < (1.2 if change < 100 else 0.45) * theirs
+
+
+def test_a_path_that_arrives_early_is_averaged_for_longer() -> None:
+    x0 = np.full(3, 10.0)
+    ours = np.mean([excess(coco.minimize(noisy(s), x0, 300, L=1.0).x) for s in range(40)])
+    theirs = np.mean([excess(tail_average(noisy(s), x0, 300)) for s in range(40)])
+    assert ours < 0.75 * theirs
+
+
+def test_points_that_were_still_travelling_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end() -> float:
+        ends, curvature = [], np.array([1.0, 0.02])
+        for seed in range(20):
+            gradient = Quadratic(curvature, noise_std=1.0).oracle
+            rng = np.random.default_rng(seed)
+            x = coco.minimize(gradient, [10.0, 10.0], 200, L=1.0, rng=rng).x
+            ends.append(curvature @ x**2)
+        return float(np.mean(ends))
+
+    chosen = end()
+    monkeypatch.setattr(descent, "_DESCENT", 0.0)
+    assert chosen < 0.9 * end()
+
+
+def test_momentum_is_for_valleys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end() -> float:
+        x = coco.minimize(lambda x: x * [1.0, 0.01], [1.0, 100.0], 200, L=1.0).x
+        return float(x @ [0.0, 0.01 * x[1]])
+
+    fast = end()
+    monkeypatch.setattr(descent, "_FASTEST", 1.0)
+    assert fast < 0.3 * end()
+
+
+def test_the_path_does_not_depend_on_the_budget() -> None:
+    answers: list[Float64] = []
+    coco.minimize(noisy(), [10.0] * 3, 700, callback=lambda x, _: answers.append(x.copy()))
+    for calls in (2, 9, 100, 300, 700):
+        result = coco.minimize(noisy(), [10.0] * 3, calls)
+        assert np.array_equal(result.x, answers[calls - 2])  # the last call is not a step
 
 
 @pytest.mark.parametrize("stretch", [1e-4, 1e4])

@@ -5,13 +5,14 @@ The method is stochastic gradient descent that finds its own step, and averages 
 - The step is that of DoG, "distance over gradients" (Ivgi, Hinder and Carmon, 2023): the largest
   distance from x0 so far, over the root of the sum of all squared gradients so far. It begins
   with 3% of the length of x0, grows while the path travels, and shrinks once it stays
-  where it is. If L is known, the step is at most 2 / L, and at least 1 / (2 L) once that moves
-  the path by little.
-- It is multiplied by a speed. Every twentieth of the calls, the last two stretches of the path
-  are compared: if they point the same way, the speed goes up; if they point against each other,
-  the path circles the minimum and the speed goes down. Beyond 1, it becomes momentum.
-- The answer is an average of the path in which step k has the weight k^3, so that the start is
-  forgotten and the noise averages out.
+  where it is. If L is known, the step is at most 1 / L; early gradients then count for less, so
+  that large ones at the start, or noise that falls, do not shorten the later steps.
+- While successive stretches of the path point the same way, momentum grows, up to 1/2.
+- The answer is the average of the last part of the path, the part being chosen by an estimate of
+  the objective there. On a quadratic, the gradient at the average of some points is the mean of
+  their gradients, and two such averages differ in the objective by what the trapezoidal rule says.
+  So a path that arrives early is averaged for longer, and points that were noisier, or were still
+  travelling, are left out.
 
 The last call is spent at the answer. From it and from the last points of the path, the Gaussian
 model of `Denoiser` estimates the gradient there and its standard error.
@@ -33,12 +34,13 @@ from coco_denoiser.typing import ArrayLike, Float64
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
 _FIRST = 0.03  # the first distance, as a share of the length of x0
-_SHORTEST, _LONGEST = 0.5, 2.0  # step if L is known, as a multiple of 1 / L
-_LENGTHENED = 0.2  # up to this share of the largest distance, lest too small an L do harm
-_BLOCKS = 20  # comparisons of directions in a run
-_FASTER, _SLOWER = 0.15, 0.5  # log change of the speed for a cosine of 1 and of -1
+_REMEMBERED = 0.1  # of the sum of squared gradients, at least, if L is known
+_BLOCK, _BLOCKS = 8, 32  # the first size of a block, and how many of them before they are joined
+_FASTER, _SLOWER = 0.1, 0.5  # log change of the speed for a cosine of 1 and of -1
 _FASTEST = 2.0
-_WEIGHT = 3  # step k has the weight k^3 in the answer
+_SHORTEST = 0.2  # of the path, in the answer
+_TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is small, unlike noise
+_DESCENT = 0.3  # weight of the trapezoidal rule
 _WINDOW = 32  # points from which the gradient at the answer is estimated
 
 
@@ -49,65 +51,125 @@ def _length(v: Float64) -> float:
 
 
 @dataclass
+class _Block:
+    """Consecutive points of a path: their number, their mean and that of their gradients."""
+
+    count: int
+    x: Float64
+    g: Float64
+    spread: float  # root of the sum of squared distances of the gradients from their mean
+    degrees: int  # of freedom of that sum
+
+    def join(self, other: "_Block") -> "_Block":
+        """Return both as one. The spread stays that within each."""
+        count = self.count + other.count
+        share = other.count / count
+        return _Block(
+            count,
+            self.x + share * (other.x - self.x),
+            self.g + share * (other.g - self.g),
+            math.hypot(self.spread, other.spread),
+            self.degrees + other.degrees,
+        )
+
+    def add(self, x: Float64, g: Float64) -> "_Block":
+        """Return the block with one more point."""
+        distance = _length(g - self.g) * math.sqrt(self.count / (self.count + 1))
+        return self.join(_Block(1, x, g, distance, 1))
+
+    def score(self, other: "_Block", step: float, unit: float) -> float:
+        """Estimate the objective at the mean point, up to a constant and a factor.
+
+        Args:
+            other: another block, the same for all that are compared.
+            step: about 1 / L.
+            unit: a length of gradients, lest squares overflow.
+        """
+        noise = self.spread / unit / math.sqrt(self.count * max(self.degrees, 1))
+        g, both = self.g / unit, (self.g + other.g) / unit
+        fall = (self.x - other.x) @ both / (step * unit)
+        return float(_TRAVEL * (g @ g) + noise**2 + _DESCENT * fall)
+
+
+@dataclass
 class _Path:
     """Where a descent is, and all that it remembers."""
 
     start: Float64
     L: float | None
-    block: int  # calls between two comparisons
     x: Float64
     velocity: Float64
-    mean: Float64
     turn: Float64  # where the present block began
     way: Float64 | None  # of the last block
     reach: float  # the largest distance from the start
     gradients: float = 0.0  # root of the sum of their squared lengths
     latest: float = 0.0  # the same for the present block
-    least: float = 0.0  # step in the present block
+    typical: float = 0.0  # length of a gradient in the last block
+    size: float = 0.0  # of the last step
     speed: float = 1.0
+    block: int = _BLOCK
+    blocks: list[_Block] = field(default_factory=list)  # the last one may be incomplete
     steps: int = 0
-    weights: float = 0.0
     calls: int = 0
     recent: deque[tuple[Float64, Float64]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @classmethod
-    def begin(cls, x: Float64, L: float | None, calls: int) -> "_Path":
-        reach = _FIRST * (_length(x) or 1.0)
-        zero = np.zeros_like(x)
-        return cls(x, L, max(4, calls // _BLOCKS), x, zero, x.copy(), x, None, reach)
+    def begin(cls, x: Float64, L: float | None) -> "_Path":
+        return cls(x, L, x, np.zeros_like(x), x, None, _FIRST * (_length(x) or 1.0))
 
     def step(self, g: Float64) -> None:
         """Take one step along a noisy gradient at x."""
         self.recent.append((self.x, g))
+        if self.blocks and self.blocks[-1].count < self.block:
+            self.blocks[-1] = self.blocks[-1].add(self.x, g)
+        else:
+            self.blocks.append(_Block(1, self.x, g, 0.0, 0))
         length = _length(g)
         self.gradients = math.hypot(self.gradients, length)
         self.latest = math.hypot(self.latest, length)
-        size = self.reach / self.gradients if self.gradients > 0.0 else 0.0
-        if self.L is not None:
-            size = min(max(size, self.least), _LONGEST / self.L)
-        self.velocity = max(0.0, 1.0 - 1.0 / self.speed) * self.velocity + g
-        self.x = self.x - (size * min(self.speed, 1.0)) * self.velocity
-        self.reach = max(self.reach, _length(self.x - self.start))
         self.steps += 1
-        weight = float(self.steps) ** _WEIGHT
-        self.weights += weight
-        self.mean += (weight / self.weights) * (self.x - self.mean)
-        if self.steps % self.block == 0:
-            self._compare()
+        self.velocity = (1.0 - 1.0 / self.speed) * self.velocity + g
+        self.size = self._size()
+        self.x = self.x - self.size * self.velocity
+        self.reach = max(self.reach, _length(self.x - self.start))
+        if self.blocks[-1].count == self.block:
+            self._turn()
 
-    def _compare(self) -> None:
+    def _size(self) -> float:
+        # By the last block, not the present one: a step that depends on its own gradient is biased.
+        remembered = self.gradients
+        if self.L is not None and self.typical > 0.0:
+            remembered *= math.sqrt(_REMEMBERED)
+        past = max(remembered, math.sqrt(self.steps) * self.typical)
+        size = self.reach / past if past > 0.0 else 0.0
+        return size if self.L is None else min(size, 1.0 / self.L)
+
+    def _turn(self) -> None:
+        """End a block."""
         way, self.turn = self.x - self.turn, self.x
         if self.way is not None:
             size = _length(way) * _length(self.way)
             cosine = float(way @ self.way) / size if size > 0.0 else 0.0
             change = math.exp((_FASTER if cosine > 0.0 else _SLOWER) * cosine)
-            self.speed = min(self.speed * change, _FASTEST)
+            self.speed = min(max(self.speed * change, 1.0), _FASTEST)
         self.way = way
-        if self.L is not None:
-            # By the last block alone: a step that depends on its own gradient is biased.
-            move = _SHORTEST / self.L * self.latest / math.sqrt(self.block)
-            self.least = _SHORTEST / self.L if move <= _LENGTHENED * self.reach else 0.0
-        self.latest = 0.0
+        self.typical, self.latest = self.latest / math.sqrt(self.block), 0.0
+        if len(self.blocks) == _BLOCKS:
+            pairs = zip(self.blocks[::2], self.blocks[1::2], strict=True)
+            self.blocks = [first.join(second) for first, second in pairs]
+            self.block *= 2
+
+    def answer(self) -> Float64:
+        """Return the average of the last part of the path, which is as long as the data advise."""
+        step = 1.0 / self.L if self.L is not None else self.size
+        parts: list[_Block] = []
+        for block in reversed(self.blocks):
+            parts.append(block.join(parts[-1]) if parts else block)
+        if not step * self.gradients > 0.0:
+            return self.x
+        half = min(parts, key=lambda part: abs(part.count - 0.5 * self.steps))
+        long = [part for part in parts if part.count >= _SHORTEST * self.steps]
+        return min(long, key=lambda part: part.score(half, step, self.gradients)).x
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,9 +233,9 @@ def minimize(
         result.x, result.gradient, result.std, result.message
 
     There is nothing to tune: it is stochastic gradient descent that finds its own step and
-    averages its path (`coco_denoiser.descent` says how). L is not needed, and no calls are spent
-    on estimating it. If you know it, pass it: it keeps steps from becoming too long or too short,
-    which helps most where gradients are far larger at the start than at the minimum.
+    averages the last part of its path (`coco_denoiser.descent` says how). L is not needed, and no
+    calls are spent on estimating it. If you know it, pass it: it keeps steps from becoming too
+    long, and lets them grow again where gradients are far larger at the start than later on.
 
     Without L, the first step is 3% of the length of x0, or 0.03 if x0 is zero. If the
     minimum is far nearer than that, start from a point whose size says so, or pass L.
@@ -206,7 +268,7 @@ def minimize(
             f"rng must be a numpy.random.Generator, which gradient(x, rng) takes, got {rng!r}."
         )
     x = start.reshape(-1).astype(np.float64)
-    path = _Path.begin(x, known, budget) if resume is None else deepcopy(resume._path)  # noqa: SLF001
+    path = _Path.begin(x, known) if resume is None else deepcopy(resume._path)  # noqa: SLF001
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
     end = path.calls + budget
@@ -229,21 +291,22 @@ def minimize(
     try:
         while path.calls < end - 1:
             path.step(ask(path.x))
-            if callback is not None and callback(path.mean.reshape(start.shape), path.calls):
+            if callback is not None and callback(path.answer().reshape(start.shape), path.calls):
                 return _early(path, start.shape, f"the callback ended it after {path.calls} calls.")
-        g = ask(path.mean)
+        answer = path.answer()
+        g = ask(answer)
     finally:
         if progress:
             sys.stderr.write("\n")
-    path.recent.append((path.mean.copy(), g))
+    path.recent.append((answer, g))
     denoiser = Denoiser(L=path.L, window=_WINDOW, model="gaussian", noise_std=noise)
     theta = g
     for point, seen in path.recent:
         theta = np.asarray(denoiser(point, seen), np.float64)
-    return _result(path, theta.reshape(start.shape), denoiser.std)
+    return _result(path, answer, theta.reshape(start.shape), denoiser.std)
 
 
-def _result(path: _Path, theta: Float64, std: float) -> Minimum:
+def _result(path: _Path, answer: Float64, theta: Float64, std: float) -> Minimum:
     message = f"used all {path.calls} calls"
     # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
     limit = (math.sqrt(2.0 * math.log(theta.size)) + 2.0) * std if theta.size > 1 else 2.0 * std
@@ -253,10 +316,10 @@ def _result(path: _Path, theta: Float64, std: float) -> Minimum:
         message += ", too few to estimate the error of the gradient."
     else:
         message += "; the gradient cannot be told from noise any more."
-    x = path.mean.reshape(theta.shape).copy()
+    x = answer.reshape(theta.shape).copy()
     return Minimum(x, theta, std, message, path.calls, path)
 
 
 def _early(path: _Path, shape: tuple[int, ...], message: str) -> Minimum:
-    x = path.mean.reshape(shape).copy()
+    x = path.answer().reshape(shape).copy()
     return Minimum(x, np.full(shape, np.nan), math.nan, message, path.calls, path)
