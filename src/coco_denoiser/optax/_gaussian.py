@@ -6,7 +6,7 @@ The formulas are those of the core. What differs:
   part in no sum: so the arrays keep their shapes while the window fills up;
 - likelihoods are differences from one at a base, and deviations are taken from f or from 1 - f,
   whichever is small, so that float32 suffices with 10^9 coordinates;
-- where the core bisects, all points that it might try in eight steps are tried at once.
+- where the core bisects, all points that it might try in a few steps are tried at once.
 """
 
 import math
@@ -22,8 +22,8 @@ from coco_denoiser.models._likelihood import NEGLIGIBLE, NODES
 from coco_denoiser.models.gaussian import GUARD
 from coco_denoiser.optax._solver import dot
 
-_PARTS = 256  # of an interval that is searched
-_DOUBLINGS = 48  # of the distance at which the likelihood vanishes, from 1 / sqrt(d n) to 30
+_PARTS = 32  # of an interval that is searched
+_FARTHEST = 30.0  # in log t from the best: beyond, the likelihood vanishes
 
 
 class Fit(NamedTuple):
@@ -47,8 +47,8 @@ class _Precision(NamedTuple):
 
 def _precision(dtype: Any) -> _Precision:
     if dtype == jnp.float64:
-        return _Precision(1e-14, 1e-9, 1e-300, 7)
-    return _Precision(1e-6, 1e-5, 1e-30, 3)
+        return _Precision(1e-14, 1e-9, 1e-300, 11)
+    return _Precision(1e-6, 1e-5, 1e-30, 5)
 
 
 class _Contrasts(NamedTuple):
@@ -324,7 +324,7 @@ def _uncertainty(
         return window.log_likelihood(base * jnp.exp(log), base, base * jnp.expm1(log))
 
     above = jnp.log(limit / jnp.where(best > 0.0, best, 1.0))
-    ends = jnp.stack([jnp.full_like(best, 30.0), jnp.clip(above, 0.0, 30.0)])
+    ends = jnp.stack([jnp.full_like(best, _FARTHEST), jnp.clip(above, 0.0, _FARTHEST)])
     low, high = _edges(window, chance, ends)
     logs = -low + (low + high) * (jnp.arange(NODES).astype(low.dtype) / (NODES - 1))
     t = base * jnp.exp(logs)[:, None]
@@ -345,14 +345,16 @@ def _edges(window: _Contrasts, chance: Callable[[Array], Array], ends: Array) ->
         return chance((signs * far)[..., None]) > -NEGLIGIBLE
 
     first = 1.0 / jnp.sqrt(window.d * window.n)
-    far = jnp.minimum(first * 2.0 ** jnp.arange(_DOUBLINGS).astype(ends.dtype), ends)
+    doublings = 2 + math.ceil(math.log2(_FARTHEST * math.sqrt(window.d * window.y.size)))
+    far = jnp.minimum(first * 2.0 ** jnp.arange(doublings).astype(ends.dtype), ends)
     at = _leading((far < ends) & likely(far))[:, None]
     near = jnp.where(at > 0, jnp.take_along_axis(far, jnp.maximum(at - 1, 0), 1), 0.0)
     far = jnp.take_along_axis(far, at, 1)
-    # What six halvings would find.
-    far = near + (far - near) * (jnp.arange(1, 65).astype(ends.dtype) / 64.0)
-    at = jnp.minimum(_leading(likely(far)), 63)[:, None]
-    return jnp.take_along_axis(far, at, 1)[:, 0]
+    for _ in range(2):  # each does what three halvings would
+        parts = near + (far - near) * (jnp.arange(9).astype(ends.dtype) / 8.0)
+        at = _leading(likely(parts[:, 1:-1]))[:, None]
+        near, far = (jnp.take_along_axis(parts, at + k, 1) for k in (0, 1))
+    return far[:, 0]
 
 
 def _residual(points: Array, share: Array, w: Array, slope2: Array, noise2: Array) -> Array:

@@ -87,6 +87,10 @@ def coco_denoise(
 
         tx = optax.chain(coco_denoise(), optax.sgd(1e-2))
 
+    The Gaussian model is for SGD without momentum. In front of Adam and the like, which divide by
+    the size of the gradients, steps grow; momentum averages over time too, and both delay. A
+    transformation does not see what follows it in a chain, so nothing warns of it.
+
     With L (`model="cocoercive"`), at every update, over the last K points $x_i$ (the parameters)
     and noisy gradients $g_i$,
 
