@@ -27,7 +27,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "fold": {"runs": 2},
     "gaussian": {
         "runs": 3,
-        "large_runs": 2,
         "calls": 40,
         "problems": ("quadratic", "least squares"),
     },

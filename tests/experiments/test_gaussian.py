@@ -6,7 +6,7 @@ from coco_denoiser.experiments.experiment import Result
 from coco_denoiser.experiments.gaussian import EXPERIMENTS, OURS, SGD_ALONE, GaussianConfig
 
 (EXPERIMENT,) = EXPERIMENTS
-CONFIG = GaussianConfig(runs=3, large_runs=0, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
+CONFIG = GaussianConfig(runs=3, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
 
 
 def test_averages_are_compared_with_averages_and_with_the_last_iterates() -> None:

@@ -31,11 +31,13 @@ from coco_denoiser.optimizers import (
 from coco_denoiser.typing import Array as Points
 from coco_denoiser.typing import Float64
 
-SGD_ALONE, OURS, LARGE = "SGD", "SGD+Gaussian_32", "SGD+COCO_32"
-_COCO = "SGD+COCO_8"
+SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
+_COCO, _LARGE = "SGD+COCO_8", "SGD+COCO_32"
+_DENOISED = (OURS, _COCO, _LARGE)
 _TAIL = ", tail average"
 _AVERAGED = "tail average"  # of SGD, over SGD's last iterates
 _OTHERS = ("gradient EMA", "IGT", "schedule-free", "Adam")
+_METHODS = (SGD_ALONE, *_DENOISED, *_OTHERS)
 _LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
 _HURT = 1.05  # above this ratio a method hurts
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
@@ -49,7 +51,6 @@ class GaussianConfig(Config):
     Attributes:
         steps: step sizes, in multiples of 1/L; for Adam, of a tenth of the way to go.
         window: of the Gaussian model.
-        large_runs: how many of the runs COCO_32 takes part in, as it is slow; 0 for none.
         calls: an upper limit on the oracle calls of a run.
         problems: the names of the problems.
     """
@@ -57,7 +58,6 @@ class GaussianConfig(Config):
     runs: int = 20
     steps: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0)
     window: int = 32
-    large_runs: int = 4
     calls: int = 400
     problems: tuple[str, ...] = (*CHOSEN, *HELD_OUT)
 
@@ -117,11 +117,10 @@ def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:
     unit: dict[str, Float64] = {
         "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
     }
-    for method in _methods(config):
-        runs = min(config.large_runs, config.runs) if method == LARGE else config.runs
+    for method in _METHODS:
         now = [0]
         rows = None
-        if method in (OURS, _COCO, LARGE):
+        if method in _DENOISED:
             made = _denoiser(config, method, problem.L)
             rows = _Rows(made, lambda x, now=now: problem.gradient(x, now[0]))  # type: ignore[misc]
         optimizer = _optimizer(method, step, problem, rows)
@@ -130,12 +129,10 @@ def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:
         x, late = np.tile(problem.start, (config.runs, 1)), []
         for k in range(calls):
             now[0] = k
-            # All runs are drawn, so that every method meets the same noise.
             g = problem.oracle(x, k, rng)
             far = _FAR * problem.reach
-            x = x.copy()
-            x[:runs] = np.clip(optimizer.step(x[:runs], g[:runs]), -far, far)
-            answer = optimizer.answer(x[:runs])
+            x = np.clip(optimizer.step(x, g), -far, far)
+            answer = optimizer.answer(x)
             mean = average(answer)
             if k >= 0.95 * calls:
                 late.append(problem.excess(answer, k))
@@ -146,14 +143,6 @@ def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:
             unit[f"{method} error"] = squared[0] / squared[1]
             unit[f"{method} covered"] = np.array(rows.covered[calls // 5 :]).mean(axis=(0, 2))
     return unit
-
-
-def _denoised(config: GaussianConfig) -> tuple[str, ...]:
-    return (OURS, _COCO, LARGE) if config.large_runs else (OURS, _COCO)
-
-
-def _methods(config: GaussianConfig) -> tuple[str, ...]:
-    return (SGD_ALONE, *_denoised(config), *_OTHERS)
 
 
 def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
@@ -167,7 +156,7 @@ def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
         end = [float(np.median(u[f"{SGD_ALONE} end"])) for u in mine]
         start = [float(u["start"][0]) for u in mine]
         curves.exact(f"{name}: SGD", "end over start", config.steps, np.divide(end, start))
-        for method in _methods(config):
+        for method in _METHODS:
             for series in (method, f"{method}{_TAIL}"):
                 base = SGD_ALONE + series.removeprefix(method)
                 pairs = [(u[f"{series} end"], u[f"{base} end"]) for u in mine]
@@ -176,7 +165,7 @@ def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
         curves.exact(name, _AVERAGED, config.steps, _ratios(pairs))
         short = [float(u["short"][0]) for u in mine]
         curves.exact(f"{name}: windows short of the tolerance", "all", config.steps, short)
-        for method in _denoised(config):
+        for method in _DENOISED:
             curves.exact(
                 f"{name}: squared error",
                 method,
@@ -192,8 +181,8 @@ def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _ratios(pairs: Sequence[tuple[Float64, Float64]]) -> Float64:
-    """Return the ratio of medians over the runs that both took part in, for every step."""
-    found = [np.median(a) / np.median(b[: len(a)]) for a, b in pairs]
+    """Return the ratio of medians over the runs, for every step."""
+    found = [np.median(a) / np.median(b) for a, b in pairs]
     return np.asarray(np.minimum(found, 1e6))
 
 
@@ -209,8 +198,7 @@ def _summarise(curves: Curves, config: GaussianConfig, kind: str) -> None:
         return
     # Where SGD ends above its start, any method that does not is infinitely better.
     fair = np.array([curves[f"{name}: SGD", "end over start"].mean <= 1.0 for name in names])
-    methods = _methods(config)
-    for series in (*methods, _AVERAGED, *(f"{method}{_TAIL}" for method in methods)):
+    for series in (*_METHODS, _AVERAGED, *(f"{method}{_TAIL}" for method in _METHODS)):
         table = np.maximum([curves[name, series].mean for name in names], _LEAST)
         table = np.where(fair, table, np.nan)
         at = np.flatnonzero(fair.any(axis=0))
@@ -229,7 +217,7 @@ def _mean(curves: Curves, kind: str, series: str) -> float:
 
 def _panels(result: Result) -> list[Panel]:
     kinds = [kind for kind in _SETS if _of(result.config, kind)]
-    shown = (*_methods(result.config), _AVERAGED)
+    shown = (*_METHODS, _AVERAGED)
     panels = [
         Panel(
             f"{kind} by step",
@@ -247,7 +235,7 @@ def _panels(result: Result) -> list[Panel]:
             "Cells in order",
             "cell",
             "excess over SGD's",
-            (SGD_ALONE, *_denoised(result.config)),
+            (SGD_ALONE, *_DENOISED),
             log="y",
             new_row=kind == kinds[0],
         )
@@ -296,7 +284,7 @@ def _claims(result: Result) -> list[Claim]:
 def _excess_claims(curves: Curves, config: GaussianConfig, kind: str) -> list[Claim]:
     title, at_most = _SETS[kind].capitalize(), Judge(config.runs).at_most
     cells, tail = curves[f"{kind} cells", OURS].mean, f"{OURS}{_TAIL}"
-    rivals = (*_methods(config)[2:], _AVERAGED)
+    rivals = (*_METHODS[2:], _AVERAGED)
     ratios = {name: curves[f"{kind} cells", name].mean for name in rivals}
     others = "; ".join(
         f"{name} {_mean(curves, kind, name):.2f}, worst {found[-1]:.2g}, "

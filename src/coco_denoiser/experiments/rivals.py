@@ -285,12 +285,12 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     ]
 
 
-_CONFIGS = (
-    RivalsConfig(),
-    RivalsConfig(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656),
-    RivalsConfig(problem="mushrooms", calls=300, start=1.0, adam_step=0.1),
-    RivalsConfig(problem="breast-cancer", calls=300, start=1.0, adam_step=0.1),
-)
+_CONFIGS = {
+    RivalsConfig(): (12.0, 1.3),
+    RivalsConfig(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656): (65.0, 2.6),
+    RivalsConfig(problem="mushrooms", calls=300, start=1.0, adam_step=0.1): (50.0, 2.1),
+    RivalsConfig(problem="breast-cancer", calls=300, start=1.0, adam_step=0.1): (44.0, 1.6),
+}
 EXPERIMENTS = tuple(
     Experiment(
         f"rivals-{config.problem}",
@@ -305,6 +305,7 @@ EXPERIMENTS = tuple(
         _claims,
         count=lambda config: len(_rivals(config)),
         check=_problem,
+        seconds=seconds,
     )
-    for config in _CONFIGS
+    for config, seconds in _CONFIGS.items()
 )
