@@ -16,9 +16,10 @@ def test_a_method_looks_the_same_whatever_is_beside_it(name: str) -> None:
 
 
 def test_windows_have_one_look_whatever_they_are_put_into() -> None:
-    for K in ("2", "4", "8", "16"):
+    for K in ("2", "4", "8", "16", "32"):
         looks = {palette.method(f"{base}+COCO_{K}") for base in ("SGD", "Adam", "STRSAGA")}
         assert len(looks) == 1
+        assert None not in looks
     assert palette.method("SGD+COCO_3") is None
 
 

@@ -46,6 +46,7 @@ _WINDOWS = {
     "4": Style("#1f9e89", (3, 1.5), 3),
     "8": Style(COCO, (), 0),
     "16": Style("#3b1c8c", (9, 2, 2, 2), 2),
+    "32": Style("#240a45", (10, 3), 1),
     "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
 }
 _WINDOW = re.compile(r"\w+\+COCO_?(\d*)(, corrected)?$")

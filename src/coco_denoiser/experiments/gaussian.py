@@ -365,6 +365,6 @@ EXPERIMENTS = (
         _claims,
         count=lambda config: len(_cells(config)),
         check=_check,
-        seconds=(500.0, 15.0),
+        seconds=(1000.0, 15.0),
     ),
 )
