@@ -19,8 +19,7 @@ from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
 from coco_denoiser.problems import Problem
 from coco_denoiser.solvers.closed_form import pull
-from coco_denoiser.typing import Array as Vector
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
 NAME = "fold-variance"
 _PLAIN, _COUNTED, _MOVED, _FORGETTING = "folding", "bias counted", "points folded too", "COCO_2"
@@ -42,10 +41,10 @@ class _Other:
 
     def __init__(self, L: float, *, counted: bool = False, moved: bool = False) -> None:
         self._c, self._counted, self._moved = L / 2, counted, moved
-        self._past: tuple[Vector, Vector] | None = None
+        self._past: tuple[Array, Array] | None = None
         self.variance = 1.0
 
-    def __call__(self, x: Vector, g: Vector) -> Vector:
+    def __call__(self, x: Array, g: Array) -> Array:
         h = g - self._c * x
         if self._past is None:
             self._past = x, h
@@ -57,7 +56,7 @@ class _Other:
         w = t / (v + 1.0)
         bias = (v + 1.0) * (1.0 - t) ** 2 if self._counted else 0.0
         self.variance = (1.0 - w) ** 2 + w**2 * (v + bias)
-        phi: Vector = h - w * delta
+        phi: Array = h - w * delta
         self._past = x - w * (x - point) if self._moved else x, phi
         return phi + self._c * x
 
@@ -70,7 +69,7 @@ class _Watched:
         self.claimed: list[float] = []
         self.error: list[float] = []
 
-    def __call__(self, x: Vector, g: Vector) -> Vector:
+    def __call__(self, x: Array, g: Array) -> Array:
         theta = self._rule(x, g)
         rule = self._rule
         known = rule.variance if isinstance(rule, _Other) else rule.state_dict()["variances"].item()
@@ -84,7 +83,7 @@ _RULES: dict[str, Callable[[float], Denoiser | _Other]] = {
     _COUNTED: lambda L: _Other(L, counted=True),
     _MOVED: lambda L: _Other(L, moved=True),
 }
-_WRONG: dict[str, Callable[[float], Callable[[Vector, Vector], Vector]]] = {
+_WRONG: dict[str, Callable[[float], Callable[[Array, Array], Array]]] = {
     _FORGETTING: lambda L: Denoiser(L, 2),
     _PLAIN: _RULES[_PLAIN],
     _MOVED: _RULES[_MOVED],
@@ -117,7 +116,7 @@ def _late(
     index: int,
     name: str,
     problem: Problem,
-    denoiser: Callable[[Vector, Vector], Vector] | None,
+    denoiser: Callable[[Array, Array], Array] | None,
 ) -> Float64:
     """Return the mean distance in the last half of a run, as an array of no dimension."""
     setting = SETTINGS[name]

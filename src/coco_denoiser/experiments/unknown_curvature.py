@@ -19,8 +19,7 @@ from coco_denoiser.experiments.experiment import Config, Experiment, Result, Uni
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD, Adam, Optimizer
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic, datasets
-from coco_denoiser.typing import Array as Floats
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
 NAME = "unknown-curvature"
 _RAW, _KNOWN, _OVER, _UNDER = "raw oracle", "L known", "L 10 times over", "L 10 times under"
@@ -87,7 +86,7 @@ class _Recorder:
         if self.denoiser is not None:
             self.denoiser.reset()
 
-    def __call__(self, x: Floats, g: Floats) -> Floats:
+    def __call__(self, x: Array, g: Array) -> Array:
         theta = g if self.denoiser is None else self.denoiser(x, g)
         self.errors.append(float(np.sum((theta - self.problem.gradient(x)) ** 2)))
         return theta

@@ -18,8 +18,7 @@ from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.solvers import fdpg
-from coco_denoiser.typing import Array as Floats
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
 NAME = "warm-start"
 _MEAN, _FIRST = "mean of the runs", "first run"
@@ -88,7 +87,7 @@ def _observations(
     denoiser = Denoiser(problem.L, config.window)
     seen: list[tuple[Float64, Float64]] = []
 
-    def record(x: Floats, g: Floats) -> Floats:
+    def record(x: Array, g: Array) -> Array:
         seen.append((np.asarray(x, float), np.asarray(g, float)))
         return denoiser(x, g)
 
