@@ -135,16 +135,16 @@ def _claims(result: Result) -> list[Claim]:
     )
     return [
         ours.at_most(
-            "With any mu that holds, no window is further from the true gradients than the raw "
-            "one: they are feasible, and a projection comes nearer to all that is.",
+            "With any valid mu, no window ends further from the true gradients than it began: they "
+            "are feasible, and a projection moves closer to every feasible point.",
             max(excesses),
             float(_INEXACT),
             measure="largest relative excess over the raw error, of all windows",
             theory=True,
         ),
         ours.increases(
-            "The right mu gains on the merely smooth one (mu = -L), where they differ, for points "
-            "near and far.",
+            "The right mu beats mere smoothness (mu = -L) wherever they differ, for points near "
+            "and far.",
             [
                 one(f"{name} minus the right mu", box, -1.0)
                 for name in list(KINDS)[:3]
@@ -157,15 +157,15 @@ def _claims(result: Result) -> list[Claim]:
             [one(f"{name} minus raw", far, 0.9) for name in KINDS],
         ),
         ours.increases(
-            "For points far apart, to assume convexity (mu = 0) of what is not convex is worse "
+            "For points far apart, assuming convexity (mu = 0) of what is not convex is worse "
             "than raw.",
             [one(f"{name} minus raw", far, 0.0) for name in ("weakly convex", "merely smooth")],
-            note="Of -sum cos x_j it is better: between points far apart its mean curvature is "
+            note="On -sum cos x_j it is better: between points far apart its mean curvature is "
             "hardly negative, so that mu = 0 is nearly right for these pairs.",
         ),
         ours.increases(
-            "For points close together, where noise rules, even mu = 0.9 is better than raw, on "
-            "each kind.",
+            "For points close together, where noise dominates, even mu = 0.9 is better than raw, "
+            "on each kind.",
             [one(f"{name} minus raw", near, 0.9).times(-1) for name in KINDS],
         ),
     ]

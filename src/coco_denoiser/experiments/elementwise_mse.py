@@ -226,7 +226,7 @@ def _claims(result: Result) -> list[Claim]:
             **bound,
         ),
         paper.no_worse(
-            "So the variance falls, too: Var(θ_k) ≤ Var(g_k) for every point of these windows.",
+            "So the variance falls too: Var(θ_k) ≤ Var(g_k) for every point of these windows.",
             curves.panel("grid variance"),
             **bound,
         ),

@@ -166,7 +166,7 @@ def _claims(result: Result) -> list[Claim]:
             theory=True,
         ),
         ours.at_most(
-            "With any number of neighbours the centroid is kept.",
+            "With any number of neighbours the centroid is preserved.",
             float(worst[1]),
             1e-6,
             measure="largest shift of a window, in σ; threshold: the solver's tolerance",

@@ -1,4 +1,4 @@
-"""Folding: what leaves the window is mixed into its successor, beside what forgets it.
+"""Folding, which mixes what leaves a window into its successor, against forgetting it.
 
 On the paper's quadratic at three steps, on one whose curvatures range over three decades, and
 in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors. Whether its

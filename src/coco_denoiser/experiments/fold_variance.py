@@ -213,8 +213,8 @@ def _claims(result: Result) -> list[Claim]:
             _PLAIN,
             "Folding is calibrated: in the last half, the error is the variance that it claims, "
             "measured / claimed = 1",
-            "It claims too little: it leaves out the bias of the mixture, and that t depends on "
-            "the noise. Where curvatures differ much, the bias accumulates.",
+            "It claims too little: it ignores the bias of the mixture, and the dependence of t "
+            "on the noise. Where curvatures differ much, the bias accumulates.",
         ),
         calibrated(
             _MOVED,
@@ -222,7 +222,7 @@ def _claims(result: Result) -> list[Claim]:
             "On the quadratic it nearly is. Where curvatures differ much it claims too much.",
         ),
         ours.increases(
-            "But then the past lies further away and less is gained: on the quadratic the distance "
+            "But then the past is further away, and less is gained: on the quadratic the distance "
             f"is {_distances(curves, _MOVED)} at 1/L, 0.7/L, 0.3/L, with residuals folded only "
             f"{_distances(curves, _PLAIN)}.",
             against_plain(_MOVED, QUADRATIC),
@@ -234,7 +234,7 @@ def _claims(result: Result) -> list[Claim]:
             [ill.times(-1)],
         ),
         ours.no_worse(
-            "To count the bias as variance is no loss on the quadratic "
+            "Counting the bias as variance costs nothing on the quadratic "
             f"({_distances(curves, _COUNTED)}).",
             against_plain(_COUNTED, QUADRATIC),
             note="A fold that trusts itself less averages less.",
@@ -253,7 +253,7 @@ def _claims(result: Result) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     NAME,
-    "The variance that a fold claims and that it has, other folds, and folding with a wrong L.",
+    "The variance that a fold claims and the one it has, other folds, and folding with a wrong L.",
     FoldConfig(runs=100),
     {"runs": 10},
     _unit,

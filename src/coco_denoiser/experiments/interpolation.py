@@ -232,14 +232,15 @@ def _claims(result: Result) -> list[Claim]:
             measure="smallest gain, in standard errors",
         ),
         ours.increases(
-            "That is because the points were made from the noise: with fresh noise at the same "
+            "That is because the points depend on the noise: with fresh noise at the same "
             "points the newest gradient does better, at 4 and 8 points.",
             few(minus(change("newest", LATE[1:2]), change("newest", (FRESH,)))),
             measure="smallest difference, in standard errors",
         ),
         ours.increases(
-            "The newest gradient then takes over noise that the others give up, as the centroid is "
-            f"kept: {span(change('noise taken over', LATE[1:2], sign=100.0))} of their mean noise.",
+            "The newest gradient then takes over noise that the others shed, as the centroid is "
+            f"preserved: {span(change('noise taken over', LATE[1:2], sign=100.0))} of their mean "
+            "noise.",
             few(minus(change("noise taken over", LATE[1:2]), change("noise taken over", (FRESH,)))),
             measure="smallest difference to fresh noise, in standard errors",
         ),

@@ -283,7 +283,7 @@ def _bias_claims(
             [_together(bias[1.0].part(settled).times(sigma).over(limit).shifted(-1))],
         ),
         paper.increases(
-            "With L overestimated the estimate is biased, too, and its bias decreases again with "
+            "With L overestimated the estimate is biased too, and its bias decreases again with "
             "the distance.",
             falls,
             measure="smallest of the bias at its peak and of its fall until Δx=60 and 120, in "

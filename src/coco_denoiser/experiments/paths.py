@@ -105,7 +105,7 @@ def part(units: Sequence[Unit], prefix: str) -> list[Unit]:
 
 
 class Regimes(NamedTuple):
-    """The steps 1..early where the start is forgotten, and the last ones, where noise rules."""
+    """The steps 1..early where the start is forgotten, and the last ones, where noise dominates."""
 
     early: int
     late: int

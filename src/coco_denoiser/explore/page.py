@@ -43,7 +43,7 @@ _STYLE = """
 p { margin: .3rem 0; }
 .noUi-handle:focus-visible { outline: 3px solid #0062a8; outline-offset: 1px; }
 """
-# The slider of L is one of its logarithm.
+# The slider of L shows its logarithm.
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"
 _WRITE_ADDRESS = """
 const query = new URLSearchParams();

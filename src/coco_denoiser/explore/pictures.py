@@ -89,8 +89,8 @@ def legend() -> str:
 def axes(simulation: Simulation) -> dict[str, tuple[float, float]]:
     """Return where the axes begin and end: wide enough for every step of the run.
 
-    They move in few large strides, so that most runs leave them as they are, which saves the
-    browser half of its work.
+    They change in a few large steps, so that most runs leave them alone, which saves the browser
+    half of its work.
     """
     paths = simulation.paths.values()
     far = max(float(np.abs(path.points[:, :2]).max()) for path in paths)

@@ -30,7 +30,7 @@ _CHOICES = {"objective": list(OBJECTIVES), "method": list(METHODS)}
 
 
 def from_query(query: Mapping[str, str]) -> Settings:
-    """Return the settings that an address asks for; what it does not say, or not well, is usual."""
+    """Return the settings that an address asks for; the usual ones where it is silent or wrong."""
     usual = asdict(Settings())
     chosen = {name: query[name] for name, known in _CHOICES.items() if query.get(name) in known}
     return Settings(**{**usual, **chosen, **_numbers(query, usual)})

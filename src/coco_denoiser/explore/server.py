@@ -1,8 +1,8 @@
 """Serve the page to this machine alone, with Bokeh's server and the assets that Bokeh brings.
 
-A page of another site that is open in the same browser could ask for ours, too: under its own
-name, if that has been made to point to this machine. So every request must name this machine,
-and what opens a channel must come from a page of ours.
+A page of another site, open in the same browser, could request ours too: under its own name, if
+that was made to point to this machine. So every request must name this machine, and what opens a
+channel must come from our own page.
 """
 
 import logging
@@ -47,7 +47,7 @@ class Server(BaseServer):  # type: ignore[misc]  # Bokeh is not typed
 
 
 class _Ours(Matcher):
-    """Matches what was asked of this machine by its own name, and not by a page of others."""
+    """Matches requests to this machine by its own name that no other site's page has made."""
 
     def __init__(self, hosts: list[str]) -> None:
         self._hosts = hosts

@@ -126,7 +126,7 @@ class Simulation:
 
 @dataclass
 class _Recorder:
-    """Stands where a denoiser stands, and keeps what goes in and what comes out."""
+    """Takes the place of a denoiser, and records what goes in and what comes out."""
 
     denoiser: Denoiser | None
     observed: list[Array] = field(default_factory=list)
@@ -142,8 +142,8 @@ class _Recorder:
 def simulate(settings: Settings, *, patience: float = math.inf) -> Simulation:
     """Run the method alone and denoised, from the same start and on the same noise.
 
-    COCO_K is given the bounds of the settings; the Gaussian model finds out by itself, over a
-    window of the same K.
+    COCO_K is given the bounds of the settings; the Gaussian model learns from a window of the same
+    K.
 
     Args:
         settings: what was set.

@@ -202,7 +202,7 @@ class STRSAGA(SAGA):
         self._arrival = True
 
     def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        """Return g - alpha_p + mean(alpha over T), p by turns a new and an old sample."""
+        """Return g - alpha_p + mean(alpha over T), p alternating between new and old samples."""
         arrived = self._admit() if self._arrival and self._count < terms.size else None
         if arrived is None or self._steps_per_arrival == 1:
             index = int(self._order[draw_index(self._count, rng)])

@@ -1,7 +1,7 @@
 """Methods that follow a fading memory of gradients instead of the newest alone.
 
 Both smooth the noise, and both pay with lag: an old gradient belongs to an old point, and
-neither method corrects for the way since.
+neither method corrects for the distance travelled since.
 """
 
 import math

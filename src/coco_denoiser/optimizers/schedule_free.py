@@ -1,4 +1,4 @@
-"""Averaging without its slow start, and without a horizon to be known beforehand."""
+"""Averaging without its slow start, and without knowing the horizon in advance."""
 
 import numpy as np
 

@@ -70,8 +70,8 @@ def is_finite_sum(problem: Oracle) -> TypeGuard[FiniteSum]:
 def draw_index(size: int, rng: np.random.Generator) -> int:
     """Draw one index uniformly from 0..size-1.
 
-    A third of the time of `rng.integers`, which matters once a step. A double below 1 times
-    size always rounds below size, and the departure from uniform is under size / 2**53.
+    This takes a third of the time of `rng.integers`, which matters at every step. A double below 1
+    times size always rounds below size, and the departure from uniform is under size / 2**53.
     """
     return int(rng.random() * size)
 

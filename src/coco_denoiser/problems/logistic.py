@@ -73,7 +73,7 @@ class LogisticRegression:
         losses = np.empty(len(flat))
         for block in self._blocks(len(flat)):
             losses[block] = np.logaddexp(0.0, flat[block] @ self._signed.T).mean(axis=1)
-        # Without the term, the square of a huge x may overflow unasked.
+        # Without the term, the square of a huge x might overflow for nothing.
         if self.regularization:
             losses += 0.5 * self.regularization * np.einsum("ij,ij->i", flat, flat)
         values: Array = losses.reshape(points.shape[:-1])[()]
@@ -145,7 +145,7 @@ class LogisticRegression:
             x = x - self._newton_step(x)
         norm = float(np.linalg.norm(self.gradient(x)))
         step = float(np.linalg.norm(self._newton_step(x)))
-        # On separable classes the gradient dies out along a ray, but Newton's step does not.
+        # On separable classes the gradient vanishes along a ray, but Newton's step does not.
         if not (norm <= 1e-10 * self._scale and step <= 1e-8 * (1e-3 + np.linalg.norm(x))):
             raise ArithmeticError(
                 f"no unique minimizer found (gradient norm {norm:.1e}, next step {step:.1e}): "
