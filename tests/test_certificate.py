@@ -119,3 +119,12 @@ def test_the_answer_is_co_coercive(window: tuple[Float64, Float64, float, float]
             dx, dt = points[i] - points[j], theta[i] - theta[j]
             scale = np.sum(gradients**2) + L**2 * np.sum(points**2)
             assert dt @ dt <= L * (dt @ dx) + 1e-9 * scale
+
+
+@pytest.mark.parametrize("multiplier", [0.0, np.nan])
+def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -> None:
+    points, gradients = box(np.random.default_rng(0), 4, 3)
+    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(4))
+    phi = window.residuals.copy()
+    phi[1, 2] = np.nan
+    assert certify(window, phi, np.full((4, 4), multiplier))[0] == np.inf

@@ -152,7 +152,7 @@ def certify_plain(
 @kernel
 def _relative(gap: float, value: float) -> float:
     """Return the gap relative to the objective: an answer that is not a number has none."""
-    if gap == 0.0:
+    if gap == 0.0 and value >= 0.0:
         return 0.0
     return gap / value if gap > 0.0 and value > 0.0 else np.inf
 
@@ -168,7 +168,7 @@ def _forces(h: Float64, n: Float64, phi: Float64, lam: Float64) -> tuple[Float64
             rest[i, c] = force[i, c]
     for i in range(K):
         for j in range(i):
-            if np.isfinite(lam[i, j]):
+            if lam[i, j] != 0.0 and np.isfinite(lam[i, j]):
                 for c in range(q):
                     y = lam[i, j] * (phi[i, c] - phi[j, c])
                     rest[i, c] -= y
@@ -190,10 +190,11 @@ def _pairs(
     for i in range(K):
         for j in range(i):
             squared, strength, work = 0.0, 0.0, 0.0
+            pulled = lam[i, j] != 0.0 and np.isfinite(lam[i, j])
             for c in range(q):
                 v = phi[i, c] - phi[j, c]
                 squared += v * v
-                if np.isfinite(lam[i, j]):
+                if pulled:
                     y = lam[i, j] * (v + u[i, c] - u[j, c])
                     strength += y * y
                     work += y * v
@@ -212,13 +213,13 @@ def _pairs(
 @subroutine
 def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
     """Return the cost of the mean force on the group of i, unless that force is rounding."""
-    total = 0.0
+    total, size = 0.0, _size(lam, i)
     for c in range(force.shape[1]):
-        mean, size = force[i, c], 1
-        for j in range(lam.shape[0]):
-            if j != i and np.isinf(lam[i, j]):
-                mean += force[j, c]
-                size += 1
+        mean = force[i, c]
+        if size > 1:
+            for j in range(lam.shape[0]):
+                if j != i and np.isinf(lam[i, j]):
+                    mean += force[j, c]
         mean /= size
         if abs(mean) > ROUNDING * n[i, c]:
             total += 0.5 * mean * mean / n[i, c]
@@ -230,11 +231,7 @@ def _remainder(
     phi: Float64, force: Float64, bounds: Float64, lam: Float64, near: Float64, i: int
 ) -> float:
     """Return the cost of balancing the forces inside a group, with one force for each pair."""
-    size = 1
-    for j in range(lam.shape[0]):
-        if j != i and np.isinf(lam[i, j]):
-            size += 1
-    total = 0.0
+    total, size = 0.0, _size(lam, i)
     for j in range(i):
         if np.isinf(lam[i, j]):
             squared, work = 0.0, 0.0
@@ -244,6 +241,16 @@ def _remainder(
                 work += y * (phi[i, c] - phi[j, c])
             total += _unbalanced(bounds[i, j], np.sqrt(squared), work, near[i] + near[j])
     return total
+
+
+@subroutine
+def _size(lam: Float64, i: int) -> int:
+    """Return how many points move as one with i, itself included."""
+    size = 1
+    for j in range(lam.shape[0]):
+        if j != i and np.isinf(lam[i, j]):
+            size += 1
+    return size
 
 
 @kernel
