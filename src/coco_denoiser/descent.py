@@ -280,7 +280,8 @@ def minimize(
             if not np.isfinite(g).all():
                 raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301
         except Exception as error:
-            message = f"call {path.calls} failed: {type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}".rstrip(": .")
+            message = f"call {path.calls} failed: {reason}."
             raise MinimizeError(_early(path, start.shape, message)) from error
         if progress:
             length = float(np.linalg.norm(g))
