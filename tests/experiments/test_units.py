@@ -155,6 +155,7 @@ def test_what_is_not_a_folder_of_units_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_no_scheduler_is_one_clear_line() -> None:
+    pytest.importorskip("distributed")
     nobody = "tcp://127.0.0.1:1"
     with (
         pytest.raises(ExperimentError, match=f"no Dask scheduler answers at {nobody}"),
