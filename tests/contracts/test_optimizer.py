@@ -253,7 +253,7 @@ def test_the_schedule_is_asked_for_steps_from_one(make: Make) -> None:
 
 @pytest.mark.parametrize("step_size", [0.0, -1.0, np.nan, np.inf])
 def test_a_bad_step_size_is_named(make: Make, step_size: float) -> None:
-    with pytest.raises(ValueError, match="step_size must be (positive|finite)"):
+    with pytest.raises(ValueError, match=r"step_size must be (positive|finite)"):
         make(step_size)
 
 
