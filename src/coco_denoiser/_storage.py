@@ -26,7 +26,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then move it there in one stroke."""
+    """Let `write` fill a temporary file beside `path`, then move it there in one go."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         part = Path(name)

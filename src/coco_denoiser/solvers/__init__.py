@@ -187,7 +187,7 @@ def _certified(window: Window, name: str, found: _Found, tol: float) -> Answer:
 def _attempts(
     window: Window, method: str, tol: float, max_iter: int | None
 ) -> Iterator[tuple[str, _Found]]:
-    """Yield what the methods find, one after another, until the caller is content."""
+    """Yield what the methods find, one after another, until the caller has enough."""
     count, finer = (
         int(averages.coincident(window.bounds, limit).max()) + 1 for limit in (COINCIDENT, ROUNDING)
     )
@@ -246,7 +246,7 @@ def _run(
 def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | None) -> _Found:
     """Solve a window some of whose points may coincide.
 
-    Points with bounds up to `near` are one to the others. What holds them together is found
+    Points with bounds up to `near` count as one for the others. What holds them together is found
     after that, in a window of their own on which the others pull with the forces found before.
     """
     labels = averages.coincident(window.bounds, near)
@@ -286,7 +286,7 @@ def _of_one_function(
 ) -> Iterator[tuple[str, _Found]]:
     """Yield what is found where all gradients must belong to one function.
 
-    Points that coincide are one to the methods: they have one gradient and one value.
+    Points that coincide count as one: they have one gradient and one value.
     """
     labels = averages.coincident(window.bounds, COINCIDENT)
     distinct = averages.merge(window, labels)

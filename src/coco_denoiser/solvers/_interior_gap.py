@@ -35,7 +35,7 @@ def rounded_ratio(
     w: Float64,
     lost: Float64,
 ) -> float:
-    """Do as `ratios` does, and fill what rounding takes of the distances, which is forgiven.
+    """Do what `ratios` does, and also fill in how much of each distance may be rounding.
 
     It is relative to the two points of a pair, not to the largest of all: next to one that is
     far away, the others still have all their digits.

@@ -79,7 +79,7 @@ def _clarabel(
     """Minimise 1/2 sum n (x - observed)^2 over cones; return x, the dual vectors, iterations.
 
     `entries` are rows, columns and numbers of a matrix A, and `heads` (cones, size) a table b:
-    every row of b - A x is to be in the second-order cone.
+    every row of b - A x must be in the second-order cone.
     """
     # Imported here: both together cost more than the rest of the package.
     import clarabel  # noqa: PLC0415

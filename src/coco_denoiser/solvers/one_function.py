@@ -3,8 +3,8 @@
 Pair e = (i, j), i < j, has two inequalities, w_e + s_e <= rho_e^2 and w_e - s_e <= rho_e^2, with
 w_e = ||phi_i - phi_j||^2, s_e = 2 <phi_i + phi_j, D_e> - (E_i - E_j), D_e = X_i - X_j and
 rho_e = ||D_e||, multipliers a_e (two columns) and slacks z_e. The start is the answer under the
-pairs' bounds alone, a little inside of them: its multipliers have the right order, which
-differs much from pair to pair, and so does the path, a_e z_e = tau omega_e, tau -> 0.
+pairs' bounds alone, a little inside of them: its multipliers have the right orders of magnitude,
+which differ widely between pairs, and so does the path, a_e z_e = tau omega_e, tau -> 0.
 
 Points much closer than the others are written as a leader plus a difference, in the unknowns as
 in the linear system: what holds them together would otherwise drown what moves them together.
@@ -29,7 +29,7 @@ from coco_denoiser.solvers._one_function_step import (
 )
 from coco_denoiser.typing import Float64, Int64
 
-_INSIDE = 0.9  # how far inside the bounds it starts
+_INSIDE = 0.9  # how far inside the bounds the method starts
 _FLOOR = 0.2  # a step may double the error, or lift it to this
 _PATIENCE = 20  # iterations without any gain before it gives up
 _CLOSE = 0.03  # points follow another that is nearer than this share of the largest distance
@@ -50,7 +50,7 @@ def solve(
     first, second = window.pairs()
     inside = _INSIDE * start[0]
     fixed = np.zeros(0, np.int64)
-    if not curve.observed:  # one value in each part that knows nothing of the others
+    if not curve.observed:  # one value in each unconnected part
         fixed = np.unique(_parts(K, first, second))
     phi, E, a, iterations = _iterate(
         window.residuals,

@@ -353,7 +353,7 @@ class CocoOptimizer(Optimizer):
         return [p for group in self.param_groups for p in group["params"]]
 
     def _maximizes(self) -> bool:
-        """Say whether the objective is to be maximised; part of it cannot be."""
+        """Say whether the objective is maximised; refuse to maximise only part of it."""
         wanted = {bool(group.get("maximize", False)) for group in self.param_groups}
         if len(wanted) > 1:
             raise ValueError(

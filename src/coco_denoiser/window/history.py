@@ -29,7 +29,7 @@ class Merger(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be measured, before anything is written.
+    """What to measure, before anything is written.
 
     Attributes:
         used: how many slots are in use.
