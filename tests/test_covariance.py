@@ -136,6 +136,19 @@ def test_the_weighted_centroid_is_kept_for_any_covariance(window: Window, seed: 
     assert np.abs(drift).max() <= 1e-8 * size(points, gradients, L)
 
 
+def test_what_is_drawn_in_keeps_its_centroid() -> None:
+    """Two points, for which an answer of the paper's method is a little outside."""
+    points = np.array([[-0.06734983, 0.04546343], [-0.3430548, 0.23157366]])
+    gradients = np.array([[0.06305018, 0.10986257], [-0.41342832, -0.04935093]])
+    rng = np.random.default_rng(0)
+    variance, covariance = rng.uniform(0.1, 10.0, 2), spread(rng, 2)
+    theta = coco.denoise(
+        points, gradients, L=1.0, mu=-1.0, noise_variance=variance, covariance=covariance
+    )
+    drift = ((theta - gradients) / variance[:, None]).sum(axis=0)
+    assert np.abs(drift).max() <= 1e-12
+
+
 def test_there_are_no_weights_and_it_says_why() -> None:
     points, gradients = path(np.random.default_rng(1), 6, 4)
     solution = coco.solve(points, gradients, L=1.0, covariance=[1.0, 2.0, 3.0, 4.0])

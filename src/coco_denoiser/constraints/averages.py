@@ -69,12 +69,14 @@ def _together(multipliers: Float64, window: Window) -> tuple[Int64, Window, Floa
 
 
 def drawn_in(window: Window, phi: Float64) -> Float64:
-    """Draw residuals towards 0 until every pair fits."""
+    """Draw residuals towards their centroid until every pair fits."""
     first, second = window.pairs()
     apart = np.linalg.norm(phi[first] - phi[second], axis=1) - ROUNDING
     rho = window.bounds[first, second]
     over = apart > rho
-    return phi * float((rho[over] / apart[over]).min(initial=1.0))
+    shrink = float((rho[over] / apart[over]).min(initial=1.0))
+    centroid = window.precisions @ phi / window.precisions.sum()
+    return np.asarray(phi if shrink == 1.0 else centroid + shrink * (phi - centroid))
 
 
 def merge(window: Window, labels: Int64) -> Window:
