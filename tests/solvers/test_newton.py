@@ -27,7 +27,7 @@ def verdict(window: Window, lam: Float64) -> float:
     return max(certify(window, phi, lam))
 
 
-@pytest.mark.parametrize("step", [0.7, 0.05])
+@pytest.mark.parametrize("step", [0.7, 0.05, 0.001])
 @pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (16, 112), (32, 10)])
 def test_an_ordinary_window_takes_a_few_steps(K: int, d: int, step: float) -> None:
     for seed in range(5):
@@ -53,12 +53,13 @@ def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
     np.testing.assert_array_equal(lam, lam.T)
 
 
-def test_the_best_step_is_kept_where_the_next_runs_away() -> None:
-    window = path(16, 2, 1e-3, 0)
+def test_the_best_step_is_kept_where_the_next_is_worse() -> None:
+    window = path(8, 2, 0.05, 8)
     gaps = [
         verdict(window, newton.solve(window, tol=1e-14, max_iter=limit)[0]) for limit in range(9)
     ]
     assert (np.diff(gaps) <= 0.0).all()
+    assert gaps[0] == gaps[1] > 1e3 * gaps[-1]
 
 
 def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
