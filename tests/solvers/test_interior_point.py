@@ -93,12 +93,12 @@ def test_a_residual_far_away_takes_no_more_steps() -> None:
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is solved within a millionth of what is allowed; the best so far comes back."""
+    """A step that is not allowed is not begun; the best so far comes back."""
     rng = np.random.default_rng(0)
     case = FAMILIES["path with step 0.7"](rng, 16, 5)
     window, *_ = geometry.batch_window(case.points, case.gradients, case.L, case.mu, np.ones(16))
     _, usual = interior_point.solve(window, tol=1e-9, max_iter=400)
     monkeypatch.setattr(interior_point, "ALLOWED", 1e-3)
     lam, steps = interior_point.solve(window, tol=1e-9, max_iter=400)
-    assert steps == 1 < usual
+    assert steps == 0 < usual
     assert np.isfinite(lam).all()

@@ -21,6 +21,7 @@ _ROUGH, _FINE = 1e-3, 1e-4
 # stored, and a step is then as good as it comes.
 _PRODUCTS, _MOST_PRODUCTS = 400, 5000
 _STORED, _STORED_EACH = 2000, 6
+_PAIR = 16.0  # multiplications in whose time a product spreads and collects one pair
 
 
 class PairList(NamedTuple):
@@ -138,7 +139,7 @@ def nonnegative(problem: PairList, state: State, allowance: Allowance) -> Float6
     pull, nothing = np.empty_like(hat), np.zeros_like(lam)
 
     def product(x: Float64) -> Float64:
-        allowance.spend(q * (K * K + 2 * x.size))
+        allowance.spend(q * K * K + _PAIR * x.size)
         out = np.empty_like(x)
         _spread(first, second, v, x, pull)
         _collect(first, second, v, M @ pull, nothing, x, out)
@@ -186,13 +187,13 @@ def _conjugate_gradients(
     p, size = z, float(r @ z)
     enough = accuracy**2 * size
     K, q = state.phi.shape
-    as_many = rhs.size**3 // (6 * q * (K * K + 2 * rhs.size))
+    as_many = int(rhs.size**3 / (6 * (q * K * K + _PAIR * rhs.size)))
     for _ in range(min(max(as_many, _PRODUCTS), _MOST_PRODUCTS)):
         if size <= enough:
             return x, True
         if allowance.left < 0.0:
             break
-        allowance.spend(q * (K * K + 2 * rhs.size))
+        allowance.spend(q * K * K + _PAIR * rhs.size)
         _spread(problem.first, problem.second, v, p, pull)
         _collect(problem.first, problem.second, v, state.M @ pull, ratio, p, product)
         length = size / float(p @ product)

@@ -54,8 +54,9 @@ ATTEMPTS = (  # near, floor, ridge, depth
 )
 STEPS = 80  # of each attempt
 # Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more:
-# some hundred times what it usually takes. Those of a factorisation count a quarter.
-ALLOWED = 3000.0
+# some hundred times what it usually takes. Those of a factorisation count a quarter. The second
+# number is for large windows, where it takes ten seconds or so.
+ALLOWED, _MOST = 3000.0, 2.5e9
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
@@ -67,7 +68,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         max_iter: limit on the steps of the interior-point method.
     """
     iterations, best, least = 0, window.bounds, np.inf
-    left = ALLOWED * max(window.precisions.size, 16) ** 3
+    left = min(ALLOWED * max(window.precisions.size, 16) ** 3, _MOST)
     for near, floor, ridge, depth in ATTEMPTS:
         # Half the tolerance: the certificate is computed after a last rounding.
         multipliers, steps, gap, left = multipliers_of(
@@ -147,8 +148,10 @@ def multipliers_of(
         now = work[:m]
         na = linearise(first, second, rho, lam, s, phi, both, now, target, diagonal, coupled)
         extra = ridge
-        U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
         left -= na * na * (na / 24.0 + 3.0)
+        if left < 0.0:
+            break
+        U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
         while not cholesky(U) and extra < 1e-3:
             extra *= 100.0
             left -= na * na * (na / 24.0 + 3.0)
