@@ -46,7 +46,7 @@ from coco_denoiser.typing import Float64, Int64
 # Multiplications that a window of K points may cost: so many times K^3, and more for small windows,
 # between the third and the fourth number. SGD paths and boxes of 170 to 313 points take 11 to 19
 # K^3 in 10 dimensions, and 34 to 160 in 2; near-duplicates by the hundred would take minutes.
-_ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 4000.0, 1e8, 1e9
+_ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 8000.0, 1e8, 2e9
 
 Mask: TypeAlias = NDArray[np.bool_]
 
