@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.measure import save, table
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import SGD, GradientDenoiser
+from coco_denoiser.optimizers import SGD, DenoiserLike
 from coco_denoiser.problems import Dataset, DatasetError, LogisticRegression, datasets
 from coco_denoiser.typing import Array
 
@@ -89,7 +89,7 @@ def main() -> None:
     print(f"\nRaw numbers: {save('logistic-step', results)}")
 
 
-def _seconds_a_step(problem: LogisticRegression, denoiser: GradientDenoiser, steps: int) -> float:
+def _seconds_a_step(problem: LogisticRegression, denoiser: DenoiserLike, steps: int) -> float:
     """Return the mean time of a step, once the window is full and everything is compiled."""
     sgd = SGD(1 / problem.L, denoiser=denoiser)
     rng = np.random.default_rng(0)

@@ -49,8 +49,8 @@ def test_tables_and_vectors_give_the_same_weights(K: int) -> None:
     dx, dh = (np.linalg.norm(v[:, None] - v, axis=2) for v in (points, h))
     v = np.linspace(1.0, 2.0, K)
     by_vectors, by_tables = (
-        ordinary.settle(*geometry.reduced(dx, *given, 0.5, v), 1e-9, 100)
-        for given in ((NONE, h), (dh, NONE))
+        ordinary.settle(*geometry.reduced(dx, distances, residuals, 0.5, v), 1e-9, 100)
+        for distances, residuals in ((NONE, h), (dh, NONE))
     )
     np.testing.assert_allclose(by_vectors[0], by_tables[0], atol=1e-6)
     assert np.count_nonzero(by_vectors[2]) == np.count_nonzero(by_tables[2]) > 0
