@@ -143,7 +143,7 @@ def _stationary(
     return b
 
 
-def attempt(case: Case) -> tuple[coco.Solution, float]:
+def attempt(case: Case, method: str = "auto") -> tuple[coco.Solution, float]:
     """Solve a window, and say how many seconds of processor time that took."""
     start = time.process_time()
     solution = coco.solve(
@@ -152,6 +152,7 @@ def attempt(case: Case) -> tuple[coco.Solution, float]:
         L=case.L,
         mu=case.mu,
         noise_variance=case.noise_variance,
+        method=method,
         tol=TOL,
         throw=False,
     )

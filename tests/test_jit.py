@@ -14,6 +14,7 @@ import pytest
 import coco_denoiser
 from coco_denoiser import _jit
 from coco_denoiser.compile import main as compile_ahead
+from coco_denoiser.solvers import METHODS, Method
 
 _MODULE = """
 import coco_denoiser
@@ -106,3 +107,22 @@ def test_compiling_ahead_of_time_names_what_it_compiles(
     assert compile_ahead() == 0
     out = capsys.readouterr().out
     assert re.fullmatch(r"compiling solve\(\) … \d+\.\d s\ncompiling Denoiser … \d+\.\d s\n", out)
+
+
+def test_compiling_ahead_of_time_leaves_no_method_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hard window must not be the first to compile the method that it needs."""
+    called = set()
+
+    def noted(name: str, method: Method) -> Method:
+        def solve(*arguments: Any, **options: Any) -> tuple[Any, ...]:
+            called.add(name)
+            return method.solve(*arguments, **options)
+
+        return method._replace(solve=solve)
+
+    for name, method in METHODS.items():
+        monkeypatch.setitem(METHODS, name, noted(name, method))
+    assert compile_ahead() == 0
+    usual = {"closed-form", "newton"}  # they have calls of their own
+    not_compiled = {"barrier", "conic"}
+    assert called == set(METHODS) - usual - not_compiled

@@ -17,6 +17,7 @@ from coco_denoiser.streaming import Denoiser
 _DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
 _PROBLEMS: tuple[dict[str, Any], ...] = (
     {},
+    {"method": "interior-point"},
     {"method": "active-pairs"},
     {"method": "fdpg"},
     {"constraints": "interpolation"},
