@@ -1,5 +1,6 @@
 """minimize(): laws of the answer, of what it tells, and of what goes wrong on the way."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -88,8 +89,25 @@ def test_points_that_were_still_travelling_are_left_out(monkeypatch: pytest.Monk
         return float(np.mean(ends))
 
     chosen = end()
-    monkeypatch.setattr(descent, "_DESCENT", 0.0)
+    monkeypatch.setattr(descent, "_TRAVEL", 0.0)
     assert chosen < 0.9 * end()
+
+
+@pytest.mark.parametrize("L", [1.0, None])
+@pytest.mark.parametrize(
+    "minimum", [lambda k: 30.0 * (k >= 160), lambda k: 0.15 * k], ids=["jumps", "drifts"]
+)
+def test_what_was_seen_before_the_minimum_moved_is_left_out(
+    minimum: Callable[[int], float], L: float | None
+) -> None:
+    def moving(seed: int) -> Callable[[Float64], Float64]:
+        gradient, calls = noisy(seed, 5.0), itertools.count()
+        return lambda x: gradient(x - minimum(next(calls)))
+
+    x0, last = np.full(3, 30.0), minimum(199)
+    ours = np.mean([excess(coco.minimize(moving(s), x0, 200, L=L).x - last) for s in range(20)])
+    theirs = np.mean([excess(tail_average(moving(s), x0, 200) - last) for s in range(20)])
+    assert ours < 1.2 * theirs
 
 
 def test_momentum_is_for_valleys(monkeypatch: pytest.MonkeyPatch) -> None:

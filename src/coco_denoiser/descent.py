@@ -8,11 +8,11 @@ The method is stochastic gradient descent that finds its own step, and averages 
   where it is. If L is known, the step is at most 1 / L; early gradients then count for less, so
   that large ones at the start, or noise that falls, do not shorten the later steps.
 - While successive stretches of the path point the same way, momentum grows, up to 1/2.
-- The answer is the average of the last part of the path, the part being chosen by an estimate of
-  the objective there. On a quadratic, the gradient at the average of some points is the mean of
-  their gradients, and two such averages differ in the objective by what the trapezoidal rule says.
-  So a path that arrives early is averaged for longer, and points that were noisier, or were still
-  travelling, are left out.
+- The answer is the average of the last part of the path. The longest part would average out the
+  most noise, so the part is chosen by its mean gradient, which tells whether the path was still
+  travelling, and by its noise. If a long part contains a move of the minimum, its two halves lie
+  further apart than noise explains, given the curvature that the last points show. That part,
+  and all longer ones, are then left out.
 
 The last call is spent at the answer. From it and from the last points of the path, the Gaussian
 model of `Denoiser` estimates the gradient there and its standard error.
@@ -40,8 +40,8 @@ _FASTER, _SLOWER = 0.1, 0.5  # log change of the speed for a cosine of 1 and of 
 _FASTEST = 2.0
 _SHORTEST = 0.2  # of the path, in the answer
 _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is small, unlike noise
-_DESCENT = 0.3  # weight of the trapezoidal rule
-_WINDOW = 32  # points from which the gradient at the answer is estimated
+_APART = 3.5  # standard errors by which the two halves of the answer's part may differ
+_WINDOW = 32  # points from which curvature, and the gradient at the answer, are estimated
 
 
 def _length(v: Float64) -> float:
@@ -77,18 +77,24 @@ class _Block:
         distance = _length(g - self.g) * math.sqrt(self.count / (self.count + 1))
         return self.join(_Block(1, x, g, distance, 1))
 
-    def score(self, other: "_Block", step: float, unit: float) -> float:
-        """Estimate the objective at the mean point, up to a constant and a factor.
+    @property
+    def noise(self) -> float:
+        """The root mean square length of the noise."""
+        return self.spread / math.sqrt(max(self.degrees, 1))
 
-        Args:
-            other: another block, the same for all that are compared.
-            step: about 1 / L.
-            unit: a length of gradients, lest squares overflow.
-        """
-        noise = self.spread / unit / math.sqrt(self.count * max(self.degrees, 1))
-        g, both = self.g / unit, (self.g + other.g) / unit
-        fall = (self.x - other.x) @ both / (step * unit)
-        return float(_TRAVEL * (g @ g) + noise**2 + _DESCENT * fall)
+    def score(self, unit: float) -> float:
+        """Estimate how bad the mean point is, with gradients in a unit lest squares overflow."""
+        g = self.g / unit
+        return float(_TRAVEL * (g @ g) + (self.noise / unit) ** 2 / self.count)
+
+    def steady(self, later: "_Block", slope: float) -> bool:
+        """Say whether noise explains how far the points before `later` are from those in it."""
+        before = self.count - later.count
+        if before == 0:
+            return True
+        # The means of the two differ by self.count / before times this.
+        gap = slope * _length(self.x - later.x)
+        return gap * math.sqrt(self.count * later.count / before) <= _APART * self.noise
 
 
 @dataclass
@@ -105,7 +111,6 @@ class _Path:
     gradients: float = 0.0  # root of the sum of their squared lengths
     latest: float = 0.0  # the same for the present block
     typical: float = 0.0  # length of a gradient in the last block
-    size: float = 0.0  # of the last step
     speed: float = 1.0
     block: int = _BLOCK
     blocks: list[_Block] = field(default_factory=list)  # the last one may be incomplete
@@ -129,8 +134,7 @@ class _Path:
         self.latest = math.hypot(self.latest, length)
         self.steps += 1
         self.velocity = (1.0 - 1.0 / self.speed) * self.velocity + g
-        self.size = self._size()
-        self.x = self.x - self.size * self.velocity
+        self.x = self.x - self._size() * self.velocity
         self.reach = max(self.reach, _length(self.x - self.start))
         if self.blocks[-1].count == self.block:
             self._turn()
@@ -161,15 +165,27 @@ class _Path:
 
     def answer(self) -> Float64:
         """Return the average of the last part of the path, which is as long as the data advise."""
-        step = 1.0 / self.L if self.L is not None else self.size
+        if not self.gradients > 0.0:
+            return self.x
         parts: list[_Block] = []
         for block in reversed(self.blocks):
             parts.append(block.join(parts[-1]) if parts else block)
-        if not step * self.gradients > 0.0:
-            return self.x
-        half = min(parts, key=lambda part: abs(part.count - 0.5 * self.steps))
-        long = [part for part in parts if part.count >= _SHORTEST * self.steps]
-        return min(long, key=lambda part: part.score(half, step, self.gradients)).x
+        slope, fit = self._slope(), list[_Block]()
+        for part in parts:
+            if part.count >= _SHORTEST * self.steps:
+                half = min(parts, key=lambda other: abs(2 * other.count - part.count))
+                if fit and not part.steady(half, slope):
+                    break
+                fit.append(part)
+        return min(fit, key=lambda part: part.score(self.gradients)).x
+
+    def _slope(self) -> float:
+        """Regress the last gradients on their points: how much noise, and no move, explains."""
+        x, g = (np.array(v) - np.mean(v, axis=0) for v in zip(*self.recent, strict=True))
+        spread = _length(x.reshape(-1))
+        if spread == 0.0:
+            return 0.0
+        return float(np.vdot(x / spread, g / self.gradients)) * (self.gradients / spread)
 
 
 @dataclass(frozen=True, repr=False)
