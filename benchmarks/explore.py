@@ -1,4 +1,4 @@
-"""From a slider of the page to its picture: the time between the two, in a headless Chromium."""
+"""The time from moving a slider of the page to seeing its picture, in a headless Chromium."""
 
 import re
 import subprocess

@@ -1,8 +1,8 @@
 """A step of the recursive filter, Denoiser(window=2, forget="fold"), against reading its vectors.
 
-It has to read four vectors: the point and the residual that it keeps, and the observation. What
-NumPy takes to add up so many numbers, in the same round, is the measure; a window of two that
-forgets, which keeps four vectors, is shown beside it.
+It has to read four vectors: the point and the residual that it keeps, and the observation. The
+yardstick is the time that NumPy takes to add up as many numbers, in the same round. A window of
+two that forgets, which keeps four vectors, is shown beside it.
 """
 
 import time

@@ -52,7 +52,7 @@ def solve(K: int, place: str, method: str) -> dict[str, Any]:
 
 def measure() -> list[dict[str, Any]]:
     """Solve every window, each in its own process."""
-    for method in METHODS:  # so that kernels come from the cache: to compile takes memory
+    for method in METHODS:  # so that kernels come from the cache: compiling takes memory
         _apart(SIZES[0], PLACES[0], method)
     rows = []
     for K in SIZES:

@@ -1,9 +1,9 @@
 """A jitted step with COCO against the same without, and a thousand trajectories under vmap.
 
-A step has to read the window for the new rows of the tables, and again for the weighted sum. What
-plain JAX reductions take to read 3 K d numbers of it, in the same run, is the measure of what
-denoising adds. With K = 2 and folding the past is one point and one gradient, and the measure is
-what it takes to read these two and the new ones, 4 d numbers. The trajectories are the paper's
+A step has to read the window for the new rows of the tables, and again for the weighted sum. The
+yardstick for what denoising adds is the time that plain JAX reductions take to read 3 K d numbers
+of it, in the same run. With K = 2 and folding, the past is one point and one gradient, and the
+yardstick is to read these two and the new ones, 4 d numbers. The trajectories are the paper's
 synthetic SGD with COCO_8, 32 steps each, in one compiled vmap and by the NumPy path.
 """
 

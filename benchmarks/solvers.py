@@ -98,7 +98,7 @@ def kernels() -> list[dict[str, Any]]:
 def large() -> list[dict[str, Any]]:
     """Windows that general solvers do not try: exact, once each."""
     rows = []
-    coco.solve(*windows(8, 10, 2)[1], L=1.0, method="active-pairs")  # compiled, if it was not
+    coco.solve(*windows(8, 10, 2)[1], L=1.0, method="active-pairs")  # compiled first
     for K in LARGE:
         points, gradients = windows(K, 10, 2)[1]
         start = time.perf_counter()

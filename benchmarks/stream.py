@@ -1,7 +1,7 @@
 """A step of Denoiser and a call of solve() against Clarabel on the same windows, in one run.
 
-Of every window the least time over several runs counts, ours and the peer's alike, and of those the
-median: what else the machine does lengthens long calls more often than short ones.
+For each window the shortest of several runs counts, for us and for the peer, because other work on
+the machine delays long calls more often than short ones. The table has the medians of these.
 """
 
 import sys

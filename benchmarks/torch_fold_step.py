@@ -1,7 +1,7 @@
 """A CocoOptimizer step with window=2 that folds, over the wrapped step, against reading vectors.
 
 It has to read four: the point and the residual that it keeps, the parameters and the gradients.
-What plain torch reductions take to read them, in the same round, is the measure.
+The yardstick is the time that plain torch reductions take to read them, in the same round.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ ALLOWED = 2.0  # times the reading; small models have some time on top, as in to
 def measure(d: int, tensors: int) -> dict[str, float]:
     """Return the least of rounds in which everything is timed once, one after the other.
 
-    The least, since what is compared takes so little time that a busy machine is all one sees.
+    The least, because on a busy machine most of so short a time is the machine's.
     """
     torch.manual_seed(0)
     size = d // tensors

@@ -1,10 +1,10 @@
 """A CocoOptimizer step over the wrapped step, against reading its window.
 
 A step has to read the window once for the two new rows of the tables and the residuals once more
-for the weighted sum: 3 K d numbers. What plain torch reductions take to read so many, over the
-window's own tensors and in the same run, is the measure of what denoising adds to a step. The
-window lies in memory as two blocks; it is read once as such, which is the stricter measure, and
-once parameter by parameter, which is what many tensors cost whoever reads them with torch.
+for the weighted sum: 3 K d numbers. The yardstick for what denoising adds to a step is the time
+that plain torch reductions take to read as many, over the window's own tensors, in the same run.
+The window lies in memory as two blocks. It is read once as such, which is the stricter measure,
+and once parameter by parameter, which is what reading many tensors with torch costs anyone.
 """
 
 import time
@@ -33,7 +33,7 @@ def seconds(function: Callable[[], object]) -> float:
 def measure(d: int, tensors: int) -> dict[str, float]:
     """Return the least of rounds in which everything is timed once, one after the other.
 
-    The least, since on a busy machine that is all one sees of what takes so little time.
+    The least, because on a busy machine most of so short a time is the machine's.
     """
     torch.manual_seed(0)
     size = d // tensors

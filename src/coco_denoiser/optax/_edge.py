@@ -15,7 +15,7 @@ _NO_PARAMS = (
 
 
 def parameters(params: Any) -> Any:
-    """Return parameters as arrays; Python's numbers are taken as well."""
+    """Return parameters as arrays; Python numbers are accepted too."""
     return jax.tree.unflatten(
         jax.tree.structure(params),
         [_array("params", keystr(path), leaf) for path, leaf in tree_flatten_with_path(params)[0]],
@@ -83,7 +83,7 @@ def precision(noise_variance: Any, dtype: Any) -> Any:
 
 
 def _array(name: str, where: str, leaf: Any) -> Any:
-    if isinstance(leaf, (int, float, complex)):  # with a dtype, or its type would be a weak one
+    if isinstance(leaf, (int, float, complex)):  # explicitly, lest it be weakly typed
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))
     dtype = leaf.dtype
     if dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.inexact):

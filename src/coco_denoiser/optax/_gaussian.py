@@ -4,7 +4,7 @@ The formulas are those of the core. What differs:
 
 - slots that are empty have precision 0, and add contrasts with kappa = 0 and y = 0, which take
   part in no sum: so the arrays keep their shapes while the window fills up;
-- likelihoods are differences from one at a base, and deviations are taken from f or from 1 - f,
+- likelihoods are relative to one at a base, and deviations are taken from f or from 1 - f,
   whichever is small, so that float32 suffices with 10^9 coordinates;
 - where the core bisects, all points that it might try in a few steps are tried at once.
 """
@@ -118,7 +118,7 @@ class _Contrasts(NamedTuple):
         return 0.5 * (prior - self.d * f.sum(-1) + (f * seen).sum(-1) / self.sigma2)
 
 
-@partial(jax.jit, static_argnames="d")  # so that it is compiled once where callers are not
+@partial(jax.jit, static_argnames="d")  # compiled once, even if its callers are not
 def fit(
     points: Array,
     gradients: Array,

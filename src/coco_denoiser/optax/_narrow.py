@@ -23,7 +23,7 @@ class Reference(NamedTuple):
 
 
 def kept(storage: Any) -> Any:
-    """Return the dtype to store numbers in; None where nothing is narrower."""
+    """Return the dtype to store numbers in; None for their own."""
     if storage is None:
         return None
     return jnp.dtype(check.one_of("storage", storage, ("bfloat16",)))

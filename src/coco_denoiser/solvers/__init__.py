@@ -120,7 +120,7 @@ def answer(
         max_iter: limit on the iterations; None leaves it to the method.
 
     Raises:
-        ValueError: if the method is not for such a window.
+        ValueError: if the method cannot solve such a window.
     """
     if method == "auto" and window.plain and len(window.bounds) < LARGE:
         # The usual case, without the questions that only special windows ask.
