@@ -250,8 +250,9 @@ def minimize(
 
     There is nothing to tune: it is stochastic gradient descent that finds its own step and
     averages the last part of its path (`coco_denoiser.descent` says how). L is not needed, and no
-    calls are spent on estimating it. If you know it, pass it: it keeps steps from becoming too
-    long, and lets them grow again where gradients are far larger at the start than later on.
+    calls are spent on estimating it: the curvature at x0 may be far from the one that matters. If
+    you know L, pass it: it keeps steps from becoming too long, and lets them grow again where
+    gradients are far larger at the start than later on.
 
     Without L, the first step is 3% of the length of x0, or 0.03 if x0 is zero. If the
     minimum is far nearer than that, start from a point whose size says so, or pass L.
