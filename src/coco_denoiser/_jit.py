@@ -43,8 +43,11 @@ def sweep(function: F) -> F:
 
 
 def fragment(function: F) -> F:
-    """Make a function part of every kernel or sweep that calls it, by the caller's rules."""
-    return cast("F", _njit(inline="always")(function))
+    """Make a function part of every kernel or sweep that calls it, by the caller's rules.
+
+    Called from Python, it is a kernel of its own.
+    """
+    return _compiled(function, {**_OPTIONS, "inline": "always"})
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:

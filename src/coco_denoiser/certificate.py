@@ -26,7 +26,7 @@ flow out of it. Points that coincide are held together by forces as above.
 
 import numpy as np
 
-from coco_denoiser._jit import kernel, subroutine
+from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
 from coco_denoiser.constraints.curves import excess, rounding
 from coco_denoiser.geometry import ROUNDING, Window
@@ -140,7 +140,8 @@ def certify_plain(
     for i in range(K):
         for c in range(q):
             n[i, c] = precisions[i]
-            value += 0.5 * n[i, c] * (phi[i, c] - h[i, c]) ** 2
+            move = phi[i, c] - h[i, c]
+            value += 0.5 * n[i, c] * move * move
         for j in range(K):
             pull[i, j] = min(lam[i, j], 1e30)
     force, u = _forces(h, n, phi, lam)
@@ -149,7 +150,7 @@ def certify_plain(
     return _relative(gap, value), violation
 
 
-@kernel
+@fragment
 def _relative(gap: float, value: float) -> float:
     """Return the gap relative to the objective: an answer that is not a number has none."""
     if gap == 0.0 and value >= 0.0:
@@ -157,7 +158,7 @@ def _relative(gap: float, value: float) -> float:
     return gap / value if gap > 0.0 and value > 0.0 else np.inf
 
 
-@kernel
+@fragment
 def _forces(h: Float64, n: Float64, phi: Float64, lam: Float64) -> tuple[Float64, Float64]:
     """Return the forces that hold phi, (K, q), and what the forces lam v leave of them."""
     K, q = h.shape
@@ -176,7 +177,7 @@ def _forces(h: Float64, n: Float64, phi: Float64, lam: Float64) -> tuple[Float64
     return force, rest
 
 
-@kernel
+@fragment
 def _pairs(
     phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
 ) -> tuple[float, float]:
@@ -206,54 +207,46 @@ def _pairs(
             if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + ROUNDING))
     for i in range(K):
-        gap += _remainder(phi, force, bounds, lam, near, i) + _imbalance(force, lam, n, i)
+        gap += _unforced(phi, force, bounds, lam, n, near, i)
     return gap, violation
 
 
-@subroutine
-def _imbalance(force: Float64, lam: Float64, n: Float64, i: int) -> float:
-    """Return the cost of the mean force on the group of i, unless that force is rounding."""
-    total, size = 0.0, _size(lam, i)
-    for c in range(force.shape[1]):
+@fragment
+def _unforced(
+    phi: Float64, force: Float64, bounds: Float64, lam: Float64, n: Float64, near: Float64, i: int
+) -> float:
+    """Return the cost of the force on i that no multiplier accounts for.
+
+    Among points that move as one, a force for each pair balances all but the mean; that is
+    unbalanced, unless it is rounding.
+    """
+    K, q = phi.shape
+    total, size = 0.0, 1
+    for j in range(K):
+        if j != i and np.isinf(lam[i, j]):
+            size += 1
+    for c in range(q):
         mean = force[i, c]
         if size > 1:
-            for j in range(lam.shape[0]):
+            for j in range(K):
                 if j != i and np.isinf(lam[i, j]):
                     mean += force[j, c]
         mean /= size
         if abs(mean) > ROUNDING * n[i, c]:
             total += 0.5 * mean * mean / n[i, c]
+    if size > 1:
+        for j in range(i):
+            if np.isinf(lam[i, j]):
+                squared, work = 0.0, 0.0
+                for c in range(q):
+                    y = (force[i, c] - force[j, c]) / size
+                    squared += y * y
+                    work += y * (phi[i, c] - phi[j, c])
+                total += _unbalanced(bounds[i, j], np.sqrt(squared), work, near[i] + near[j])
     return total
 
 
-@subroutine
-def _remainder(
-    phi: Float64, force: Float64, bounds: Float64, lam: Float64, near: Float64, i: int
-) -> float:
-    """Return the cost of balancing the forces inside a group, with one force for each pair."""
-    total, size = 0.0, _size(lam, i)
-    for j in range(i):
-        if np.isinf(lam[i, j]):
-            squared, work = 0.0, 0.0
-            for c in range(force.shape[1]):
-                y = (force[i, c] - force[j, c]) / size
-                squared += y * y
-                work += y * (phi[i, c] - phi[j, c])
-            total += _unbalanced(bounds[i, j], np.sqrt(squared), work, near[i] + near[j])
-    return total
-
-
-@subroutine
-def _size(lam: Float64, i: int) -> int:
-    """Return how many points move as one with i, itself included."""
-    size = 1
-    for j in range(lam.shape[0]):
-        if j != i and np.isinf(lam[i, j]):
-            size += 1
-    return size
-
-
-@kernel
+@fragment
 def _unbalanced(bound: float, strength: float, work: float, size: float) -> float:
     """Return rho ||y|| - <y, v>, as far as the rounding of two points of this size allows."""
     return max(abs(bound * strength - work) - ROUNDING * min(1.0, size) * strength, 0.0)

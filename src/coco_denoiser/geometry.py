@@ -27,6 +27,8 @@ from coco_denoiser.typing import Array, Float64, Int64
 # the second, which is a few roundings.
 COINCIDENT = 1e-11
 ROUNDING = 2e-15
+# Larger input, or smaller than its inverse, is scaled first, so that squares stay in range.
+_LARGEST = 1e60
 FEW = 32  # with so few coordinates, rotating into fewer does not pay
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
@@ -109,16 +111,18 @@ def batch_window(
     """
     K, d = points.shape
     c, r = centre_and_radius(L, mu)
-    exponent = 0
-    if not _in_range(points, gradients, L, mu):
+    exponent, scale = 0, 0.0
+    if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
+        h, bounds, precisions, scale = _batch_window(points, gradients, c, r, variances, _LARGEST)
+    if scale == 0.0:
         points, gradients, c, r, exponent = _into_range(points, gradients, c, r)
-    residuals, bounds, precisions, scale = _batch_window(points, gradients, c, r, variances)
-    coordinates = residuals
+        h, bounds, precisions, scale = _batch_window(points, gradients, c, r, variances, np.inf)
+    coordinates = h
     if d > max(2 * K, FEW):
         # Rotated into K coordinates. From the vectors, not from the table of distances: close
         # residuals would lose half of their digits there.
-        coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(residuals.T, mode="r")).T)
-    return Window(coordinates, bounds, precisions), residuals, scale, exponent
+        coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
+    return Window(coordinates, bounds, precisions), h, scale, exponent
 
 
 def _into_range(
@@ -159,27 +163,21 @@ def is_feasible(window: Window, within: float = 1e-12) -> bool:
     return bool(worst_excess(window.residuals, window.bounds, within) <= 0.0)
 
 
-@kernel
-def _in_range(points: Float64, gradients: Float64, L: float, mu: float) -> bool:
-    """Say whether nothing is so large or small that squares would leave the range of floats."""
-    low, high = 1e-60, 1e60
-    ok = low < L < high and (mu == 0.0 or low < abs(mu) < high)
-    for table in (points, gradients):
-        top = 0.0
-        for i in range(table.shape[0]):
-            for j in range(table.shape[1]):
-                top = max(top, abs(table[i, j]))
-        ok = ok and (top == 0.0 or low < top < high)
-    return ok
-
-
 @sweep
 def _batch_window(
-    points: Float64, gradients: Float64, c: float, r: float, variances: Float64
+    points: Float64, gradients: Float64, c: float, r: float, variances: Float64, largest: float
 ) -> tuple[Float64, Float64, Float64, float]:
+    """Return residuals, bounds, precisions and the scale, which is 0 for input out of range."""
     K, d = points.shape
-    h, bounds = np.empty((K, d)), np.zeros((K, K))
-    origin = 0
+    h, bounds, precisions = np.empty((K, d)), np.empty((K, K)), _precisions(variances)
+    x, g = 0.0, 0.0
+    for i in range(K):
+        for j in range(d):
+            x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
+    for top in (x, g):
+        if top != 0.0 and not 1.0 / largest < top < largest:
+            return h, bounds, precisions, 0.0
+    origin, central = 0, 0
     for attempt in range(2):
         # Differences first: a shift of all points or gradients leaves no rounding behind. From an
         # observation that is near the others, so that one far away leaves none either.
@@ -187,24 +185,21 @@ def _batch_window(
             for j in range(d):
                 dx, dg = points[i, j] - points[origin, j], gradients[i, j] - gradients[origin, j]
                 h[i, j] = dg - c * dx
-        central = _most_central(h)
+        central = most_central(h)
         if attempt == 1 or central == 0:
             break
         origin = central
+    scale = standardise(h, central)
     for i in range(K):
+        bounds[i, i] = 0.0
         for j in range(i):
             squared = squared_distance(points[i], points[j])
-            bounds[i, j] = r * root(squared, points[i], points[j])
-    scale = standardise(h)
-    for i in range(K):
-        for j in range(i):
-            bounds[i, j] /= scale
-            bounds[j, i] = bounds[i, j]
-    return h, bounds, _precisions(variances), scale
+            bounds[i, j] = bounds[j, i] = r * _root(squared, points[i], points[j]) / scale
+    return h, bounds, precisions, scale
 
 
-@subroutine
-def root(squared: float, x: Array, y: Array) -> float:
+@fragment
+def _root(squared: float, x: Array, y: Array) -> float:
     """Return ||x - y|| from its square, or computed afresh with a scale if that is out of range."""
     if 1e-250 < squared < 1e250:
         return math.sqrt(squared)
@@ -219,8 +214,8 @@ def root(squared: float, x: Array, y: Array) -> float:
     return top * math.sqrt(total)
 
 
-@subroutine
-def _most_central(h: Float64) -> int:
+@fragment
+def most_central(h: Float64) -> int:
     """Return the residual that is nearest to the others overall."""
     K, q = h.shape
     best, least = 0, np.inf
@@ -254,7 +249,7 @@ def reduced(
         h = residuals.copy()
     else:
         h, scale = _embed(distances)
-    factor = radius / (scale * standardise(h))
+    factor = radius / (scale * standardise(h, most_central(h)))
     for i in range(K):
         for j in range(K):
             bounds[i, j] = factor * points[i, j]
@@ -295,15 +290,15 @@ def _embed(distances: Float64) -> tuple[Float64, float]:
     return coordinates, scale
 
 
-@kernel
-def standardise(h: Float64) -> float:
+@fragment
+def standardise(h: Float64, central: int) -> float:
     """Shift the most central residual to zero, scale the largest entry to 1; return the scale.
 
     Not their mean: next to a residual that is far away, the others would lose their digits.
     """
-    best, scale = _most_central(h), 0.0
+    scale = 0.0
     for c in range(h.shape[1]):
-        origin = h[best, c]
+        origin = h[central, c]
         for i in range(h.shape[0]):
             h[i, c] -= origin
             scale = max(scale, abs(h[i, c]))

@@ -10,9 +10,9 @@ the coordinate is then averaged as if its multipliers were divided by that facto
 
 import numpy as np
 
-from coco_denoiser._jit import kernel
+from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
-from coco_denoiser.geometry import COINCIDENT, ROUNDING, Curve, Window, standardise
+from coco_denoiser.geometry import COINCIDENT, ROUNDING, Curve, Window, most_central, standardise
 from coco_denoiser.typing import Float64, Int64
 
 
@@ -127,7 +127,7 @@ def alone(window: Window, members: Int64, pull: Float64) -> Window:
     n = window.precisions[members]
     residuals = window.residuals[members] - window.residuals[members[0]]
     residuals += pull / window.table()[members]
-    scale = standardise(residuals)
+    scale = standardise(residuals, most_central(residuals))
     bounds = window.bounds[np.ix_(members, members)] / scale
     return Window(residuals, bounds, n / n.max(), window.shares)
 
@@ -177,7 +177,7 @@ def weights_and_phi(
     return W, _complete(W, h, bounds, n)
 
 
-@kernel
+@fragment
 def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64) -> Float64:
     """Multiply W by N, then draw it towards the centroid until every pair fits; return W h."""
     K, q = h.shape

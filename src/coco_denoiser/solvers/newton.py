@@ -56,10 +56,11 @@ def multipliers_of(
         return table, 0
     first, second, rho, soft = irredundant(bounds, n)
     pairs = rho.size
-    lam, w, lost = np.zeros(pairs), np.empty(pairs), np.empty(pairs)
+    lam, w, lost, nothing = np.zeros(pairs), np.empty(pairs), np.empty(pairs), np.zeros(pairs)
     work, hat, both = np.empty(pairs, np.int64), np.empty((K, q)), np.empty((K, q + K))
     multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, NEAR)
-    left = _ALLOWED * max(K, 16) ** 3
+    cube = max(K, 16) * max(K, 16) * max(K, 16)
+    left = _ALLOWED * cube
     iterations, best, kept = 0, np.inf, lam.copy()
     while True:
         stationary(first, second, lam, n, h, both)
@@ -76,7 +77,7 @@ def multipliers_of(
             break
         m = _listed(rho, w, lam, work)
         left -= m * m * (m / 24.0 + 3.0)
-        if left < 0.0 or not _step(first, second, rho, w, lam, both, hat, work[:m]):
+        if left < 0.0 or not _step(first, second, rho, w, lam, nothing, both, hat, work[:m]):
             break
         iterations += 1
     for e in range(pairs):
@@ -102,6 +103,7 @@ def _step(
     rho: Float64,
     w: Float64,
     lam: Float64,
+    nothing: Float64,
     both: Float64,
     hat: Float64,
     work: Int64,
@@ -111,7 +113,7 @@ def _step(
     for i in range(hat.shape[0]):
         for c in range(hat.shape[1]):
             hat[i, c] = both[i, c]
-    H = hessian(first, second, rho, np.ones(rho.size), np.zeros(rho.size), hat, both, work, 1e-12)
+    H = hessian(first, second, rho, rho, nothing, hat, both, work, 1e-12)
     rhs, y = np.empty(m), np.empty(m)
     for k in range(m):
         e = work[k]

@@ -1,4 +1,4 @@
-"""An ordinary window in two compiled calls: its multipliers, then its weights, certified.
+"""An ordinary window in three compiled calls: its multipliers, its weights, its certificate.
 
 Ordinary is a window of which no two points coincide, of a size at which systems over pairs are
 factorised, and which Newton's method solves. All others are told by their certificate, and left
@@ -7,7 +7,6 @@ to the loop that tries one method after another.
 
 import math
 
-from coco_denoiser._jit import kernel
 from coco_denoiser.certificate import certify_plain
 from coco_denoiser.constraints.averages import weights_and_phi
 from coco_denoiser.solvers.newton import multipliers_of
@@ -30,14 +29,6 @@ def settle(
         The answer with its certificate; an infinite gap if points coincide.
     """
     lam, iterations = multipliers_of(h, bounds, n, tol, max_iter)
-    W, phi, gap, violation = _certified(h, bounds, n, lam)
-    return W, phi, lam, gap if iterations >= 0 else math.inf, violation, iterations
-
-
-@kernel
-def _certified(
-    h: Float64, bounds: Float64, n: Float64, lam: Float64
-) -> tuple[Float64, Float64, float, float]:
     W, phi = weights_and_phi(lam, h, bounds, n)
     gap, violation = certify_plain(h, bounds, n, phi, lam)
-    return W, phi, gap, violation
+    return W, phi, lam, gap if iterations >= 0 else math.inf, violation, iterations
