@@ -6,8 +6,8 @@ is done tensor by tensor, and nothing waits for the device: the caller reads wha
 
 import torch
 
-from coco_denoiser.torch._kernels import Data, Layout, Plain
-from coco_denoiser.typing import Float64
+from coco_denoiser.torch._kernels import Data, Tensors
+from coco_denoiser.typing import Float64, Int64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
 
@@ -15,15 +15,14 @@ from coco_denoiser.window.passes import room
 _BLOCK = 1 << 20
 
 
-def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> torch.Tensor:
-    """Return tensors side by side, as they lie in a slot of a ring; None stands for zeros."""
-    parts, end = [], 0
-    for tensor, offset, size in zip(tensors, *map(list, layout), strict=True):
-        if offset > end:
-            parts.append(like.new_zeros(offset - end))
-        parts.append(like.new_zeros(size) if tensor is None else tensor.detach().reshape(-1))
+def hold(tensors: Tensors, places: Int64) -> torch.Tensor:
+    """Return tensors side by side, as they lie in a slot of a ring."""
+    parts, end, like = [], 0, tensors[0]
+    _, offsets, sizes = places.tolist()
+    for tensor, offset, size in zip([*tensors, like.new_empty(0)], offsets, sizes, strict=True):
+        parts += [like.new_zeros(offset - end), tensor.detach().reshape(-1)]
         end = offset + size
-    return torch.cat([*parts, like.new_zeros(like.shape[1] - end)])
+    return torch.cat(parts)
 
 
 def view(tensor: torch.Tensor) -> torch.Tensor:
@@ -33,7 +32,7 @@ def view(tensor: torch.Tensor) -> torch.Tensor:
 
 def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> torch.Tensor:
     """Return what `passes.measure` adds up, in float64; write nothing."""
-    points, residuals, x, g, _ = data
+    points, residuals, x, g = data
     used, skip, heir = plan.used, plan.skip, plan.heir
     out = torch.from_numpy(room(used, heir)).to(points.device)
     h = torch.sub(g, x, alpha=centre)
@@ -78,13 +77,13 @@ def commit(
     slot: int,
     weights: Float64 | None,
     shift: float,
-    out: torch.Tensor | None,
+    out: torch.Tensor,
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    points, residuals, x, g, _ = data
+    points, residuals, x, g = data
     points[slot] = x
     residuals[slot] = torch.sub(g, x, alpha=centre)
-    if weights is None or out is None:
+    if weights is None:
         return
     w = torch.from_numpy(weights).to(residuals.device, residuals.dtype, non_blocking=True)
     for start in range(0, x.numel(), _BLOCK):
@@ -98,7 +97,7 @@ def commit(
 
 def advance(data: Data, *, centre: float, weight: float, shift: float, out: torch.Tensor) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
-    points, residuals, x, g, _ = data
+    points, residuals, x, g = data
     h = torch.sub(g, x, alpha=centre)
     move = residuals[0] - h
     if shift:

@@ -1,6 +1,6 @@
 """The passes over a window in main memory, at the speed of that memory.
 
-The parameters stay where they are: tensors come as addresses. What is done to a block is in
+The parameters stay where they are: tensors come as addresses. What is compiled is in
 `coco_denoiser.window.passes`; `coco_denoiser.torch._generic` does the same on other devices.
 """
 
@@ -10,39 +10,32 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from coco_denoiser._jit import kernel, sweep
-from coco_denoiser.torch._pointers import carray, pointer
 from coco_denoiser.typing import Array, Float64, Int64
 from coco_denoiser.window import passes
 from coco_denoiser.window.history import Plan
-from coco_denoiser.window.passes import BLOCK
 
-Plain: TypeAlias = Sequence[torch.Tensor | None]
-
-
-class Layout(NamedTuple):
-    """Where each tensor begins in a slot, and how many numbers it has there."""
-
-    offsets: Int64
-    sizes: Int64
-
-
-# Points and residuals, (K, D) each, a point and a gradient as `hold` returns them, their layout.
-Data: TypeAlias = tuple[Any, Any, Any, Any, Layout]
+Tensors: TypeAlias = Sequence[torch.Tensor]
+# Points and residuals, (K, D) each, a point and a gradient as `hold` returns them.
+Data: TypeAlias = tuple[Any, Any, Any, Any]
 
 
 class Held(NamedTuple):
-    """Tensors, kept alive, and where they lie; 0 for None."""
+    """Tensors, kept alive, and where they lie: see `coco_denoiser.window.columns`."""
 
-    tensors: Plain
-    addresses: Int64
+    tensors: Tensors
+    places: Int64
 
 
-def hold(tensors: Plain, layout: Layout, like: torch.Tensor) -> Held:
-    """Make contiguous tensors of the ring's dtype ready for the passes; None stands for zeros."""
-    del layout, like
-    places = (0 if t is None else t.data_ptr() for t in tensors)
-    return Held(tensors, np.fromiter(places, np.int64, len(tensors)))
+def layout(offsets: Sequence[int], sizes: Sequence[int], end: int) -> Int64:
+    """Return places without addresses: where each tensor begins in a slot, and its size."""
+    return np.array([[0] * (len(sizes) + 1), [*offsets, end], [*sizes, 0]])
+
+
+def hold(tensors: Tensors, places: Int64) -> Held:
+    """Make contiguous tensors of the ring's dtype ready for the passes."""
+    found = places.copy()
+    found[0, :-1] = [t.data_ptr() for t in tensors]
+    return Held(tensors, found)
 
 
 def view(tensor: torch.Tensor) -> Array:
@@ -52,10 +45,9 @@ def view(tensor: torch.Tensor) -> Array:
 
 def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> Float64:
     """Return what `passes.measure` adds up, in float64; write nothing."""
-    points, residuals, x, g, layout = data
+    points, residuals, x, g = data
     out = passes.room(plan.used, plan.heir)
-    where = x.addresses, g.addresses, *layout
-    _measure(points, residuals, *where, centre, limit, plan.numbers, out)
+    passes.measure(points, residuals, x.places, g.places, centre, limit, plan.numbers, out)
     return out
 
 
@@ -66,116 +58,15 @@ def commit(
     slot: int,
     weights: Float64 | None,
     shift: float,
-    out: Array | None,
+    out: Array,
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    points, residuals, x, g, layout = data
-    where, w = (x.addresses, g.addresses, *layout), passes.by_four(weights, residuals.dtype)
-    theta = residuals[slot] if out is None else out
-    _commit(points, residuals, *where, centre, slot, w, shift, theta)
+    points, residuals, x, g = data
+    w = passes.by_four(weights, residuals.dtype)
+    passes.commit(points, residuals, x.places, g.places, centre, slot, w, shift, out)
 
 
 def advance(data: Data, *, centre: float, weight: float, shift: float, out: Array) -> None:
     """Mix the one slot into an observation, which takes its place; write its gradient to out."""
-    points, residuals, x, g, layout = data
-    where = x.addresses, g.addresses, *layout
-    _advance(points[0], residuals[0], *where, centre, weight, shift, out)
-
-
-@sweep
-def _measure(
-    points: Array,
-    residuals: Array,
-    x: Int64,
-    g: Int64,
-    offsets: Int64,
-    sizes: Int64,
-    c: float,
-    limit: float,
-    how: passes.Numbers,
-    out: Float64,
-) -> None:
-    new, other, mixed = passes.blocks(points.dtype, BLOCK)
-    zeros = np.zeros(BLOCK, points.dtype)
-    for t in range(x.size):
-        size, first = sizes[t], offsets[t]
-        x_all = carray(pointer(x[t]), (size,), points.dtype)
-        g_all = carray(pointer(g[t]), (size,), points.dtype)
-        for start in range(0, size, BLOCK):
-            stop = min(start + BLOCK, size)
-            passes.measure_block(
-                points,
-                residuals,
-                first + start,
-                first + stop,
-                x_all[start:stop],
-                zeros[: stop - start] if g[t] == 0 else g_all[start:stop],
-                c,
-                limit,
-                how,
-                new,
-                other,
-                mixed,
-                out,
-            )
-
-
-@kernel
-def _commit(
-    points: Array,
-    residuals: Array,
-    x: Int64,
-    g: Int64,
-    offsets: Int64,
-    sizes: Int64,
-    c: float,
-    slot: int,
-    w: Array,
-    shift: float,
-    out: Array,
-) -> None:
-    zeros = np.zeros(BLOCK, points.dtype)
-    for t in range(x.size):
-        size, first = sizes[t], offsets[t]
-        x_all = carray(pointer(x[t]), (size,), points.dtype)
-        g_all = carray(pointer(g[t]), (size,), points.dtype)
-        for start in range(0, size, BLOCK):
-            stop = min(start + BLOCK, size)
-            passes.commit_block(
-                points,
-                residuals,
-                first + start,
-                first + stop,
-                x_all[start:stop],
-                zeros[: stop - start] if g[t] == 0 else g_all[start:stop],
-                c,
-                slot,
-                w,
-                shift,
-                out,
-            )
-
-
-@kernel
-def _advance(
-    point: Array,
-    residual: Array,
-    x: Int64,
-    g: Int64,
-    offsets: Int64,
-    sizes: Int64,
-    c: float,
-    weight: float,
-    shift: float,
-    out: Array,
-) -> None:
-    for t in range(x.size):
-        size, a = sizes[t], offsets[t]
-        p, r, theta = point[a : a + size], residual[a : a + size], out[a : a + size]
-        x_all = carray(pointer(x[t]), (size,), point.dtype)
-        if g[t] == 0:
-            theta[:] = 0.0
-            passes.advance(p, r, x_all, theta, c, weight, shift, theta)
-        else:
-            g_all = carray(pointer(g[t]), (size,), point.dtype)
-            passes.advance(p, r, x_all, g_all, c, weight, shift, theta)
+    points, residuals, x, g = data
+    passes.advance(points[0], residuals[0], x.places, g.places, centre, weight, shift, out)

@@ -12,11 +12,10 @@ Gradients are kept as they are, not as residuals g - c x, which would move with 
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from coco_denoiser.torch import _generic, _kernels
-from coco_denoiser.torch._kernels import Data, Layout
+from coco_denoiser.torch._kernels import Data, layout
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
@@ -32,10 +31,9 @@ def wide(device: torch.device) -> tuple[Any, int]:
     return (_kernels, 1 << 14) if device.type == "cpu" else (_generic, 1 << 20)
 
 
-def _part(passes: Any, row: torch.Tensor) -> tuple[Any, Layout]:
+def _part(passes: Any, row: torch.Tensor) -> Any:
     """Return a part of an observation as the passes take it."""
-    whole = Layout(np.zeros(1, np.int64), np.array([row.numel()]))
-    return passes.hold([row], whole, row[None]), whole
+    return passes.hold([row], layout([0], [row.numel()], row.numel()))
 
 
 class Points:
@@ -89,14 +87,13 @@ def _older(slot: int, used: int) -> int:
 
 def measure(data: Data, *, centre: float, limit: float, plan: Plan) -> torch.Tensor:
     """Return what `passes.measure` adds up, of the observation as it would be stored."""
-    points, gradients, x, g, _ = data
+    points, gradients, x, g = data
     used, dtype, passes = plan.used, x.dtype, wide(points.device)[0]
     out = torch.from_numpy(room(used, plan.heir)).to(points.device)
     older = _older(plan.skip if plan.skip >= 0 else used, used)
     for where, P, R in _widened(points, gradients, centre, used, older):
         new = (v[where].to(gradients.dtype).to(dtype) for v in (x, g))
-        (X, _), (G, whole) = (_part(passes, v) for v in new)
-        block = passes.view(P), passes.view(R), X, G, whole
+        block = passes.view(P), passes.view(R), *(_part(passes, v) for v in new)
         found = passes.measure(block, centre=centre, limit=limit, plan=plan)
         out += torch.as_tensor(found)
     return out
@@ -114,7 +111,7 @@ def commit(
     data: Data, *, slot: int, centre: float, weights: Float64 | None, **options: Any
 ) -> None:
     """Write an observation into its slot; with weights, its denoised gradient to out."""
-    points, gradients, x, g, _ = data
+    points, gradients, x, g = data
     points.rows[slot], gradients[slot] = x, g
     if slot == 0:
         x = points.follow(x)
@@ -123,6 +120,6 @@ def commit(
         return
     out, passes = options.pop("out"), wide(points.device)[0]
     for where, P, R in _widened(points, gradients, centre, weights.size, slot + 1):
-        (X, _), (G, whole) = (_part(passes, v[where]) for v in (x, g))
+        block = passes.view(P), passes.view(R), *(_part(passes, v[where]) for v in (x, g))
         new = {"slot": slot, "centre": centre, "weights": weights, "out": passes.view(out[where])}
-        passes.commit((passes.view(P), passes.view(R), X, G, whole), **new, **options)
+        passes.commit(block, **new, **options)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from coco_denoiser.torch import _generic, _narrow, _sharding
-from coco_denoiser.torch._kernels import Data, Layout
+from coco_denoiser.torch._kernels import Data, Tensors, layout
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.vectors import LIMITS
@@ -90,17 +90,14 @@ class Ring:
         )
         self._facts = _facts(parameters) if plain else []
         room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
-        self._layout = Layout(np.cumsum(room) - room, sizes)
         width = int(room.sum())
-        moved = Layout(np.zeros(1, np.int64), np.array([width]))
-        self._where = self._layout if home == kind.device else moved
-        # A row of zeros next to the parameters, in the memory of one.
-        self._like = parts[0].new_zeros(1, 1, dtype=kind.dtype).expand(1, width)
+        self._layout = layout((np.cumsum(room) - room).tolist(), sizes.tolist(), width)
+        self._where = self._layout if home == kind.device else layout([0], [width], width)
         self._points = torch.zeros(slots, width, dtype=kind.storage, device=kind.device)
         self._residuals = torch.zeros_like(self._points)
         self._narrow: _narrow.Points | None = None
         if kind.storage != kind.dtype:
-            row = _generic.hold([_plain(p, kind.dtype) for p in parts], self._layout, self._like)
+            row = _generic.hold([_plain(p, kind.dtype) for p in parts], self._layout)
             self._narrow = _narrow.Points(self._points, row.to(kind.device))
         self._work: _Work | None = None
         self._as_they_lie = False
@@ -118,16 +115,15 @@ class Ring:
 
     def collect(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of an observation; copy only what is laid out unlike a slot."""
-        x: Sequence[torch.Tensor] = self.parameters
-        g, like = gradients, self._like
+        x: Tensors = self.parameters
+        g: Any = gradients
         self._as_they_lie = self._can_be_read(gradients)
         if not self._as_they_lie:
             x, g = zip(*map(self._convert, range(len(g)), g), strict=True)
         if self.home != self.device:  # in one piece
-            x, g = ([_generic.hold(v, self._layout, like).to(self.device)] for v in (x, g))
-            like = x[0][None]
+            x, g = ([_generic.hold(v, self._layout).to(self.device)] for v in (x, g))
         hold = self._at_work().passes.hold
-        self._x, self._g = (hold(v, self._where, like) for v in (x, g))
+        self._x, self._g = hold(x, self._where), hold(g, self._where)
         if self._narrow is not None:
             self._x = self._x - self._narrow.reference
 
@@ -138,10 +134,11 @@ class Ring:
         except (AttributeError, RuntimeError):  # None, or a tensor without strides
             return False
 
-    def _convert(
-        self, i: int, gradient: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return this rank's part of a parameter and of its gradient as the window needs them."""
+    def _convert(self, i: int, gradient: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return this rank's part of a parameter and of its gradient as the window needs them.
+
+        None stands for zeros.
+        """
         p = self.parameters[i]
         if gradient is not None and gradient.layout is not torch.strided:
             raise TypeError(
@@ -156,9 +153,10 @@ class Ring:
                 f"one of shape {tuple(x.shape)}, {x.dtype}, on {x.device}. Call reset() after "
                 "changing it."
             )
+        x = _plain(x, self.dtype)
         if gradient is None:
-            return _plain(x, self.dtype), None
-        return _plain(x, self.dtype), _plain(_sharding.local_gradient(p, gradient), self.dtype)
+            return x, torch.zeros_like(x)
+        return x, _plain(_sharding.local_gradient(p, gradient), self.dtype)
 
     def measure(self, centre: float, plan: Plan) -> Any:
         """Return this rank's part of what `passes.measure` adds up, a tensor or an array."""
@@ -172,9 +170,8 @@ class Ring:
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready for `theta`."""
         work = self._at_work()
-        out = None if weights is None else work.out
         work.passes.commit(
-            self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=out
+            self._all(), centre=centre, slot=slot, weights=weights, shift=shift, out=work.out
         )
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
@@ -190,7 +187,7 @@ class Ring:
         self._residuals[plan.heir] = _generic.mixed(self._points, self._residuals, plan)
 
     def _all(self) -> Data:
-        return *self._at_work().rings, self._x, self._g, self._where
+        return *self._at_work().rings, self._x, self._g
 
     def _at_work(self) -> _Work:
         """Return what the passes need at every step."""
@@ -214,7 +211,8 @@ class Ring:
             return work.parts
         found, parts = [], work.parts
         if self.home != self.device:
-            row = self._like.new_empty(self._like.shape[1]).copy_(work.theta)
+            near = _sharding.local(self.parameters[0].detach())
+            row = near.new_empty(work.theta.shape, dtype=self.dtype).copy_(work.theta)
             parts = list(zip(self.parameters, self._split(row), strict=True))
         for p, part in parts:
             # Same dtype and same strides as the parameter: fused optimizers rely on both.
@@ -244,8 +242,8 @@ class Ring:
 
     def _columns(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Return each parameter's part of a row."""
-        where = zip(*(part.tolist() for part in self._layout), strict=True)
-        return [row[offset : offset + size] for offset, size in where]
+        _, offsets, sizes = self._layout[:, :-1].tolist()
+        return [row[a : a + size] for a, size in zip(offsets, sizes, strict=True)]
 
     def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield views of a row in the shapes of the parameters."""

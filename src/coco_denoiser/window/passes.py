@@ -2,8 +2,7 @@
 
 `measure` reads the whole window once and writes nothing; `commit` reads the residuals once and
 writes the new slot. Between them lies the decision whether an observation may enter at all.
-This file has the work on a block, and the passes over contiguous vectors. Those over PyTorch's
-tensors, which are scattered in memory, are in `coco_denoiser.torch._kernels`.
+An observation is two vectors, or lies in tensors here and there: see `columns.py`.
 """
 
 from typing import Any, TypeAlias
@@ -12,6 +11,7 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser.typing import Array, Float64
+from coco_denoiser.window.columns import Source, fill, tensor
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
 # streams, short enough for a few such blocks to stay in the second-level cache.
@@ -26,8 +26,8 @@ Numbers: TypeAlias = tuple[int, int, int, float, float]
 def measure(
     points: Array,
     residuals: Array,
-    x: Array,
-    g: Array,
+    x: Source,
+    g: Source,
     c: float,
     limit: float,
     how: Numbers,
@@ -38,8 +38,8 @@ def measure(
     Args:
         points: (K, D), the ring of points.
         residuals: (K, D), the ring of residuals h = g - c x.
-        x: (D,), where the gradient was observed.
-        g: (D,), the gradient.
+        x: where the gradient was observed.
+        g: the gradient.
         c: the centre of the residuals.
         limit: the largest entry that may enter.
         how: what it does to the window.
@@ -47,63 +47,98 @@ def measure(
             then, if there is one, to the heir as it will be; the number of entries that must
             not enter; and the sum of |g|. See `room`.
     """
-    new, other, mixed = blocks(points.dtype, x.size)
-    for start in range(0, x.size, BLOCK):
-        stop = min(start + BLOCK, x.size)
-        measure_block(
-            points,
-            residuals,
-            start,
-            stop,
-            x[start:stop],
-            g[start:stop],
-            c,
-            limit,
-            how,
-            new,
-            other,
-            mixed,
-            out,
-        )
+    count, skip, heir, weight, shift = how
+    size = points.shape[1]
+    others = count if skip < 0 else count - 1
+    buffer, t = np.empty((4, min(size, BLOCK)), points.dtype), 0
+    for a in range(0, size, BLOCK):
+        b = min(a + BLOCK, size)
+        X, G = buffer[0][: b - a], buffer[1][: b - a]
+        H, M = buffer[2][: b - a], buffer[3][: b - a]
+        t = fill(x, g, c, t, a, b, X, G, H)
+        bad, total = 0, 0.0
+        for j in range(H.size):
+            # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
+            fine = (abs(X[j]) <= limit) & (abs(G[j]) <= limit) & (abs(H[j]) <= limit)
+            bad += 0 if fine else 1
+            total += abs(G[j])
+        out[out.size - 2] += bad
+        out[out.size - 1] += total
+        if heir >= 0:
+            p, r = points[skip][a:b], residuals[skip][a:b]
+            u, v = points[heir][a:b], residuals[heir][a:b]
+            for j in range(M.size):
+                M[j] = v[j] + weight * ((r[j] - v[j]) - shift * (p[j] - u[j]))
+        for target in range(1 if heir < 0 else 2):
+            U, V = (X, H) if target == 0 else (points[heir][a:b], M)
+            for k in range(0, others, 4):
+                # Four slots at a time, or the last one alone; beyond the last is the last again.
+                i, j = _slot(k, others, skip), _slot(k + 1, others, skip)
+                m, n = _slot(k + 2, others, skip), _slot(k + 3, others, skip)
+                p, r = points[i][a:b], M if i == heir else residuals[i][a:b]
+                if i == j:
+                    one = _products(p, r, U, V)
+                    sums: tuple[float, ...] = one + one + one + one
+                else:
+                    sums = _four_products(
+                        p,
+                        r,
+                        points[j][a:b],
+                        M if j == heir else residuals[j][a:b],
+                        points[m][a:b],
+                        M if m == heir else residuals[m][a:b],
+                        points[n][a:b],
+                        M if n == heir else residuals[n][a:b],
+                        U,
+                        V,
+                    )
+                for q in range(min(4, others - k)):
+                    place = 3 * target * count + _slot(k + q, others, skip)
+                    out[place] += sums[3 * q]
+                    out[place + count] += sums[3 * q + 1]
+                    out[place + 2 * count] += sums[3 * q + 2]
 
 
 @kernel
 def commit(
     points: Array,
     residuals: Array,
-    x: Array,
-    g: Array,
+    x: Source,
+    g: Source,
     c: float,
     slot: int,
     w: Array,
     shift: float,
     out: Array,
 ) -> None:
-    """Write an observation into its slot and, if there are weights, its denoised gradient to out.
+    """Write an observation into its slot, and its gradient to out: the denoised one with weights.
 
     With weights w, one for each slot, that is g + sum_i w_i ((h_i - h) - shift (x_i - x)): they
     sum to 1, and what all residuals have in common cancels before it is rounded.
     """
-    for start in range(0, x.size, BLOCK):
-        stop = min(start + BLOCK, x.size)
-        commit_block(
-            points,
-            residuals,
-            start,
-            stop,
-            x[start:stop],
-            g[start:stop],
-            c,
-            slot,
-            w,
-            shift,
-            out,
-        )
+    size, t = points.shape[1], 0
+    for a in range(0, size, BLOCK):
+        b = min(a + BLOCK, size)
+        X, H, theta = points[slot][a:b], residuals[slot][a:b], out[a:b]
+        t = fill(x, g, c, t, a, b, X, theta, H)
+        for i in range(0, w.size, 4):
+            # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
+            # there are weights of zero only.
+            _add(residuals, i, a, b, w, 1.0, H, theta)
+            if shift != 0.0:
+                _add(points, i, a, b, w, -shift, X, theta)
 
 
 @kernel
 def advance(
-    point: Array, residual: Array, x: Array, g: Array, c: float, weight: float, s: float, out: Array
+    point: Array,
+    residual: Array,
+    x: Source,
+    g: Source,
+    c: float,
+    weight: float,
+    s: float,
+    out: Array,
 ) -> None:
     """Mix the past into an observation, which becomes the past; write its gradient to out.
 
@@ -112,12 +147,18 @@ def advance(
     # In the dtype of the vectors: half as many instructions, and fused, so rounded once as well.
     kind: Any = point.dtype.type
     centre, w, shift = kind(c), kind(weight), kind(s)
-    for j in range(x.size):
-        h = g[j] - centre * x[j]
-        move = w * ((residual[j] - h) - shift * (point[j] - x[j]))
-        out[j] = g[j] + move
-        residual[j] = h + move
-        point[j] = x[j]
+    t, b = 0, 0
+    while b < point.size:
+        (a, X), G = tensor(x, t, point), tensor(g, t, point)[1]
+        b = a + X.size
+        P, R, theta = point[a:b], residual[a:b], out[a:b]
+        for j in range(P.size):
+            h = G[j] - centre * X[j]
+            move = w * ((R[j] - h) - shift * (P[j] - X[j]))
+            theta[j] = G[j] + move
+            R[j] = h + move
+            P[j] = X[j]
+        t += 1
 
 
 def room(count: int, heir: int) -> Float64:
@@ -137,104 +178,50 @@ def by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
     return padded
 
 
-@subroutine
-def blocks(dtype: Any, size: int) -> tuple[Array, Array, Array]:
-    """Return room for the blocks that `measure_block` works on."""
-    n = min(size, BLOCK)
-    return np.empty(n, dtype), np.empty(n, dtype), np.empty(n, dtype)
+@fragment
+def _slot(k: int, others: int, skip: int) -> int:
+    """Return the k-th slot in use but for the one to skip, or the last."""
+    last = min(k, others - 1)
+    return last if skip < 0 or last < skip else last + 1
 
 
 @fragment
-def measure_block(
-    points: Array,
-    residuals: Array,
-    a: int,
-    b: int,
-    x: Array,
-    g: Array,
-    c: float,
-    limit: float,
-    how: Numbers,
-    new: Array,
-    other: Array,
-    mixed: Array,
-    out: Float64,
-) -> None:
-    """Do for the columns a to b what `measure` does."""
-    count, skip, heir, weight, shift = how
-    X, H, M = new[: b - a], other[: b - a], mixed[: b - a]
-    bad, total = 0, 0.0
-    for j in range(X.size):
-        X[j] = x[j]
-        H[j] = g[j] - c * x[j]
-    for j in range(X.size):
-        # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
-        fine = (abs(X[j]) <= limit) & (abs(g[j]) <= limit) & (abs(H[j]) <= limit)
-        bad += 0 if fine else 1
-        total += abs(g[j])
-    out[out.size - 2] += bad
-    out[out.size - 1] += total
-    if heir >= 0:
-        p, q = points[skip][a:b], points[heir][a:b]
-        r, s = residuals[skip][a:b], residuals[heir][a:b]
-        for j in range(M.size):
-            M[j] = s[j] + weight * ((r[j] - s[j]) - shift * (p[j] - q[j]))
-    for i in range(count):
-        if i != skip:
-            row = M if i == heir else residuals[i][a:b]
-            dx, across, dh = _products(points[i][a:b], X, row, H)
-            out[i] += dx
-            out[count + i] += across
-            out[2 * count + i] += dh
-            if heir >= 0 and i != heir:
-                dx, across, dh = _products(points[i][a:b], points[heir][a:b], row, M)
-                out[3 * count + i] += dx
-                out[4 * count + i] += across
-                out[5 * count + i] += dh
-
-
-@fragment
-def _products(p: Array, x: Array, r: Array, h: Array) -> tuple[float, float, float]:
+def _products(p: Array, r: Array, x: Array, h: Array) -> tuple[float, float, float]:
     """Return ||p - x||^2, <p - x, r - h> and ||r - h||^2, in float64 whatever the vectors are."""
     dx, across, dh = 0.0, 0.0, 0.0
     for j in range(x.size):
-        d = np.float64(p[j]) - np.float64(x[j])
-        e = np.float64(r[j]) - np.float64(h[j])
-        dx += d * d
-        across += d * e
-        dh += e * e
+        d, e = np.float64(p[j]) - np.float64(x[j]), np.float64(r[j]) - np.float64(h[j])
+        dx, across, dh = dx + d * d, across + d * e, dh + e * e
     return dx, across, dh
 
 
 @fragment
-def commit_block(
-    points: Array,
-    residuals: Array,
-    a: int,
-    b: int,
+def _four_products(
+    p0: Array,
+    r0: Array,
+    p1: Array,
+    r1: Array,
+    p2: Array,
+    r2: Array,
+    p3: Array,
+    r3: Array,
     x: Array,
-    g: Array,
-    c: float,
-    slot: int,
-    w: Array,
-    shift: float,
-    out: Array,
-) -> None:
-    """Do for the columns a to b what `commit` does."""
-    X, H = points[slot][a:b], residuals[slot][a:b]
-    for j in range(X.size):
-        X[j] = x[j]
-        H[j] = g[j] - c * x[j]
-    if w.size > 0:
-        theta = out[a:b]
-        for j in range(theta.size):  # as a slice it would take two seconds more to compile
-            theta[j] = g[j]
-        for i in range(0, w.size, 4):
-            # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
-            # there are weights of zero only.
-            _add(residuals, i, a, b, w, 1.0, H, theta)
-            if shift != 0.0:
-                _add(points, i, a, b, w, -shift, X, theta)
+    h: Array,
+) -> tuple[float, ...]:
+    """Return what `_products` does for each of four slots; x and h are read and widened once."""
+    xx0, xh0, hh0, xx1, xh1, hh1 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    xx2, xh2, hh2, xx3, xh3, hh3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(x.size):
+        X, H = np.float64(x[j]), np.float64(h[j])
+        d, e = np.float64(p0[j]) - X, np.float64(r0[j]) - H
+        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * e, hh0 + e * e
+        d, e = np.float64(p1[j]) - X, np.float64(r1[j]) - H
+        xx1, xh1, hh1 = xx1 + d * d, xh1 + d * e, hh1 + e * e
+        d, e = np.float64(p2[j]) - X, np.float64(r2[j]) - H
+        xx2, xh2, hh2 = xx2 + d * d, xh2 + d * e, hh2 + e * e
+        d, e = np.float64(p3[j]) - X, np.float64(r3[j]) - H
+        xx3, xh3, hh3 = xx3 + d * d, xh3 + d * e, hh3 + e * e
+    return xx0, xh0, hh0, xx1, xh1, hh1, xx2, xh2, hh2, xx3, xh3, hh3
 
 
 @subroutine

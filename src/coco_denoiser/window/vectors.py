@@ -147,10 +147,9 @@ class Ring:
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         self._make_room(slot)
-        theta = self._g if weights is None else np.empty_like(self._g)
+        self.theta = theta = np.empty_like(self._g)
         w = passes.by_four(weights, self._g.dtype)
         passes.commit(self.points, self.residuals, self._x, self._g, centre, slot, w, shift, theta)
-        self.theta = self._g.copy() if weights is None else theta
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix slot 0 into the observation, which takes its place and is ready as theta."""
@@ -164,11 +163,7 @@ class Ring:
         """Return points and residuals, the observation being in its slot, where d is small."""
         if self.d >= count:
             return None
-        self._make_room(slot)
-        nothing = passes.by_four(None, self._g.dtype)
-        passes.commit(
-            self.points, self.residuals, self._x, self._g, centre, slot, nothing, 0.0, self._g
-        )
+        self.commit(centre, slot, None, 0.0)
         return self.points[:count], self.residuals[:count]
 
     def load(self, points: Array, residuals: Array) -> None:
