@@ -236,15 +236,22 @@ def test_a_preset_turns_the_settings(page: webdriver.Chrome) -> None:
 
 
 def test_a_point_that_is_touched_shows_the_disc_of_its_pair(page: webdriver.Chrome) -> None:
-    # Touched anew until it shows: the picture may change in between, and its radii with it.
-    touched = _MODEL + (
-        "const [before, chosen] = arguments, points = model('points');"
-        "points.selected.indices = before; points.selected.indices = chosen;"
-        "const wanted = chosen.map((index) => points.data.ball_radius[index]);"
-        "return String([...model('ball').data.radius]) === String(wanted)"
+    place = _MODEL + (
+        "const view = Bokeh.index.roots.find(each => each.model.name === 'paths');"
+        "const {x, y} = model('points').data, {x_scale, y_scale} = view.frame;"
+        "view.el.scrollIntoView(); const {left, top} = view.el.getBoundingClientRect();"
+        "return [left + x_scale.compute(x[0]), top + y_scale.compute(y[0])]"
     )
-    for before, chosen in (([], [3]), ([3], [])):
-        _until(partial(page.execute_script, touched, before, chosen))
+    shown = _MODEL + "return [...model('ball').data.radius]"
+    radius = _MODEL + "return model('points').data.ball_radius[0]"
+    _set(page, {"window": 3, "steps": 10, "step": 0.2})  # three points, well apart
+    _until(partial(_says, page, "COCO_3"))
+    x, y = page.execute_script(place)
+    for _ in "12":  # a second touch changes nothing
+        page.execute_cdp_cmd("Input.synthesizeTapGesture", {"x": x, "y": y})
+        _until(lambda: page.execute_script(shown) == [page.execute_script(radius)])
+    page.execute_cdp_cmd("Input.synthesizeTapGesture", {"x": x, "y": y - 100})
+    _until(lambda: page.execute_script(shown) == [])
 
 
 def test_the_presets_work_without_a_server_and_without_the_network(

@@ -67,8 +67,8 @@ def certificate(found: Solution, taken: int, last: int) -> str:
     """Return the proof of the answer that a step was taken with, as a paragraph."""
     return (
         f"<p>Step {taken} of {last}: {escape(found.status.value)}. "
-        f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}, "
-        f"by the {escape(found.method)} method in {found.iterations} iterations.</p>"
+        f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "
+        f"Method: {escape(found.method)}; iterations: {found.iterations}.</p>"
     )
 
 

@@ -52,7 +52,9 @@ for (const [id, html] of Object.entries(texts)) document.getElementById(id).inne
 
 # The point of the window that is pointed at or touched, and the disc that belongs to it.
 _SHOW_BALL = """
-const found = cb_data && cb_data.index ? cb_data.index.indices : points.selected.indices;
+// A finger that is lifted points at nothing any more: what it touched remains.
+const under = cb_data && cb_data.index ? cb_data.index.indices : [];
+const found = under.length ? under : points.selected.indices;
 const of = name => found.length ? [points.data[name][found[0]]] : [];
 ball.data = {x: of("ball_x"), y: of("ball_y"), radius: of("ball_radius")};
 """
@@ -237,10 +239,12 @@ class Pictures:
         source = self._source("points", "x y ball_x ball_y ball_radius")
         points = plot.scatter("x", "y", source=source, size=14, fill_alpha=0.0, line_alpha=0.0,
                               hover_line_alpha=1.0, hover_line_color=COCO, hover_fill_alpha=0.0,
+                              selection_line_alpha=1.0, selection_line_color=COCO,
                               nonselection_fill_alpha=0.0, nonselection_line_alpha=0.0)  # fmt: skip
         show = CustomJS(args={"points": source, "ball": self.sources["ball"]}, code=_SHOW_BALL)
         plot.add_tools(
-            HoverTool(renderers=[points], tooltips=None, callback=show), TapTool(renderers=[points])
+            HoverTool(renderers=[points], tooltips=None, callback=show),
+            TapTool(renderers=[points], mode="replace"),
         )
         source.selected.js_on_change("indices", show)
 
