@@ -86,7 +86,6 @@ def direction(
         s,
         state.phi,
         state.both,
-        np.arange(pairs),
         target,
         diagonal,
         coupled,

@@ -26,7 +26,6 @@ def linearise(
     s: Float64,
     phi: Float64,
     both: Float64,
-    work: Int64,
     target: Float64,
     diagonal: Float64,
     coupled: Int64,
@@ -34,8 +33,7 @@ def linearise(
     """Fill the linearised slack at dlam = 0 and the Hessian's diagonal; list coupled pairs."""
     q = phi.shape[1]
     na = 0
-    for k in range(work.size):
-        e = work[k]
+    for e in range(rho.size):
         i, j = first[e], second[e]
         vv, vhat = 0.0, 0.0
         for c in range(q):
@@ -98,7 +96,6 @@ def direction(
     lam: Float64,
     s: Float64,
     omega: Float64,
-    work: Int64,
     coupled: Int64,
     U: Float64,
     target: Float64,
@@ -110,14 +107,13 @@ def direction(
     """Fill dlam and ds by Mehrotra's predictor and corrector; return how far s and lam may go."""
     rhs = np.empty(coupled.size)
     mu, weight = 0.0, 0.0
-    for k in range(work.size):
-        mu += lam[work[k]] * s[work[k]]
-        weight += omega[work[k]]
+    for e in range(lam.size):
+        mu += lam[e] * s[e]
+        weight += omega[e]
     mu /= weight
     tau, step_s, step_lam = 0.0, 1.0, 1.0
     for phase in range(2):
-        for k in range(work.size):
-            e = work[k]
+        for e in range(lam.size):
             second_order = dlam[e] * ds[e] if phase == 1 else 0.0
             ds[e] = (tau * omega[e] - second_order) / lam[e]
             dlam[e] = (ds[e] - target[e]) / diagonal[e]
@@ -129,8 +125,7 @@ def direction(
         # As close to the boundary as the path allows: 0.9 far out, 1 - mu near the end.
         keep = max(0.9, 1.0 - max(mu, NEAREST)) if phase == 1 else 1.0
         step_s, step_lam = 1.0, 1.0
-        for k in range(work.size):
-            e = work[k]
+        for e in range(lam.size):
             ds[e] -= s[e] + s[e] / lam[e] * dlam[e]
             if ds[e] < 0.0:
                 step_s = min(step_s, -keep * s[e] / ds[e])
@@ -138,8 +133,7 @@ def direction(
                 step_lam = min(step_lam, -keep * lam[e] / dlam[e])
         if phase == 0:
             affine = 0.0
-            for k in range(work.size):
-                e = work[k]
+            for e in range(lam.size):
                 affine += (lam[e] + step_lam * dlam[e]) * (s[e] + step_s * ds[e])
             # Not nearer to the end of the path than the tolerance asks for: a slack far below
             # rounding would only spoil the system.
@@ -154,16 +148,15 @@ def primal_direction(
     phi: Float64,
     both: Float64,
     dlam: Float64,
-    work: Int64,
     dphi: Float64,
 ) -> None:
     """Fill dphi = hat - phi - M B (dlam v)."""
     K, q = phi.shape
     pull = np.zeros((K, q))
-    for k in range(work.size):
-        i, j = first[work[k]], second[work[k]]
+    for e in range(dlam.size):
+        i, j = first[e], second[e]
         for c in range(q):
-            v = dlam[work[k]] * (phi[i, c] - phi[j, c])
+            v = dlam[e] * (phi[i, c] - phi[j, c])
             pull[i, c] += v
             pull[j, c] -= v
     for i in range(K):
@@ -182,14 +175,13 @@ def move(
     dlam: Float64,
     ds: Float64,
     dphi: Float64,
-    work: Int64,
     step_s: float,
     step_lam: float,
 ) -> None:
     """Take a step, or a part of it back."""
-    for k in range(work.size):
-        lam[work[k]] += step_lam * dlam[work[k]]
-        s[work[k]] += step_s * ds[work[k]]
+    for e in range(lam.size):
+        lam[e] += step_lam * dlam[e]
+        s[e] += step_s * ds[e]
     for i in range(phi.shape[0]):
         for c in range(phi.shape[1]):
             phi[i, c] += step_s * dphi[i, c]
@@ -203,12 +195,10 @@ def residual(
     s: Float64,
     phi: Float64,
     both: Float64,
-    work: Int64,
 ) -> float:
     """Return the worst relative error of the slacks and of phi against hat, over the pairs."""
     worst = 0.0
-    for k in range(work.size):
-        e = work[k]
+    for e in range(rho.size):
         i, j = first[e], second[e]
         vv, off = 0.0, 0.0
         for c in range(phi.shape[1]):

@@ -33,11 +33,10 @@ from coco_denoiser.solvers._active_step import (
 from coco_denoiser.solvers._interior_gap import duality_gap, ratios, rounded_ratio, sizes
 from coco_denoiser.solvers._interior_step import move, residual
 from coco_denoiser.solvers.interior_point import (
-    ATTEMPTS,
     CARRY,
+    FLOOR,
     READY,
     ROUNDS,
-    STEPS,
     enter,
     is_implied,
 )
@@ -64,27 +63,34 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
     allowance = Allowance(max(_ALLOWED * cube, small))
     # Half the tolerance: the certificate is computed after a last rounding. What overflows is no
-    # answer, and is begun anew.
+    # answer, and its gap says so.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        multipliers, iterations, solved = _newton(window, bounds, 0.5 * tol, max_iter, allowance)
-        for near, floor, *_ in ATTEMPTS[:3]:
-            if solved or iterations >= max_iter or allowance.left < 0.0:
-                break
-            limit = min(max_iter - iterations, STEPS)
-            multipliers, steps, solved = _solve(
-                window, bounds, 0.5 * tol, limit, near, floor, allowance
+        start = _multiplicative(window, bounds)
+        multipliers, iterations, solved = improved(
+            window, bounds, start, 0.5 * tol, max_iter, allowance
+        )
+        if not solved and iterations < max_iter and allowance.left > 0.0:
+            multipliers, steps = _follow(
+                window, bounds, start, 0.5 * tol, max_iter - iterations, allowance
             )
             iterations += steps
     return multipliers + multipliers.T, iterations
 
 
-def _newton(
-    window: Window, bounds: Float64, tol: float, max_iter: int, allowance: Allowance
+def improved(
+    window: Window,
+    bounds: Float64,
+    pull: Float64,
+    tol: float,
+    max_iter: int,
+    allowance: Allowance,
 ) -> tuple[Float64, int, bool]:
-    """Do as newton.py does; return multipliers, (K, K), steps, and whether that is the end."""
+    """Do as newton.py does, from multipliers above the diagonal; say whether that is the end.
+
+    The best multipliers come first, (K, K), then the number of steps.
+    """
     n, (K, q) = window.precisions, window.residuals.shape
-    pull, both = _multiplicative(window, bounds, newton.NEAR), np.empty((K, q + K))
-    iterations, best = 0, np.inf
+    both, iterations, best, kept = np.empty((K, q + K)), 0, np.inf, pull
     while True:
         first, second = np.nonzero(pull)
         lam = pull[first, second]
@@ -98,8 +104,9 @@ def _newton(
             return pull, iterations, True
         spent = iterations >= min(max_iter, newton.STEPS) or allowance.left < 0.0
         if spent or not gap < newton.WORSE * best * value:
-            return pull, iterations, False
-        best = min(best, gap / value)
+            return kept, iterations, False
+        if gap < best * value:
+            best, kept = gap / value, pull
         hat[:] = both[:, :q]
         first, second = np.nonzero((pull > 0.0) | _violated(hat, bounds, pull > 0.0))
         problem = problem._replace(first=first, second=second, rho=bounds[first, second])
@@ -108,16 +115,15 @@ def _newton(
         iterations += 1
 
 
-def _solve(
+def _follow(
     window: Window,
     bounds: Float64,
+    pull: Float64,
     tol: float,
     max_iter: int,
-    near: float,
-    floor: float,
     allowance: Allowance,
-) -> tuple[Float64, int, bool]:
-    pull = _multiplicative(window, bounds, near)
+) -> tuple[Float64, int]:
+    """Follow the path of interior_point.py; return multipliers, (K, K), and steps."""
     listed = pull > 0.0
     first, second = np.nonzero(listed)
     n, (K, q) = window.precisions, window.residuals.shape
@@ -145,7 +151,6 @@ def _solve(
         state.omega,
         state.phi,
         state.both,
-        np.arange(pairs),
         worst,
         excess,
     )
@@ -160,20 +165,20 @@ def _solve(
         try:
             step, direct = direction(problem, state, 1e-3 * tol * loss, allowance, direct=direct)
         except np.linalg.LinAlgError:
-            return pull, iterations, False
-        before, part, sign, every = error, 1.0, 1.0, np.arange(state.lam.size)
+            return pull, iterations
+        before, part, sign = error, 1.0, 1.0
         for _ in range(8):
             far = sign * part * step.step_s, sign * part * step.step_lam
-            move(state.lam, state.s, state.phi, step.dlam, step.ds, step.dphi, every, *far)
+            move(state.lam, state.s, state.phi, step.dlam, step.ds, step.dphi, *far)
             allowance.spend(K * K * (K + q))
             _stationary(problem, state)
             error = _residual(problem, state)
-            if error <= max(2.0 * before, floor):
+            if error <= max(2.0 * before, FLOOR):
                 break
             part, sign = 0.5 * part, -1.0  # the step was too long: go back half of it
         iterations += 1
         if not np.isfinite(error):
-            return pull, iterations, False
+            return pull, iterations
     if solved:
         # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
         active = state.lam * problem.rho**3 > force * problem.soft * state.s
@@ -184,10 +189,10 @@ def _solve(
         gap, value, _ = _gap(problem, released, bounds)
         if gap <= 2.0 * tol * value:
             state = released
-    return _table(problem, state.lam), iterations, solved
+    return _table(problem, state.lam), iterations
 
 
-def _multiplicative(window: Window, bounds: Float64, near: float) -> Float64:
+def _multiplicative(window: Window, bounds: Float64) -> Float64:
     """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest."""
     ratio, reach, last = np.zeros_like(bounds), np.empty_like(bounds), np.ones_like(bounds)
     _ratios(window.residuals, bounds, ratio)
@@ -199,7 +204,7 @@ def _multiplicative(window: Window, bounds: Float64, near: float) -> Float64:
         hat = _solved(window.residuals, window.precisions, lam)
         worst = _ratios(hat, bounds, ratio)
         if worst <= READY or rounds == ROUNDS:
-            kept = np.where(ratio > (near if rounds < ROUNDS else 0.0), lam, 0.0)
+            kept = np.where(ratio > (newton.NEAR if rounds < ROUNDS else 0.0), lam, 0.0)
             hat = _solved(window.residuals, window.precisions, kept)
             if rounds == ROUNDS or (kept.any() and _ratios(hat, bounds, reach) <= CARRY):
                 break
@@ -308,10 +313,7 @@ def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
 
 
 def _residual(problem: PairList, state: State) -> float:
-    pairs = np.arange(state.lam.size)
-    return residual(
-        problem.first, problem.second, problem.rho, state.s, state.phi, state.both, pairs
-    )
+    return residual(problem.first, problem.second, problem.rho, state.s, state.phi, state.both)
 
 
 def _gap(problem: PairList, state: State, bounds: Float64) -> tuple[float, float, float]:

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser.geometry import Window
-from coco_denoiser.solvers._polish import polish
+from coco_denoiser.solvers import active_pairs
+from coco_denoiser.solvers._active_step import Allowance
 from coco_denoiser.typing import Float64
+
+_POLISH = 1e8  # multiplications that may be spent on better multipliers
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
@@ -37,7 +40,12 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
     if window.shares is None:
         # The gap is quadratic in the error of a primal point but linear in that of the
         # multipliers, so a conic solver's are good to half the digits only.
-        return polish(window, multipliers, tol), iterations
+        allowance = Allowance(_POLISH)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            better, *_ = active_pairs.improved(
+                window, window.bounds, np.triu(multipliers), 0.5 * tol, max_iter, allowance
+            )
+        return better + better.T, iterations
     return multipliers, iterations, x.reshape(K, q)
 
 

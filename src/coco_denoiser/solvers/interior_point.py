@@ -11,15 +11,13 @@ that are stationary for lam. The path is lam_e s_e = tau omega_e, tau -> 0. What
 measured by is soft_e, the precision with which the two points know their difference: where
 precisions differ by orders of magnitude, multipliers do.
 
-1. A few multiplicative rounds, lam <- lam (w / rho)^2, find the pairs that matter.
-2. Predictor-corrector steps in (phi, lam, s) on those pairs. phi is kept apart from hat:
-   with phi = hat the tight pairs make every step too long. Pairs that turn out to be violated
-   join; pairs whose slack dominates are solved for one by one, so that the linear system is
-   about as large as the active set.
+1. A few multiplicative rounds, lam <- lam (w / rho)^2, find out which pairs matter.
+2. Predictor-corrector steps in (phi, lam, s). phi is kept apart from hat: with phi = hat the
+   tight pairs make every step too long. Pairs whose slack dominates are solved for one by one,
+   so that the linear system is about as large as the active set.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_denoiser._jit import fragment, kernel, subroutine
 from coco_denoiser._linalg import cholesky, solve_laplacian
@@ -33,7 +31,6 @@ from coco_denoiser.solvers._interior_step import (
     primal_direction,
     residual,
 )
-from coco_denoiser.solvers._polish import polish
 from coco_denoiser.typing import Float64, Int64
 
 # Step 1 ends when no pair exceeds its bound by more than READY, and those nearer than `near`
@@ -41,18 +38,8 @@ from coco_denoiser.typing import Float64, Int64
 ROUNDS, READY, CARRY = 60, 1.05, 1.25
 _BLOCK = 128  # third points that are looked at together
 _START = 1.025  # how far inside its bounds step 2 starts
-# A step may double the error, or lift it to `floor`. Where bounds or precisions differ by many
-# orders of magnitude, a window in a hundred runs in circles, and is begun anew: from another
-# working set, with more of a ridge on the linear system, or from deeper inside its bounds, with
-# multipliers so many times as large.
-ATTEMPTS = (  # near, floor, ridge, depth
-    (0.95, 0.2, 1e-12, 1.0),
-    (0.8, 0.1, 1e-10, 1.0),
-    (0.5, 0.05, 1e-8, 10.0),
-    (0.0, 0.05, 1e-12, 10.0),
-    (0.95, 1.0, 1e-8, 1.0),
-)
-STEPS = 80  # of each attempt
+FLOOR = 0.2  # a step may double the error, or lift it to this
+_RIDGE = 1e-12  # on the linear system
 # Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more:
 # some hundred times what it usually takes. Those of a factorisation count a quarter. The second
 # number is for large windows, where it takes ten seconds or so.
@@ -67,74 +54,38 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
     """
-    iterations, best, least = 0, window.bounds, np.inf
-    left = min(ALLOWED * max(window.precisions.size, 16) ** 3, _MOST)
-    for near, floor, ridge, depth in ATTEMPTS:
-        # Half the tolerance: the certificate is computed after a last rounding.
-        multipliers, steps, gap, left = multipliers_of(
-            window.residuals,
-            window.bounds,
-            window.precisions,
-            0.5 * tol,
-            min(max_iter - iterations, STEPS),
-            near,
-            floor,
-            ridge,
-            depth,
-            left,
-        )
-        if iterations == 0 or gap < least:
-            best, least = multipliers, gap
-        iterations += steps
-        if least <= 0.5 * tol:
-            return best, iterations
-        if iterations >= max_iter:
-            return best, iterations
-        if left < 0.0:
-            break
-    return polish(window, best, tol), iterations
+    allowed = min(ALLOWED * max(window.precisions.size, 16) ** 3, _MOST)
+    # Half the tolerance: the certificate is computed after a last rounding.
+    return multipliers_of(
+        window.residuals, window.bounds, window.precisions, 0.5 * tol, max_iter, allowed
+    )
 
 
 @kernel
 def multipliers_of(
-    h: Float64,
-    bounds: Float64,
-    n: Float64,
-    tol: float,
-    max_iter: int,
-    near: float,
-    floor: float,
-    ridge: float,
-    depth: float,
-    left: float,
-) -> tuple[Float64, int, float, float]:
-    """Return the best multipliers, (K, K), the number of steps, and the relative gap.
+    h: Float64, bounds: Float64, n: Float64, tol: float, max_iter: int, left: float
+) -> tuple[Float64, int]:
+    """Return the best multipliers, (K, K), and the number of steps.
 
-    The last are the multiplications that are left of those allowed.
+    It stops where no multiplications are left.
     """
     K, q = h.shape
     first, second, rho, soft = irredundant(bounds, n)
     pairs = rho.size
     lam, w, s, omega = np.zeros(pairs), np.empty(pairs), np.zeros(pairs), np.zeros(pairs)
     dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
-    lost, kept = np.empty(pairs), np.empty(pairs)
-    work, coupled = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-    listed = np.zeros(pairs, np.bool_)
+    lost, kept, coupled = np.empty(pairs), np.empty(pairs), np.empty(pairs, np.int64)
     phi, dphi, hat, both = (
         np.empty((K, q)),
         np.empty((K, q)),
         np.empty((K, q)),
         np.empty((K, q + K)),
     )
-    m, excess = multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, near)
-    for e in range(pairs):
-        lam[e] *= depth
+    excess = multiplicative(first, second, rho, soft, h, n, lam, w, hat, 0.0)
     stationary(first, second, lam, n, h, both)
     worst = rounded_ratio(first, second, rho, h, both, w, lost)
-    enter(rho, soft, lam, w, s, omega, phi, both, work[:m], worst, excess)
-    for k in range(m):
-        listed[work[k]] = True
-    error = residual(first, second, rho, s, phi, both, work[:m])
+    enter(rho, soft, lam, w, s, omega, phi, both, worst, excess)
+    error = residual(first, second, rho, s, phi, both)
     iterations, best = 0, np.inf
     while True:
         gap, value, loss = duality_gap(h, n, rho, lam, w, lost, both, worst)
@@ -144,29 +95,27 @@ def multipliers_of(
                 kept[e] = lam[e]
         if gap <= tol * value or iterations >= max_iter or left < 0.0 or not np.isfinite(error):
             break
-        m = _join(first, second, rho, soft, lam, s, omega, phi, work, m, listed)
-        now = work[:m]
-        na = linearise(first, second, rho, lam, s, phi, both, now, target, diagonal, coupled)
-        extra = ridge
+        na = linearise(first, second, rho, lam, s, phi, both, target, diagonal, coupled)
+        ridge = _RIDGE
         left -= na * na * (na / 24.0 + 3.0)
         if left < 0.0:
             break
-        U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
-        while not cholesky(U) and extra < 1e-3:
-            extra *= 100.0
+        U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], ridge)
+        while not cholesky(U) and ridge < 1e-3:
+            ridge *= 100.0
             left -= na * na * (na / 24.0 + 3.0)
-            U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], extra)
+            U = hessian(first, second, rho, lam, s, phi, both, coupled[:na], ridge)
         step_s, step_lam = direction(
-            lam, s, omega, now, coupled[:na], U, target, diagonal, dlam, ds, 1e-3 * tol * loss
+            lam, s, omega, coupled[:na], U, target, diagonal, dlam, ds, 1e-3 * tol * loss
         )
-        primal_direction(first, second, phi, both, dlam, now, dphi)
+        primal_direction(first, second, phi, both, dlam, dphi)
         before, sign = error, 1.0
         for _ in range(8):
-            move(lam, s, phi, dlam, ds, dphi, now, sign * step_s, sign * step_lam)
+            move(lam, s, phi, dlam, ds, dphi, sign * step_s, sign * step_lam)
             stationary(first, second, lam, n, h, both)
             left -= K * K * (K + q)
-            error = residual(first, second, rho, s, phi, both, now)
-            if error <= max(2.0 * before, floor):
+            error = residual(first, second, rho, s, phi, both)
+            if error <= max(2.0 * before, FLOOR):
                 break
             # The step was too long: go back half of it.
             step_s, step_lam, sign = 0.5 * step_s, 0.5 * step_lam, -1.0
@@ -186,7 +135,7 @@ def multipliers_of(
     table = np.zeros((K, K))
     for e in range(pairs):
         table[first[e], second[e]] = table[second[e], first[e]] = kept[e]
-    return table, iterations, best, left
+    return table, iterations
 
 
 @fragment
@@ -235,13 +184,12 @@ def multiplicative(
     lam: Float64,
     w: Float64,
     hat: Float64,
-    work: Int64,
     near: float,
-) -> tuple[int, float]:
-    """Improve lam until the pairs near their bounds carry the rest; list them in work.
+) -> float:
+    """Improve lam until the pairs near their bounds carry the rest; zero that of the others.
 
-    Starts from what would be right if all pairs were alike. Sets lam of the other pairs to
-    zero. Returns how many are listed, and by how much the worst pair of all broke its bound.
+    Starts from what would be right if all pairs were alike. Returns by how much the worst pair
+    broke its bound.
     """
     pairs, q = rho.size, h.shape[1]
     last, kept, reach = np.ones(pairs), np.empty(pairs), np.empty(pairs)
@@ -251,22 +199,20 @@ def multiplicative(
         excess = max(excess, w[e] - rho[e])
     for e in range(pairs):
         lam[e] = max(w[e] / rho[e] - 1.0, min(0.01, excess / rho[e])) * soft[e] / n.size
-    m = 0
     for rounds in range(ROUNDS + 1):
         stationary(first, second, lam, n, h, hat)
         worst = ratios(first, second, rho, hat, q, w)
         if worst <= READY or rounds == ROUNDS:
             if rounds == ROUNDS:
                 near = 0.0
-            m = 0
+            count = 0
             for e in range(pairs):
                 kept[e] = 0.0
                 if w[e] > near * rho[e]:
-                    work[m] = e
-                    m += 1
                     kept[e] = lam[e]
+                    count += 1
             stationary(first, second, kept, n, h, hat)
-            if m > 0 and ratios(first, second, rho, hat, q, reach) <= CARRY:
+            if count > 0 and ratios(first, second, rho, hat, q, reach) <= CARRY:
                 break
         if rounds < ROUNDS:
             for e in range(pairs):
@@ -277,7 +223,7 @@ def multiplicative(
                 last[e] = x
     for e in range(pairs):
         lam[e] = kept[e]
-    return m, excess
+    return excess
 
 
 @kernel
@@ -290,7 +236,6 @@ def enter(
     omega: Float64,
     phi: Float64,
     hat: Float64,
-    work: Int64,
     worst: float,
     excess: float,
 ) -> float:
@@ -301,8 +246,7 @@ def enter(
     """
     shrink = 1.0 + (min(1.0, 1.0 / (_START * min(worst, READY))) - 1.0) * min(1.0, 10.0 * excess)
     force = strongest(rho, lam)
-    for k in range(work.size):
-        e = work[k]
+    for e in range(rho.size):
         lam[e] = max(lam[e], 1e-6 * force * soft[e] / rho[e])
         least = (1.0 - 1.0 / _START) * rho[e] * min(rho[e], excess)
         s[e] = 0.5 * max(rho[e] ** 2 - (shrink * w[e]) ** 2, least)
@@ -338,38 +282,3 @@ def stationary(
         for c in range(q, both.shape[1]):
             both[i, c] = 1.0 if c == q + i else 0.0
     solve_laplacian(a, rest, both, q)
-
-
-@fragment
-def _join(
-    first: Int64,
-    second: Int64,
-    rho: Float64,
-    soft: Float64,
-    lam: Float64,
-    s: Float64,
-    omega: Float64,
-    phi: Float64,
-    work: Int64,
-    m: int,
-    listed: NDArray[np.bool_],
-) -> int:
-    """Let the violated pairs that are not yet worked on join; return how many are now."""
-    force = 0.0
-    for e in range(rho.size):
-        if not listed[e]:
-            i, j = first[e], second[e]
-            total = 0.0
-            for c in range(phi.shape[1]):
-                v = phi[i, c] - phi[j, c]
-                total += v * v
-            if total > rho[e] * rho[e]:
-                if force == 0.0:
-                    force = strongest(rho, lam)
-                work[m] = e
-                m += 1
-                listed[e] = True
-                lam[e] = 1e-4 * force * soft[e] / rho[e]
-                s[e] = 1e-2 * rho[e] * rho[e]
-                omega[e] = 1e-3 * force * soft[e] * rho[e]
-    return m

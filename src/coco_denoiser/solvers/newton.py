@@ -58,7 +58,7 @@ def multipliers_of(
     pairs = rho.size
     lam, w, lost, nothing = np.zeros(pairs), np.empty(pairs), np.empty(pairs), np.zeros(pairs)
     work, hat, both = np.empty(pairs, np.int64), np.empty((K, q)), np.empty((K, q + K))
-    multiplicative(first, second, rho, soft, h, n, lam, w, hat, work, NEAR)
+    multiplicative(first, second, rho, soft, h, n, lam, w, hat, NEAR)
     cube = max(K, 16) * max(K, 16) * max(K, 16)
     left = _ALLOWED * cube
     iterations, best, kept = 0, np.inf, lam.copy()
