@@ -82,10 +82,15 @@ class _Terminal:
 
 @pytest.mark.parametrize(
     ("module", "read", "told"),
-    [("coco_denoiser.mine", True, 1), ("coco_denoiser.mine", False, 0), ("mine", True, 0)],
+    [
+        ("coco_denoiser.mine", True, 1),
+        ("coco_denoiser.mine", False, 0),
+        ("mine", True, 0),
+        (None, True, 0),  # made by exec, as symbolic packages do
+    ],
 )
 def test_a_user_at_a_terminal_is_told_once_that_it_compiles(
-    monkeypatch: pytest.MonkeyPatch, module: str, read: bool, told: int
+    monkeypatch: pytest.MonkeyPatch, module: Any, read: bool, told: int
 ) -> None:
     terminal = _Terminal(read=read)
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -77,7 +77,8 @@ class _Compiling(event.Listener):
 
     def on_start(self, event: Any) -> None:
         """See a function that was not in the cache."""
-        if event.data["dispatcher"].py_func.__module__.startswith("coco_denoiser"):
+        module = event.data["dispatcher"].py_func.__module__ or ""  # None for code made by exec
+        if module.startswith("coco_denoiser"):
             _say_compiling()
 
     def on_end(self, event: Any) -> None:
