@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
     @property
     def newest(self) -> int:
         """The slot of the newest observation."""
-        return int(self.order[-1])
+        return self.order.item(-1)
 
     def distances(self, centre: float) -> Float64:
         """Return the distances ||dg - centre dx||, (K, K); at centre 0, those of gradients."""

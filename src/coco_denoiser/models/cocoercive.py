@@ -99,7 +99,9 @@ class CoCoercive(Model):
             gap,
             violation,
             trouble,
-            curvature=self.bounds[0] if self.bounds else None,
+            None,
+            None,
+            self.bounds[0] if self.bounds else None,
         )
 
     def solve(self, window: Snapshot) -> Answer:
@@ -137,5 +139,7 @@ class CoCoercive(Model):
 
 def _now(bound: Bound) -> Any:
     """Return a bound as it is at this step; a tensor with one entry is a number."""
+    if type(bound) is float:
+        return bound
     value: Any = bound() if callable(bound) else bound
     return value.item() if getattr(value, "ndim", None) == 0 else value

@@ -117,7 +117,7 @@ class Engine:
             raise
 
     def _average(self, vectors: Vectors, slot: int) -> Step:
-        count = len(self)
+        count = self.tables.count
         self.last = found = None
         weights, shift = None, 0.0
         if count > 1:
@@ -146,10 +146,7 @@ class Engine:
 
     def snapshot(self, d: int, vectors: Any = None) -> Snapshot:
         """Return the window as a model sees it; vectors (count, d) only if they are at hand."""
-        t = self.tables
-        return Snapshot(
-            t.points, t.residuals, t.cosines, t.variances, t.order(), d, self.centre, vectors
-        )
+        return Snapshot(*self.tables.used(), self.tables.order(), d, self.centre, vectors)
 
     def weights(self) -> Float64:
         """Return how the last gradient was averaged, oldest first."""

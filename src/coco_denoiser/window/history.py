@@ -15,6 +15,8 @@ the past is one point, one residual and one number, and folding is a recursive f
 
 from typing import NamedTuple
 
+import numpy as np
+
 from coco_denoiser.models.base import recentred
 from coco_denoiser.models.cocoercive import CoCoercive
 from coco_denoiser.solvers import closed_form
@@ -91,12 +93,12 @@ class Fold(Drop):
         if not tables.full:
             return plan
         old, heir, shift = tables.next, tables.heir, self._model.centre - centre
-        pair = slice(heir, heir + 1)
+        points, residuals, cosines, variances = tables.used()
         merger = self.merge(
-            Rows(tables.points[old, pair], tables.residuals[old, pair], tables.cosines[old, pair]),
+            np.array([[table[old, heir]] for table in (points, cosines, residuals)]),
             shift,
-            tables.variances.item(old),
-            tables.variances.item(heir),
+            variances.item(old),
+            variances.item(heir),
         )[0]
         if merger.weight == 0.0:
             return plan
@@ -106,13 +108,14 @@ class Fold(Drop):
         """Return how one observation is merged into another, and how far apart the two are.
 
         Args:
-            pair: what the tables hold of the two, (1,) each.
+            pair: what the tables hold of the two, (3, 1).
             shift: how far the centre of the bounds lies from that of the residuals.
             older: noise variance of the observation that leaves.
             newer: noise variance of the one that stays.
         """
-        apart = recentred(*pair, shift).item(0)
-        return merge(apart, self._model.radius * pair.points.item(0), older, newer), apart
+        points, cosines, residuals = pair
+        apart = recentred(points, residuals, cosines, shift).item(0)
+        return merge(apart, self._model.radius * points.item(0), older, newer), apart
 
 
 class Filter(Fold):

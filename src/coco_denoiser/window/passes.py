@@ -171,10 +171,13 @@ def by_four(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
 
     In the dtype of the sum: it is formed of differences, so that no digits are lost.
     """
-    count = 0 if weights is None else weights.size
+    if weights is None:
+        return np.empty(0, dtype)
+    count = weights.size
+    if count % 4 == 0:
+        return np.ascontiguousarray(weights, dtype)
     padded = np.zeros(-(-count // 4) * 4, dtype)
-    if weights is not None:
-        padded[:count] = weights
+    padded[:count] = weights
     return padded
 
 

@@ -8,7 +8,7 @@ a view to read; nothing outside this file writes into it.
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,15 +16,12 @@ from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel
 from coco_denoiser.typing import Float64, Int64
 
-_TABLES = ("point_distances", "residual_distances", "cosines")
+_SAVED = ("point_distances", "residual_distances", "cosines", "variances")
 
 
-class Rows(NamedTuple):
-    """How one observation relates to each slot, (count,): a row of every table."""
-
-    points: Float64
-    residuals: Float64
-    cosines: Float64
+# How one observation relates to each slot, (3, count): a row of every table, distances between
+# points first, then cosines, then distances between residuals.
+Rows: TypeAlias = Float64
 
 
 def rows(sums: Float64) -> tuple[Rows, bool]:
@@ -33,8 +30,7 @@ def rows(sums: Float64) -> tuple[Rows, bool]:
     Also returns whether the squares were neither infinite nor as good as zero.
     """
     in_range = _roots(sums)
-    count = sums.size // 3
-    return Rows(sums[:count], sums[2 * count :], sums[count : 2 * count]), in_range
+    return sums.reshape(3, -1), in_range
 
 
 class Tables:
@@ -63,20 +59,17 @@ class Tables:
         """The slot of the second oldest observation, if the window is full."""
         return (self.next + 1) % max(self.count, 1)
 
-    @property
-    def points(self) -> Float64:
-        """Distances between points, (count, count)."""
-        return self._used(self._points)
+    def used(self) -> tuple[Float64, Float64, Float64, Float64]:
+        """Return the distances between points and between residuals, the cosines, the variances.
 
-    @property
-    def residuals(self) -> Float64:
-        """Distances between residuals, (count, count)."""
-        return self._used(self._residuals)
-
-    @property
-    def cosines(self) -> Float64:
-        """Cosines between the differences of points and of residuals, (count, count)."""
-        return self._used(self._cosines)
+        The first three are (count, count), the last is (count,).
+        """
+        tables, variances = (self._points, self._residuals, self._cosines), self._variances
+        count = self.count
+        if count == variances.size:
+            return *tables, variances
+        points, residuals, cosines = (table[:count, :count] for table in tables)
+        return points, residuals, cosines, variances[:count]
 
     @property
     def variances(self) -> Float64:
@@ -109,12 +102,10 @@ class Tables:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain arrays and numbers."""
-        tables = zip(_TABLES, (self.points, self.residuals, self.cosines), strict=True)
         return {
             "count": self.count,
             "next": self.next,
-            **{name: table.copy() for name, table in tables},
-            "variances": self.variances.copy(),
+            **{name: table.copy() for name, table in zip(_SAVED, self.used(), strict=True)},
         }
 
     def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +113,7 @@ class Tables:
         count = check.saved_count(state, "count", 0, self.slots)
         full = count == self.slots
         following = check.saved_count(state, "next", 0 if full else count, count - full)
-        tables = {name: check.saved_distances(state, name, count) for name in _TABLES[:2]}
+        tables = {name: check.saved_distances(state, name, count) for name in _SAVED[:2]}
         tables["cosines"] = cosines = check.saved_table(state, "cosines", count)
         if not (np.abs(cosines) <= 1.0).all():
             raise check.damaged("cosines must be between -1 and 1")
@@ -136,16 +127,11 @@ class Tables:
         self.reset()
         self._grow(state["count"])
         self.count, self.next = state["count"], state["next"]
-        for name, table in zip(_TABLES, (self.points, self.residuals, self.cosines), strict=True):
+        for name, table in zip(_SAVED, self.used(), strict=True):
             table[:] = state[name]
-        self.variances[:] = state["variances"]
-
-    def _used(self, table: Float64) -> Float64:
-        count = self.count
-        return table if len(table) == count else table[:count, :count]
 
     def _replace(self, slot: int, new: Rows) -> None:
-        _insert(self._points, self._residuals, self._cosines, *new, slot)
+        _insert(self._points, self._residuals, self._cosines, new, slot)
 
     def _grow(self, slots: int) -> None:
         old = self._variances.size
@@ -183,13 +169,11 @@ def _insert(
     points: Float64,
     residuals: Float64,
     cosines: Float64,
-    point_row: Float64,
-    residual_row: Float64,
-    cosine_row: Float64,
+    rows: Rows,
     slot: int,
 ) -> None:
-    for i in range(point_row.size):
+    for i in range(rows.shape[1]):
         if i != slot:
-            points[slot, i] = points[i, slot] = point_row[i]
-            residuals[slot, i] = residuals[i, slot] = residual_row[i]
-            cosines[slot, i] = cosines[i, slot] = cosine_row[i]
+            points[slot, i] = points[i, slot] = rows[0, i]
+            cosines[slot, i] = cosines[i, slot] = rows[1, i]
+            residuals[slot, i] = residuals[i, slot] = rows[2, i]

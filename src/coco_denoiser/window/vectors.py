@@ -147,7 +147,7 @@ class Ring:
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         self._make_room(slot)
-        self.theta = theta = np.empty_like(self._g)
+        self.theta = theta = np.empty(self.d, self._g.dtype)
         w = passes.by_four(weights, self._g.dtype)
         passes.commit(self.points, self.residuals, self._x, self._g, centre, slot, w, shift, theta)
 
@@ -207,10 +207,7 @@ class Ring:
         found = measured(sums, plan, finite=True, zero=False)
         for row in (found.new, found.heir):
             if row is not None:
-                row.points[:], row.residuals[:] = (
-                    np.ldexp(row.points, ex),
-                    np.ldexp(row.residuals, eh),
-                )
+                row[:] = np.ldexp(row, [[ex], [0], [eh]])
         return found
 
 
