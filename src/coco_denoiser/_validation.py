@@ -33,7 +33,8 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
 def finite_array(name: str, value: ArrayLike) -> Float64:
     """Return `value` as a contiguous float64 array without NaN or infinity."""
     array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
-    if not np.isfinite(array).all():
+    # A sum of squares is quicker to look at; it is also infinite if it overflows.
+    if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
             f"{name} must be finite, got {array[where]} at index {where}. Drop that observation."

@@ -36,7 +36,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the tolerance was reached."""
-        return self in (Status.SOLVED, Status.ESTIMATED, Status.UNCHANGED)
+        return self is Status.SOLVED or self is Status.UNCHANGED or self is Status.ESTIMATED
 
     def __str__(self) -> str:
         """Return the sentence."""

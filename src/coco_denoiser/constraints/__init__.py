@@ -4,7 +4,8 @@
 `averages.py` what multipliers make of residuals. Every combination is one `Window`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,7 @@ _NO_WEIGHTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """The way from an answer back to gradients and values.
 
     Attributes:
@@ -29,8 +29,7 @@ class Frame:
         scale: the size of one unit of a residual, apart from `exponent`.
         exponent: of the power of two that brought the input into range.
         axes: (d, d), the directions of the residuals' coordinates, as columns; None for the usual.
-        basis: (d, q) with orthonormal columns that span what the window sees; None where that
-            is all, or where there are weights.
+        basis: (d, q) with orthonormal columns that span what the window sees, for one function.
         unit: what one unit of a multiplier is.
         offset: (K,), what to add to E value_unit to get a value; None without values.
         value_unit: scale^2 / (4 r).
@@ -49,7 +48,7 @@ class Frame:
     def solution(self, found: Answer, window: Window) -> Solution:
         """Return the answer in the units and the coordinates of the observations."""
         g = self.gradients
-        theta = g.copy() if found.unchanged else g + self._move(found)
+        theta = g.copy() if found.unchanged else g + self._move(found, window)
         values, why = None, None
         if window.curve is not None and found.values is not None and self.offset is not None:
             values = self.value_unit * found.values + self.offset
@@ -70,12 +69,14 @@ class Frame:
             values=values,
         )
 
-    def _move(self, found: Answer) -> Float64:
+    def _move(self, found: Answer, window: Window) -> Float64:
         """Return theta - g, (K, d)."""
-        if found.average is not None:
-            phi = found.average @ self.residuals
+        if window.residuals is self.residuals:
+            phi = found.phi
+        elif self.basis is not None:
+            phi = found.phi @ self.basis.T
         else:
-            phi = found.phi if self.basis is None else found.phi @ self.basis.T
+            phi = found.weights @ self.residuals
         move = self.scale * (phi - self.residuals)
         if self.axes is not None:
             move = move @ self.axes.T
@@ -108,7 +109,7 @@ def reduce(
         values: observed values and their noise variances, (K,) each, for one function.
     """
     axes, shares, x, g = None, None, points, gradients
-    least = float(variances.min())
+    least: float = min(variances.tolist())
     if covariance is not None:
         spread = covariance
         if covariance.ndim == 2:
@@ -166,7 +167,7 @@ def _with_curve(
     multiplier = 4.0 * r * frame.unit
     return (
         replace(window, residuals=h, curve=Curve(X, Y, m)),
-        replace(
-            frame, residuals=residuals, basis=basis, offset=offset, value_unit=unit, unit=multiplier
+        frame._replace(
+            residuals=residuals, basis=basis, offset=offset, value_unit=unit, unit=multiplier
         ),
     )
