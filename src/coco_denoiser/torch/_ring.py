@@ -5,6 +5,7 @@ parameter has its columns. Parameters that are laid out like a slot are neither 
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,14 @@ _LIMITS = {
     torch.float64: LIMITS[np.dtype(np.float64)],
     torch.bfloat16: torch.finfo(torch.bfloat16).max,
 }
+
+
+_FACTS: tuple[Any, ...] = (
+    torch.Tensor.stride,
+    torch.Tensor.numel,
+    torch.Tensor.get_device,
+    attrgetter("dtype"),
+)
 
 
 class Kind(NamedTuple):
@@ -131,7 +140,7 @@ class Ring:
         """Say whether the numbers of all tensors lie as in a slot."""
         try:
             return _facts(self.parameters) == self._facts == _facts(gradients)
-        except (AttributeError, RuntimeError):  # None, or a tensor without strides
+        except (TypeError, RuntimeError):  # None, or a tensor without strides
             return False
 
     def _convert(self, i: int, gradient: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -254,9 +263,9 @@ class Ring:
                 yield part.view(shape)
 
 
-def _facts(tensors: Sequence[Any]) -> list[tuple[object, ...]]:
+def _facts(tensors: Sequence[Any]) -> list[list[object]]:
     """Return what tells contiguous tensors from others. Fast, since it runs at every step."""
-    return [(t.stride(), t.numel(), t.dtype, t.get_device()) for t in tensors]
+    return [list(map(fact, tensors)) for fact in _FACTS]
 
 
 def _plain(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

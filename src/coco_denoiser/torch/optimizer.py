@@ -1,8 +1,7 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
 import warnings
-from collections.abc import Callable
-from operator import is_
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -241,12 +240,11 @@ class CocoOptimizer(Optimizer):
         try:
             for p, theta in changed:
                 p.grad = theta
-            given = [p.grad for p in parameters]
             if closure is None:
                 self.wrapped.step()
             else:
                 self.wrapped.step(self._told(loss, parameters))
-            self._check_used(given, parameters)
+            self._check_used(changed or zip(parameters, originals, strict=True))
         finally:
             for p, original in zip(parameters, originals, strict=True):
                 p.grad = original
@@ -334,17 +332,14 @@ class CocoOptimizer(Optimizer):
 
         return tell
 
-    def _check_used(self, given: list[torch.Tensor | None], parameters: list[torch.Tensor]) -> None:
-        """Refuse an optimizer that has put other gradients in place of the denoised ones."""
-        if all(map(is_, given, [p.grad for p in parameters])):
-            return
-        for g, p in zip(given, parameters, strict=True):
-            if g is not None and p.grad is not None and p.grad is not g:
-                raise TypeError(
-                    f"optimizer must step with the gradients in .grad, got "
-                    f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
-                    "denoised. Wrap the optimizer that it wraps."
-                )
+    def _check_used(self, given: Iterable[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+        """Refuse an optimizer that has put other gradients in place of the given ones."""
+        if any(p.grad is not g and p.grad is not None and g is not None for p, g in given):
+            raise TypeError(
+                f"optimizer must step with the gradients in .grad, got "
+                f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
+                "denoised. Wrap the optimizer that it wraps."
+            )
 
     def _parts(self) -> list[_checkpoint.Part]:
         return self._windows.parts(self.param_groups)
