@@ -135,10 +135,8 @@ def test_no_method_touches_what_is_feasible(method: str) -> None:
     assert solution.gap == 0.0
 
 
-@pytest.mark.parametrize(("K", "last"), [(8, "conic"), (40, "active-pairs")])
-def test_only_a_small_window_falls_back_on_the_conic_solver(
-    monkeypatch: pytest.MonkeyPatch, K: int, last: str
-) -> None:
+@pytest.mark.parametrize(("K", "last"), [(8, "barrier"), (40, "active-pairs")])
+def test_methods_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch, K: int, last: str) -> None:
     tried: list[str] = []
 
     def failing(name: str) -> solvers.Method:

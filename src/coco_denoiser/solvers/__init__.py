@@ -83,10 +83,6 @@ MIDDLE = 24
 # Multiplications of a step of the barrier method, which takes 40 to 80 of them, a second or two in
 # all: enough for 48 points in 10 dimensions, or 32 in any number.
 BARRIER = 6e8
-# Rows of the cones that a conic solver is given where the exact method falls short. It takes 15 ms
-# for 1320 and a second for 13,560 (`python -m benchmarks stream`, K=16), and no step of a stream
-# may take seconds.
-CONIC_ROWS = 1500
 
 
 class _Found(NamedTuple):
@@ -114,8 +110,8 @@ def answer(
             for two distinct points, Newton's method for more, the method of active pairs for
             LARGE windows, which alone has bounded memory, the paper's where the noise has a
             covariance, the one for one function; and where that falls short the interior-point
-            method, the barrier method, that of active pairs for MIDDLE windows, and the conic
-            solver, unless that would take seconds.
+            method, the barrier method, and that of active pairs for MIDDLE windows, or, with a
+            covariance or one function, the conic solver.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -198,9 +194,7 @@ def _attempts(
             names = ["newton"] * (count < len(window.bounds)) + names
             names += ["barrier"] * (barrier.multiplications(window) <= BARRIER)
             names += ["active-pairs"] * (count >= MIDDLE)
-        rows = count * (count - 1) // 2 * (window.residuals.shape[1] + 1)
-        quick = window.shares is not None or rows <= CONIC_ROWS  # no stream has a covariance
-        if (quick and 2 < count < LARGE) or window.curve is not None:
+        if (window.shares is not None and 2 < count < LARGE) or window.curve is not None:
             names.append("conic")
         elif names == ["active-pairs"] and count < 2 * LARGE:
             names.append("interior-point")
