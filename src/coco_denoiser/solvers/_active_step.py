@@ -91,16 +91,17 @@ def direction(
         coupled,
     )
     coupled = coupled[:count]
-    v = state.phi[problem.first] - state.phi[problem.second]
+    system = _System(problem, state, s / lam, allowance)
+    as_many = min(max(int(pairs**3 / (6 * system.cost)), _PRODUCTS), _MOST_PRODUCTS)
     factor, storable = None, coupled.size <= max(_STORED, _STORED_EACH * len(state.phi))
     mu, tau = (lam @ s) / omega.sum(), 0.0
     for phase in range(2):
         aim = (tau * omega - dlam * ds) / lam
         rhs, solved = aim - target, False
         if not (direct and storable):
-            dlam, solved = _conjugate_gradients(
-                problem, state, diagonal, v, rhs, _FINE if phase else _ROUGH, allowance
-            )
+            enough = (_FINE if phase else _ROUGH) ** 2 * float(rhs @ (rhs / diagonal))
+            dlam, _, left = system.solve(rhs, diagonal, enough, as_many)
+            solved = left > 0
         if not solved and storable:
             direct = True
             factor = _factor(problem, state, coupled, allowance) if factor is None else factor
@@ -118,10 +119,9 @@ def direction(
         if phase == 0:
             affine = (lam + step_lam * dlam) @ (s + step_s * ds) / omega.sum()
             tau = max((affine / mu) ** 3 * mu, least / omega.sum())
-    pull = np.empty_like(state.phi)
-    _spread(problem.first, problem.second, v, dlam, pull)
+    _spread(problem.first, problem.second, system.v, dlam, system.pull)
     hat = state.both[:, : state.phi.shape[1]]
-    dphi = hat - state.phi - state.M @ pull
+    dphi = hat - state.phi - state.M @ system.pull
     return Step(dlam, ds, dphi, step_s, step_lam), direct
 
 
@@ -131,77 +131,68 @@ def nonnegative(problem: PairList, state: State, allowance: Allowance) -> Float6
     Its system is solved by conjugate gradients, which go on where they were when pairs change
     sides.
     """
-    first, second, hat, M, lam = problem.first, problem.second, state.phi, state.M, state.lam
-    v, (K, q) = hat[first] - hat[second], hat.shape
-    w = np.sqrt(np.sum(v * v, axis=1))
+    first, second, M, lam = problem.first, problem.second, state.M, state.lam
+    system = _System(problem, state, np.zeros_like(lam), allowance)
+    w = np.sqrt(np.sum(system.v * system.v, axis=1))
     diagonal = (M[first, first] + M[second, second] - 2.0 * M[first, second]) * w * w
-    pull, nothing = np.empty_like(hat), np.zeros_like(lam)
-
-    def product(x: Float64) -> Float64:
-        allowance.spend(q * K * K + _PAIR * x.size)
-        out = np.empty_like(x)
-        _spread(first, second, v, x, pull)
-        _collect(first, second, v, M @ pull, nothing, x, out)
-        return out
-
     rest = w * w * (w / problem.rho - 1.0)
     free = lam + 2.0 * rest / diagonal > 0.0
     enough, left = _ROUGH**2 * float(rest @ (rest / diagonal)), _PRODUCTS
     for _ in range(PIVOTS):
         out = np.where(free, 0.0, -lam)
-        lam, rest = lam + out, rest - product(out)
-        z = np.where(free, rest / diagonal, 0.0)
-        p, size = z, float(rest @ z)
-        while size > enough and left > 0 and allowance.left > 0.0:
-            change = product(p)
-            bend = float(p @ change)
-            if not bend > 0.0:  # singular: the caller sees what that is worth
-                return np.maximum(lam, 0.0)
-            length = size / bend
-            lam, rest = lam + length * p, rest - length * change
-            z = np.where(free, rest / diagonal, 0.0)
-            size, before = float(rest @ z), size
-            p, left = z + (size / before) * p, left - 1
+        lam, rest = lam + out, rest - system.product(out)
+        move, rest, left = system.solve(rest, np.where(free, diagonal, np.inf), enough, left)
+        lam = lam + move
         wrong = np.where(free, lam < 0.0, rest > 0.0)
-        if not wrong.any():
+        if left <= 0 or not wrong.any():
             break
         free = free != wrong
     return np.maximum(lam, 0.0)
 
 
-def _conjugate_gradients(
-    problem: PairList,
-    state: State,
-    diagonal: Float64,
-    v: Float64,
-    rhs: Float64,
-    accuracy: float,
-    allowance: Allowance,
-) -> tuple[Float64, bool]:
-    """Solve the Newton system, its diagonal scaled to 1; say whether that succeeded."""
-    ratio = state.s / state.lam
-    x, r = np.zeros_like(rhs), rhs.copy()
-    pull, product = np.empty_like(state.phi), np.empty_like(rhs)
-    z = r / diagonal
-    p, size = z, float(r @ z)
-    enough = accuracy**2 * size
-    K, q = state.phi.shape
-    as_many = int(rhs.size**3 / (6 * (q * K * K + _PAIR * rhs.size)))
-    for _ in range(min(max(as_many, _PRODUCTS), _MOST_PRODUCTS)):
-        if size <= enough:
-            return x, True
-        if allowance.left < 0.0:
-            break
-        allowance.spend(q * K * K + _PAIR * rhs.size)
-        _spread(problem.first, problem.second, v, p, pull)
-        _collect(problem.first, problem.second, v, state.M @ pull, ratio, p, product)
-        length = size / float(p @ product)
-        x += length * p
-        r -= length * product
-        z = r / diagonal
-        size, before = float(r @ z), size
-        p = z + (size / before) * p
-    return x, False
+class _System:
+    """The Newton system over the pairs, applied and not stored: (b_e' M b_f)(v_e . v_f) + ratio."""
+
+    def __init__(
+        self, problem: PairList, state: State, ratio: Float64, allowance: Allowance
+    ) -> None:
+        self.problem, self.M, self.ratio, self.allowance = problem, state.M, ratio, allowance
+        self.v = state.phi[problem.first] - state.phi[problem.second]
+        self.pull = np.empty_like(state.phi)
+        self.cost = state.phi.shape[1] * len(state.phi) ** 2 + _PAIR * ratio.size
+
+    def product(self, x: Float64) -> Float64:
+        """Return the matrix times x."""
+        self.allowance.spend(self.cost)
+        first, second, out = self.problem.first, self.problem.second, np.empty_like(x)
+        _spread(first, second, self.v, x, self.pull)
+        _collect(first, second, self.v, self.M @ self.pull, self.ratio, x, out)
+        return out
+
+    def solve(
+        self, rhs: Float64, diagonal: Float64, enough: float, most: int
+    ) -> tuple[Float64, Float64, int]:
+        """Solve by conjugate gradients, the diagonal scaled to 1.
+
+        Entries whose diagonal is infinite stay zero. Returns the solution, what is left of the
+        right-hand side, and how many of the products are left: none if they did not suffice.
+        """
+        x, r = np.zeros_like(rhs), rhs
+        p = z = r / diagonal
+        size = float(r @ z)
+        while size > enough:
+            if most <= 0 or self.allowance.left < 0.0:
+                return x, r, 0
+            change = self.product(p)
+            bend = float(p @ change)
+            if not bend > 0.0:  # singular: the caller sees what that is worth
+                return x, r, 0
+            length = size / bend
+            x, r = x + length * p, r - length * change
+            z = r / diagonal
+            size, before = float(r @ z), size
+            p, most = z + (size / before) * p, most - 1
+        return x, r, most
 
 
 def _factor(problem: PairList, state: State, coupled: Int64, allowance: Allowance) -> Float64:
