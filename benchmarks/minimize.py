@@ -86,7 +86,6 @@ def _moving(
     problem = Quadratic(curvature, noise_std=noise)
     return Scenario(
         name=name,
-        chosen=True,
         L=problem.L,
         start=np.full(problem.dimension, start),
         calls=calls,
@@ -108,7 +107,6 @@ def _problem(
     least = float(problem.value(problem.minimizer))
     return Scenario(
         name=name,
-        chosen=False,
         L=problem.L,
         start=x0,
         calls=calls,

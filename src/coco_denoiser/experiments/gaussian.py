@@ -6,19 +6,18 @@ median of the runs, divided by that of SGD at the same step. `gaussian_problems.
 problems chose a setting of the model and which did not.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from coco_denoiser import ConvergenceWarning, Denoiser
+from coco_denoiser import Denoiser
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE
+from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows
 from coco_denoiser.optimizers import (
     IGT,
     SGD,
@@ -62,23 +61,21 @@ class GaussianConfig(Config):
     problems: tuple[str, ...] = (*CHOSEN, *HELD_OUT)
 
 
-class _Rows:
-    """A denoiser for every run of a batch, and how good its gradients are."""
+class _Rows(Rows):
+    """Denoisers, and how good their gradients are."""
 
     def __init__(self, make: Callable[[], Denoiser], truth: Callable[[Points], Points]) -> None:
-        self._make, self._truth = make, truth
-        self._rows: list[Denoiser] = []
+        super().__init__(make)
+        self._truth = truth
         self.squared: list[list[Points]] = []
         self.covered: list[list[Points]] = []
 
     def __call__(self, x: Points, g: Points) -> Points:
         """Denoise every run's gradient (runs, d) by its own past."""
-        self._rows = self._rows or [self._make() for _ in x]
-        theta = np.stack([d(*row) for d, *row in zip(self._rows, x, g, strict=True)])
-        truth = self._truth(x)
+        theta, truth = super().__call__(x, g), self._truth(x)
         error = np.abs(theta - truth)
         self.squared.append([(error**2).sum(axis=1), ((g - truth) ** 2).sum(axis=1)])
-        std = np.array([[d.std] for d in self._rows])
+        std = np.array([[d.std] for d in self.denoisers])
         self.covered.append([(error <= k * std).mean(axis=1) for k in (1.0, 1.96)])
         return theta
 
@@ -104,11 +101,9 @@ def _optimizer(method: str, step: float, problem: Scenario, rows: _Rows | None) 
 
 def _unit(config: GaussianConfig, index: int) -> Unit:
     """Run all methods in one cell. Windows that were solved to less than the tolerance count."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
+    with short_windows() as short:
         unit = _run(config, *_cells(config)[index])
-    short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
-    return {**unit, "short": np.array([float(short)])}
+    return {**unit, "short": np.array([float(short())])}
 
 
 def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:

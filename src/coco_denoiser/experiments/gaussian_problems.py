@@ -25,7 +25,6 @@ class Scenario(NamedTuple):
 
     Attributes:
         name: as in the tables.
-        chosen: whether it played a part in choosing a setting of the model.
         L: the curvature that steps are multiples of.
         start: (d,), where every run starts.
         calls: oracle calls of a run.
@@ -36,7 +35,6 @@ class Scenario(NamedTuple):
     """
 
     name: str
-    chosen: bool
     L: float
     start: Array
     calls: int
@@ -51,7 +49,7 @@ class _Loss(NamedTuple):
 
     value: Callable[[Array, Array], Array]
     slope: Callable[[Array, Array], Array]
-    curvature: Callable[[Array, Array], Array]
+    curvature: Callable[[Array], Array]
 
 
 def _square(m: Array, b: Array) -> Array:
@@ -69,23 +67,19 @@ def _huber(m: Array, b: Array) -> Array:
 
 
 _LOSSES = {
-    "square": _Loss(_square, lambda m, b: m - b, lambda m, _: np.ones_like(m)),
-    "huber": _Loss(_huber, lambda m, b: np.clip(m - b, -1.0, 1.0), lambda m, _: np.ones_like(m)),
-    "hinge": _Loss(
-        _smooth_hinge,
-        lambda m, b: -b * np.clip(1.0 - b * m, 0.0, 1.0),
-        lambda m, _: np.ones_like(m),
-    ),
+    "square": _Loss(_square, lambda m, b: m - b, np.ones_like),
+    "huber": _Loss(_huber, lambda m, b: np.clip(m - b, -1.0, 1.0), np.ones_like),
+    "hinge": _Loss(_smooth_hinge, lambda m, b: -b * np.clip(1.0 - b * m, 0.0, 1.0), np.ones_like),
     "logistic": _Loss(
         lambda m, b: np.logaddexp(0.0, -b * m),
         lambda m, b: -b * expit(-b * m),
-        lambda m, _: np.full_like(m, 0.25),
+        lambda m: np.full_like(m, 0.25),
     ),
     # Its curvature has no bound; that at the start is what a user could know.
     "poisson": _Loss(
         lambda m, b: np.exp(np.minimum(m, 30.0)) - b * m,
         lambda m, b: np.exp(np.minimum(m, 30.0)) - b,
-        lambda m, _: np.exp(np.minimum(m, 30.0)),
+        lambda m: np.exp(np.minimum(m, 30.0)),
     ),
 }
 
@@ -100,7 +94,6 @@ def _linear(
     start: float,
     calls: int,
     weight: float = 1e-3,
-    chosen: bool = False,
 ) -> Scenario:
     """Minimise mean_i loss(a_i^T x, b_i) + weight/2 ||x||^2 from batches of examples."""
     kind, (n, d) = _LOSSES[loss], A.shape
@@ -127,13 +120,11 @@ def _linear(
         method="L-BFGS-B",
         options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
     )
-    curvatures = kind.curvature(A @ np.full(d, start), b)
+    curvatures = kind.curvature(A @ np.full(d, start))
     L = float(np.linalg.eigvalsh((A.T * curvatures) @ A / n)[-1]) + weight
     least, begin = float(found.fun), np.full(d, start)
     reach = float(np.sqrt(np.mean((begin - found.x) ** 2)))
-    return Scenario(
-        name, chosen, L, begin, calls, reach, oracle, gradient, lambda x, _: value(x) - least
-    )
+    return Scenario(name, L, begin, calls, reach, oracle, gradient, lambda x, _: value(x) - least)
 
 
 def _quadratic(
@@ -143,13 +134,11 @@ def _quadratic(
     *,
     calls: int = 150,
     optimum: Callable[[int], float] = lambda _: 0.0,
-    chosen: bool = False,
 ) -> Scenario:
     """Minimise 1/2 (x - m)^T H (x - m) from 100 in every coordinate, m being optimum(call)."""
     problem = Quadratic(H)
     return Scenario(
         name,
-        chosen,
         problem.L,
         np.full(problem.dimension, 100.0),
         calls,
@@ -197,7 +186,6 @@ def _softmax() -> Scenario:
     least = float(best.fun)
     return Scenario(
         name="softmax, digits",
-        chosen=False,
         L=L,
         start=np.zeros(p * c),
         calls=300,
@@ -230,9 +218,7 @@ def _logistic(data: str, batch: int) -> Scenario:
     if data == "fourclass":
         A = A / np.linalg.norm(A, axis=1).max()
     name = f"{data}, {'single' if batch == 1 else batch}"
-    return _linear(
-        name, "logistic", A, found.labels, batch=batch, start=start, calls=calls, chosen=True
-    )
+    return _linear(name, "logistic", A, found.labels, batch=batch, start=start, calls=calls)
 
 
 def _regression(name: str, loss: str) -> Scenario:
@@ -279,8 +265,8 @@ def _changing(before: float, after: float) -> Noise:
 
 _SPACED = np.diag(np.linspace(1.0, 1 / 3, 10))
 CHOSEN: dict[str, Callable[[], Scenario]] = {
-    "quadratic": lambda: _quadratic("quadratic", _SPACED, _white, chosen=True),
-    "narrow valley": lambda: _quadratic("narrow valley", _rotated(), _white, chosen=True),
+    "quadratic": lambda: _quadratic("quadratic", _SPACED, _white),
+    "narrow valley": lambda: _quadratic("narrow valley", _rotated(), _white),
     **{
         f"{data}, {'single' if batch == 1 else batch}": partial(_logistic, data, batch)
         for data in ("breast-cancer", "fourclass", "mushrooms")

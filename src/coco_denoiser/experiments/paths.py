@@ -5,7 +5,8 @@ differs between two curves is the method alone, and differences are taken run by
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from coco_denoiser.experiments.experiment import Unit
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD, Optimizer, PolyakRuppert
 from coco_denoiser.problems import Problem
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
@@ -79,21 +80,44 @@ def follow(
     unit: dict[str, Float64] = {}
     for method in methods:
         average = PolyakRuppert() if method.averaged else None
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
+        with short_windows() as short:
             optimizer = method.make(problem)
             path = optimizers.run(
                 optimizer, problem, start, steps=steps, rng=rng(), average=average
             )
-        short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
         unit[f"{method.series} distance"] = np.asarray(
             np.linalg.norm(path.iterates - problem.minimizer, axis=1)
         )
         unit[f"{method.series} objective"] = np.asarray(
             problem.value(path.iterates[::every]) - least
         )
-        unit[f"{method.series} steps short"] = np.array([short / steps])
+        unit[f"{method.series} steps short"] = np.array([short() / steps])
     return unit
+
+
+@contextmanager
+def short_windows() -> Iterator[Callable[[], int]]:
+    """Yield what counts the windows inside that are solved to less than the tolerance."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        yield lambda: sum(issubclass(w.category, ConvergenceWarning) for w in caught)
+
+
+class Rows:
+    """A denoiser for every run of a batch."""
+
+    def __init__(self, make: Callable[[], Denoiser]) -> None:
+        self._make = make
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all windows."""
+        self.denoisers: list[Denoiser] = []
+
+    def __call__(self, x: Array, g: Array) -> Array:
+        """Denoise every run's gradient (runs, d) by its own past."""
+        self.denoisers = self.denoisers or [self._make() for _ in x]
+        return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
 
 
 def part(units: Sequence[Unit], prefix: str) -> list[Unit]:

@@ -5,7 +5,6 @@ is to be compared with run i of another.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from coco_denoiser import ConvergenceWarning, Denoiser
-from coco_denoiser.experiments.paths import TOLERANCE
+from coco_denoiser import Denoiser
+from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows
 from coco_denoiser.optimizers import (
     IGT,
     MARS,
@@ -111,23 +110,12 @@ RIVALS = (
 )
 
 
-class _Rows:
-    """A denoiser for a batch of runs: a window for each. The Gaussian model is not told L."""
-
-    def __init__(self, name: str, problem: Problem) -> None:
-        self._L = problem.L if name == COCO else None
-        self._window = int(name.rpartition("_")[2])
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all windows."""
-        self._windows: list[Denoiser] = []
-
-    def __call__(self, x: Array, g: Array) -> Array:
-        """Denoise every run's gradient (runs, d) by its own past."""
-        if not self._windows:
-            self._windows = [Denoiser(self._L, self._window, tol=TOLERANCE) for _ in x]
-        return np.stack([d(*row) for d, *row in zip(self._windows, x, g, strict=True)])
+def _rows(name: str, problem: Problem) -> Rows | None:
+    """Return denoisers of a name, if it is not empty. The Gaussian model is not told L."""
+    if not name:
+        return None
+    L = problem.L if name == COCO else None
+    return Rows(lambda: Denoiser(L, int(name.rpartition("_")[2]), tol=TOLERANCE))
 
 
 class Walk(NamedTuple):
@@ -156,9 +144,8 @@ def walk(
     start's it counts as twice, so that a mean over runs says something of the others.
     """
     steps = (calls + rival.calls - 1) // rival.calls  # the first step is always one call
-    optimizer = rival.make(step, second, _Rows(rival.denoiser, problem) if rival.denoiser else None)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
+    optimizer = rival.make(step, second, _rows(rival.denoiser, problem))
+    with short_windows() as short:
         batches = list(starts) if rival.one_by_one else [starts]
         paths = [run(optimizer, problem, batch, steps=steps, rng=rng) for batch in batches]
     evaluations = paths[0].evaluations
@@ -171,13 +158,12 @@ def walk(
     paid = np.searchsorted(evaluations, np.arange(calls + 1), side="right") - 1
     cap = 2 * np.linalg.norm(starts - problem.minimizer, axis=-1)
     distances = [np.linalg.norm(path - problem.minimizer, axis=-1)[paid] for path in recorded]
-    short = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     return Walk(
         {
             name: np.asarray(np.minimum(distance, cap).T, dtype=np.float64)
             for name, distance in zip(rival.series, distances, strict=True)
         },
-        short / (steps * len(starts)),
+        short() / (steps * len(starts)),
     )
 
 

@@ -3,8 +3,8 @@
     minimise  1/2 sum_i n_i ||phi_i||^2 - n_i <h_i, phi_i>
     subject to  (rho_ml, phi_m - phi_l) in the second-order cone, for every pair with a bound.
 
-Slower by orders of magnitude than the exact method, and independent of it: the safety net, and
-a witness in the tests.
+Slower by orders of magnitude than the exact methods: a witness in the tests, and the safety net
+where the noise has a covariance or all gradients belong to one function.
 """
 
 from typing import Any
