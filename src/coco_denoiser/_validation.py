@@ -45,17 +45,15 @@ def finite_array(name: str, value: ArrayLike) -> Float64:
 def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Float64]:
     """Return points and gradients, both (K, d) with K, d >= 1."""
     x, g = finite_array("points", points), finite_array("gradients", gradients)
+    if x.ndim == 2 and x.size > 0 and x.shape == g.shape:
+        return x, g
     for name, array in (("points", x), ("gradients", g)):
         if array.ndim != 2 or 0 in array.shape:
             raise ValueError(
                 f"{name} must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, "
                 f"got shape {array.shape}."
             )
-    if x.shape != g.shape:
-        raise ValueError(
-            f"points and gradients must have the same shape, got {x.shape} and {g.shape}."
-        )
-    return x, g
+    raise ValueError(f"points and gradients must have the same shape, got {x.shape} and {g.shape}.")
 
 
 def pair(
@@ -140,7 +138,9 @@ def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Floa
 def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> Float64:
     """Return K noise variances; None stands for equal ones."""
     if value is None:
-        return np.ones(K)
+        equal = np.empty(K)
+        equal.fill(1.0)
+        return equal
     array = finite_array(name, value)
     if array.shape != (K,):
         raise ValueError(

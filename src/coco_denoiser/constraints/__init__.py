@@ -60,7 +60,7 @@ class Frame(NamedTuple):
             gradients=theta,
             weights=found.average,
             no_weights=why,
-            multipliers=self.unit * found.multipliers,
+            multipliers=found.multipliers if self.unit == 1.0 else self.unit * found.multipliers,
             gap=found.gap,
             violation=found.violation,
             iterations=found.iterations,
@@ -77,7 +77,8 @@ class Frame(NamedTuple):
             phi = found.phi @ self.basis.T
         else:
             phi = found.weights @ self.residuals
-        move = self.scale * (phi - self.residuals)
+        move = phi - self.residuals
+        move *= self.scale
         if self.axes is not None:
             move = move @ self.axes.T
         return np.ldexp(move, self.exponent) if self.exponent else move
