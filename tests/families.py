@@ -48,15 +48,21 @@ def box(rng: Generator, K: int, d: int, half: float = 10.0) -> tuple[Float64, Fl
 
 def path(rng: Generator, K: int, d: int, step: float = 0.7) -> tuple[Float64, Float64]:
     """K points that SGD visits one after another, from its start or from later on."""
-    x = np.full(d, 100.0)
-    points, gradients = [], []
     skip = int(rng.integers(0, 30))
-    for _ in range(skip + K):
-        g = noisy(x[None], rng)[0]
+    points, gradients = sgd(rng, skip + K, d, step, start=100.0)
+    return points[skip:], gradients[skip:]
+
+
+def sgd(
+    rng: Generator, steps: int, d: int, step: float = 0.7, *, start: float, sigma: float = 10.0
+) -> tuple[Float64, Float64]:
+    """The points of SGD from its start on, and the gradients there."""
+    x, points, gradients = np.full(d, start), [], []
+    for _ in range(steps):
         points.append(x)
-        gradients.append(g)
-        x = x - step * g
-    return np.array(points[skip:]), np.array(gradients[skip:])
+        gradients.append(noisy(x[None], rng, sigma)[0])
+        x = x - step * gradients[-1]
+    return np.array(points), np.array(gradients)
 
 
 def decades(rng: Generator, low: float, high: float, size: int | None = None) -> Float64:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
 from tests.families import box, hard, path
-from tests.windows import windows
+from tests.windows import pairwise, windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 Window = tuple[Float64, Float64, float, float]
@@ -43,16 +43,9 @@ def test_agrees_with_cvxpy(mu: float, method: str) -> None:
         K, d = points.shape
         variance, covariance = np.asarray(rng.uniform(0.5, 2.0, K)), spread(rng, d)
         theta = cp.Variable((K, d))
-        c, r = (1.0 + mu) / 2, (1.0 - mu) / 2
-        constraints = [
-            cp.norm(theta[i] - theta[j] - c * (points[i] - points[j]))
-            <= r * np.linalg.norm(points[i] - points[j])
-            for i in range(K)
-            for j in range(i)
-        ]
         root = np.linalg.inv(np.linalg.cholesky(covariance)).T
         white = cp.multiply(theta - gradients, variance[:, None] ** -0.5) @ root
-        problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), constraints)
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), pairwise(theta, points, mu))
         value = problem.solve(solver=cp.CLARABEL)
         ours = coco.solve(
             points,

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,11 @@ import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser.models import Averaging, Snapshot
 from coco_denoiser.models.cocoercive import CoCoercive
-from coco_denoiser.typing import Float64
 from coco_denoiser.window import passes
+from tests import families
 
-
-def sgd(rng: np.random.Generator, steps: int, d: int, step: float = 0.7) -> tuple[Float64, Float64]:
-    """A plain SGD path, to be fed to denoisers without following them."""
-    x, points, gradients = np.full(d, 30.0), [], []
-    for _ in range(steps):
-        g = x * np.linspace(1.0, 1.0 / 3.0, d) + 10.0 * rng.normal(size=d)
-        points.append(x)
-        gradients.append(g)
-        x = x - step * g
-    return np.array(points), np.array(gradients)
+# A plain path, to be fed to denoisers without following them.
+sgd = partial(families.sgd, start=30.0)
 
 
 @pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])

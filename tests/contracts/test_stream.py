@@ -18,6 +18,7 @@ import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
 from coco_denoiser.torch import GradientDenoiser, _generic, _kernels, _narrow
 from coco_denoiser.typing import Array, Float64
+from tests.families import sgd
 
 D, STEPS = 12, 9
 SHAPES = ((5,), (2, 3), ())  # of the parts that a point of twelve entries is cut into
@@ -181,14 +182,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def observations(seed: int, step: float = 0.7) -> tuple[Float64, Float64]:
     """Return the path of SGD on a quadratic with curvatures from 1/3 to 1."""
-    rng = np.random.default_rng(seed)
-    x, points, gradients = np.full(D, 3.0), [], []
-    for _ in range(STEPS):
-        g = x * np.linspace(1.0, 1.0 / 3.0, D) + 3.0 * rng.normal(size=D)
-        points.append(x)
-        gradients.append(g)
-        x = x - step * g
-    return np.array(points), np.array(gradients)
+    return sgd(np.random.default_rng(seed), STEPS, D, step, start=3.0, sigma=3.0)
 
 
 def follow(stream: Any, points: Array, gradients: Array) -> Float64:

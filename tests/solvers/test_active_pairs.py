@@ -40,16 +40,6 @@ def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
     )
 
 
-def test_points_on_a_line_need_only_their_neighbours() -> None:
-    points, gradients = box(np.random.default_rng(2), 30, 1)
-    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(30))
-    multipliers, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
-    order = np.argsort(points[:, 0])
-    pulled = multipliers[np.ix_(order, order)] > 0.0
-    assert not np.triu(pulled, 2).any()
-    assert pulled.any()
-
-
 @pytest.mark.parametrize("strongest", [1.0, 1e15])
 def test_matrix_products_eliminate_as_node_by_node(strongest: float) -> None:
     K, q = 211, 3

@@ -1,21 +1,24 @@
 """What the exact method does besides solving, which the contract tests."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.solution import Status
-from coco_denoiser.solvers import answer, interior_point
-from tests.families import FAMILIES
+from coco_denoiser.solvers import active_pairs, answer, interior_point, newton
+from tests.families import FAMILIES, noisy
 
 
-def test_points_on_a_line_need_only_their_neighbours() -> None:
+@pytest.mark.parametrize("method", [newton, interior_point, active_pairs])
+@pytest.mark.parametrize("K", [9, 30])
+def test_points_on_a_line_need_only_their_neighbours(method: Any, K: int) -> None:
     rng = np.random.default_rng(1)
-    points = rng.permutation(10.0 * np.arange(9.0))[:, None]
-    gradients = points + 10.0 * rng.normal(size=points.shape)
-    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(9))
-    lam, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
+    points = rng.permutation(10.0 * np.arange(K))[:, None]
+    window, *_ = geometry.batch_window(points, noisy(points, rng), 1.0, 0.0, np.ones(K))
+    lam, _ = method.solve(window, tol=1e-10, max_iter=100)
     order = np.argsort(points[:, 0])
     pulled = lam[np.ix_(order, order)] > 0.0
     assert not np.triu(pulled, 2).any()
