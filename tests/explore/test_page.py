@@ -235,6 +235,19 @@ def test_a_preset_turns_the_settings(page: webdriver.Chrome) -> None:
     assert complaints(page) == []
 
 
+def test_contours_are_sent_once_for_each_function(page: webdriver.Chrome) -> None:
+    _set(page, {"preset": "The usual case"})
+    _until(partial(_says, page, "COCO_16"))
+    page.execute_script(_MODEL + "window.drawn = model('contours').data")
+    drawn = _MODEL + "return model('contours').data === window.drawn"
+    before = _coco_path(page)
+    _set(page, {"seed": 5})
+    _until(lambda: _coco_path(page) != before)
+    assert page.execute_script(drawn)
+    _set(page, {"objective": "valley"})
+    _until(lambda: not page.execute_script(drawn))
+
+
 def test_a_point_that_is_touched_shows_the_disc_of_its_pair(page: webdriver.Chrome) -> None:
     place = _MODEL + (
         "const view = Bokeh.index.roots.find(each => each.model.name === 'paths');"

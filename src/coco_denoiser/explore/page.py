@@ -19,8 +19,8 @@ from bokeh.models import (
 from jinja2 import Template
 
 from coco_denoiser import Solution
-from coco_denoiser.explore.objectives import OBJECTIVES
-from coco_denoiser.explore.pictures import COLOURS, Pictures, Scene, axes, background, frame, legend
+from coco_denoiser.explore.objectives import OBJECTIVES, contours
+from coco_denoiser.explore.pictures import COLOURS, NO_DISC, Pictures, Scene, axes, frame, legend
 from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
@@ -80,6 +80,7 @@ class Page:
         self._settings = settings
         self._playing: Any = None
         self._pending = False
+        self._contours = ""  # of which function they are drawn
         self.preset = Select(
             title="Begin with", options=[("", "your own settings"), *((n, n) for n in PRESETS)],
             value="", name="preset", sizing_mode="stretch_width", stylesheets=[_STYLE],
@@ -155,7 +156,11 @@ class Page:
         same = [name for name, preset in PRESETS.items() if preset == self._settings]
         self.preset.value = same[0] if same else ""
         scene = self._step()
-        scene["sources"] |= background(self._settings.objective)
+        scene["sources"]["ball"] = NO_DISC
+        if self._contours != self._settings.objective:  # they are most of a message
+            self._contours = self._settings.objective
+            xs, ys = contours(self._contours)
+            scene["sources"]["contours"] = {"xs": xs, "ys": ys}
         scene["axes"] |= axes(self.simulation)
         scene["texts"] |= {"text": words(self.simulation)}
         return scene

@@ -14,7 +14,6 @@ from bokeh.models import Arrow, ColumnDataSource, CustomJS, HoverTool, Range1d, 
 from bokeh.plotting import figure
 
 from coco_denoiser import Solution
-from coco_denoiser.explore.objectives import contours
 from coco_denoiser.explore.simulation import START, Simulation
 from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.typing import Array
@@ -37,6 +36,7 @@ _CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
 _WIDER = 1.6  # factor from one width of the plane to the next
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis
+NO_DISC: dict[str, list[float]] = {"x": [], "y": [], "radius": []}
 
 Frame = dict[str, dict[str, Any]]
 Scene = dict[str, dict[str, Any]]
@@ -270,12 +270,6 @@ class Pictures:
         plot.vbar("age", top="weight", width=0.8, source=source, color=COCO)
         plot.add_tools(HoverTool(tooltips=[("steps ago", "@age"), ("weight", "@weight{0.000}")]))
         return plot
-
-
-def background(objective: str) -> Frame:
-    """Return what a new function shows before any step: its contours, and no disc."""
-    xs, ys = contours(objective)
-    return {"contours": {"xs": xs, "ys": ys}, "ball": {"x": [], "y": [], "radius": []}}
 
 
 def _figure(**options: Any) -> figure:
