@@ -118,7 +118,7 @@ MUTATIONS = [
         "solvers/interior_point.py": [
             ("dlam, ds, 1e-3 * tol * loss", "dlam, ds, 1e-3 * tol * value"),
             ("min(0.01, excess / rho[e])", "0.01"),
-            ("or left < 0.0 or", "or"),
+            ("        if left < 0.0:\n            break\n", ""),
             ("x < shorter) & (y < shorter)", "x < 2.0 * shorter) & (y < 2.0 * shorter)"),
         ],
         "solvers/_interior_gap.py": [

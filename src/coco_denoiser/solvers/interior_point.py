@@ -93,7 +93,7 @@ def multipliers_of(
             best = gap / value
             for e in range(pairs):
                 kept[e] = lam[e]
-        if gap <= tol * value or iterations >= max_iter or left < 0.0 or not np.isfinite(error):
+        if gap <= tol * value or iterations >= max_iter or not np.isfinite(error):
             break
         na = linearise(first, second, rho, lam, s, phi, both, target, diagonal, coupled)
         ridge = _RIDGE
