@@ -43,6 +43,9 @@ TESTS = {
     "window/history.py": "test_folding.py",
     "solvers/interior_point.py": "solvers/test_interior_point.py",
     "solvers/_interior_gap.py": "solvers/test_interior_point.py",
+    "solvers/newton.py": "solvers/test_newton.py",
+    "solvers/barrier.py": "solvers/test_barrier.py",
+    "descent.py": "test_minimize.py",
     "models/cocoercive.py": "test_streaming.py",
 }
 
@@ -124,6 +127,22 @@ MUTATIONS = [
         "solvers/_interior_gap.py": [
             ("lost[e] = ROUNDING * min(1.0, size[i] + size[j])", "lost[e] = ROUNDING"),
         ],
+        "solvers/newton.py": [
+            ("w[e] * w[e] * (w[e] / rho[e] - 1.0)", "0.5 * (w[e] * w[e] - rho[e] * rho[e])"),
+            ("if y[k] < 0.0 if free[k] else rhs[k] > 0.0:", "if free[k] and y[k] < 0.0:"),
+            ("if gap < best * value:", "if True:"),
+            ("if left < 0.0 or not _step(", "if not _step("),
+            ("y[k] = max(y[k], 0.0)", "pass"),
+        ],
+        "solvers/barrier.py": [
+            ("order = np.argsort(-window.precisions", "order = np.argsort(0 * window.precisions"),
+            (
+                "slack = s - length * (along + 0.5 * length * square)",
+                "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
+            ),
+            ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
+            ("return 0.5 * float(K * K * min(K, q)) ** 2", "return 0.0"),
+        ],
         "solution.py": [
             ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
             ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
@@ -139,6 +158,15 @@ MUTATIONS = [
             ("(1.0 - w) ** 2 * newer + w**2 * older", "newer"),
             ("if rho > 0.0 else 1.0", "if True else 1.0"),
             ("tables.heir, self._model.centre - centre", "tables.heir, 0.0"),
+        ],
+        "descent.py": [
+            ("if fit and not part.steady(half, slope):", "if False:"),
+            ("min(fit, key=lambda part: part.score(self.gradients))", "fit[-1]"),
+            ("min(fit, key=lambda part: part.score(self.gradients))", "fit[0]"),
+            ("remembered *= math.sqrt(_REMEMBERED)", "pass"),
+            ("else min(size, 1.0 / self.L)", "else size"),
+            ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),
+            ("deepcopy(resume._path)", "resume._path"),
         ],
         "models/cocoercive.py": [
             ("share = pull * (v / (v + u))", "share = pull * (u / (v + u))"),

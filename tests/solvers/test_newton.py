@@ -41,6 +41,18 @@ def test_an_ordinary_window_takes_a_few_steps(K: int, d: int, step: float) -> No
         )
 
 
+def test_one_pair_at_its_bound_takes_one_step() -> None:
+    """The reason for 1 / w = 1 / rho: it is linear in the multiplier of a single pair."""
+    rng = np.random.default_rng(0)
+    for excess in (1.5, 10.0, 1e3):
+        residuals, bounds = rng.normal(size=(3, 4)), np.full((3, 3), np.inf)
+        bounds[0, 1] = bounds[1, 0] = np.linalg.norm(residuals[0] - residuals[1]) / excess
+        window = Window(residuals, bounds, rng.uniform(0.5, 1.0, 3))
+        lam, steps = newton.solve(window, tol=1e-9, max_iter=100)
+        assert steps == 1
+        assert verdict(window, lam) <= 1e-9
+
+
 def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
     window = path(12, 10, 0.7, 0)
     lam, _ = newton.solve(window, tol=1e-9, max_iter=100)
