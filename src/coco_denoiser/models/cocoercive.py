@@ -17,7 +17,7 @@ from coco_denoiser import geometry
 from coco_denoiser.geometry import NONE, Window, centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Answer
-from coco_denoiser.solvers import LARGE, answer, closed_form, newton, ordinary
+from coco_denoiser.solvers import LARGE, answer, closed_form, newton, ordinary, persist
 from coco_denoiser.typing import Float64
 
 Bound = float | Callable[[], float]
@@ -74,13 +74,13 @@ class CoCoercive(Model):
             return self._average_two(window)
         newest, trouble = window.newest, None
         if self.neighbors is None and window.variances.size < LARGE:
-            W, _, multipliers, gap, violation, _ = ordinary.settle(
-                *geometry.reduced(*self._tables(window)), self.tol, newton.STEPS
-            )
+            reduced = geometry.reduced(*self._tables(window))
+            W, _, multipliers, gap, violation, _ = ordinary.settle(*reduced, self.tol, newton.STEPS)
+            usual = gap <= self.tol and violation <= self.tol
+            found = None if usual else persist(Window(*reduced), tol=self.tol)
         else:
-            gap = np.inf
-        if not (gap <= self.tol and violation <= self.tol):
             found = self.solve(window)
+        if found is not None:
             W, multipliers, gap, violation = (
                 found.weights,
                 found.multipliers,

@@ -123,6 +123,13 @@ def answer(
         first = _ordinary(window, tol, max_iter)
         if first.status.success:
             return first
+    return persist(window, method=method, tol=tol, max_iter=max_iter)
+
+
+def persist(
+    window: Window, *, method: str = "auto", tol: float = 1e-9, max_iter: int | None = None
+) -> Answer:
+    """Try one method after another, as `answer` does where Newton's method has fallen short."""
     answers = []
     for name, found in _attempts(window, method, tol, max_iter):
         answers.append(_certified(window, name, found, tol))
