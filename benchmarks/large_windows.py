@@ -20,7 +20,7 @@ from benchmarks.measure import RESULTS, duration, save, table
 from benchmarks.solvers import windows
 
 SIZES = (64, 128, 256, 512, 1000, 2000)
-METHODS = {"active-pairs": 2000, "interior-point": 1000}  # and the most points for each
+METHODS = {"active-pairs": 2000, "interior-point": 256}  # and the most points for each
 PLACES = ("SGD path", "uniform")
 DIMENSION = 10
 

@@ -163,7 +163,8 @@ def solve(
     seen = check.function_values(values, value_variance, len(x))
     if constraints == "pairwise":
         check.absent("values", seen, "constraints='interpolation'")
-    check.one_of("method", method, ("auto", *METHODS))
+    if method != "auto":
+        check.one_of("method", method, ("auto", *METHODS))
     tol = check.positive("tol", tol)
     limit = check.count("max_iter", max_iter, optional=True)
     window, frame = reduce(

@@ -14,7 +14,7 @@ class Status(Enum):
     ESTIMATED = "estimated by the Gaussian model"
     UNCHANGED = "the observations already agree with the curvature bounds and are unchanged"
     ITERATION_LIMIT = "stopped at the iteration limit, before the tolerance was reached"
-    STALLED = "stopped where rounding allows no further progress, before the tolerance was reached"
+    STALLED = "gave up at the limit of its work or of rounding, before the tolerance was reached"
 
     @classmethod
     def of(
