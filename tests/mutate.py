@@ -110,7 +110,7 @@ MUTATIONS = [
         "solvers/__init__.py": [
             ('            names.append("conic")\n', "            pass\n"),
             ("held.multipliers * window.precisions[members].max()", "held.multipliers"),
-            ("if count == 1 or window.bounds[inside].max() <= ROUNDING:", "if True:"),
+            ("if count == 1 or window.bounds[inside].max() <= ROUNDING * size:", "if True:"),
             ("yield name, _apart(window, name, ROUNDING, tol, max_iter)", "pass"),
             ("0.25 * pairs.multipliers", "pairs.multipliers"),
             ("max(found.gap, found.violation)", "found.gap"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import solvers
+from coco_denoiser import geometry, solvers
 from coco_denoiser.typing import Float64
 from tests.recomputed import pairwise
 
@@ -156,3 +156,21 @@ def test_of_two_that_fall_short_the_better_is_kept(
         )
         found = coco.solve(*FAR, L=1.0, mu=-0.5, method="fdpg", throw=False)
         assert (found.gap, found.violation) == better
+
+
+def test_points_that_nearly_coincide_are_told_apart_near_the_centre() -> None:
+    """Of a saturated logistic: their bound is below rounding next to 1, not next to 1e-13."""
+    near, far = 1.5106104644284669e-15, 1.0649125363735024
+    residuals = np.array(
+        [
+            [1.0, 0.36611297453854935],
+            [0.0, 0.0],
+            [0.0, 1.0939496500255844e-15],
+            [-5.250958320122805e-14, -7.3294626551714155e-14],
+        ]
+    )
+    bounds = np.array(
+        [[0.0, far, far, far], [far, 0.0, near, near], [far, near, 0.0, 0.0], [far, near, 0.0, 0.0]]
+    )
+    found = solvers.answer(geometry.Window(residuals, bounds, np.ones(4)), tol=1e-6)
+    assert found.status is coco.Status.SOLVED, found

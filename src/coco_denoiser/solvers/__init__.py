@@ -266,7 +266,8 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
         inside = np.ix_(members, members)
         if members.size == 1:
             continue
-        if count == 1 or window.bounds[inside].max() <= ROUNDING:
+        size = min(1.0, float(np.abs(window.residuals[members]).max()))
+        if count == 1 or window.bounds[inside].max() <= ROUNDING * size:
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
         own = averages.alone(window, members, pull[members])
