@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from coco_denoiser import cli, denoise, solve
+from coco_denoiser import cli, denoise
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 
 INSTANT = ["reproduce", "constraint-tightness", "--jobs", "1"]
@@ -51,19 +51,6 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
     printed = capsys.readouterr().out
     for word in ("3 in 1 dimensions", "solved", "relative gap", "worst violation", str(out)):
         assert word in printed
-
-
-def test_denoise_onto_the_gradients_of_one_function(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    points, gradients = rng.normal(size=(2, 5, 3))
-    seen, out = tmp_path / "seen.npz", tmp_path / "theta.npz"
-    np.savez(seen, points=points, gradients=gradients)
-    options = ["--L", "1", "--constraints", "interpolation", "-o", str(out)]
-    assert cli.main(["denoise", str(seen), *options]) == 0
-    expected = solve(points, gradients, L=1.0, constraints="interpolation")
-    assert expected.values is not None
-    np.testing.assert_array_equal(np.load(out)["gradients"], expected.gradients)
-    np.testing.assert_array_equal(np.load(out)["values"], expected.values)
 
 
 @pytest.mark.parametrize(

@@ -22,45 +22,24 @@ def near(points: Float64, m: int | None) -> list[tuple[int, int]]:
     return [(i, j) for i in range(K) for j in range(i) if apart[i, j] <= max(reach[i], reach[j])]
 
 
-@pytest.mark.parametrize("observed", [False, True])
-@pytest.mark.parametrize("kind", ["pairwise", "interpolation"])
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("m", [None, 1, 2])
-def test_every_combination_is_optimal(
-    m: int | None, spread: bool, kind: str, observed: bool
-) -> None:
-    if observed and kind == "pairwise":
-        with pytest.raises(ValueError, match="values goes with constraints='interpolation'"):
-            coco.solve(np.eye(3), np.eye(3), L=1.0, values=np.ones(3), value_variance=1.0)
-        return
-    rng, mu = np.random.default_rng([4, observed]), -0.5
+def test_every_combination_is_optimal(m: int | None, spread: bool) -> None:
+    rng, mu = np.random.default_rng(4), -0.5
     for window in (box(rng, 6, 3), path(rng, 6, 3)):
         points, gradients = ((t - t.mean(axis=0)) / 10.0 for t in window)
         K, d = points.shape
         v = np.asarray(rng.uniform(0.5, 2.0, K))
         sigma = np.array([0.25, 1.0, 4.0]) if spread else np.ones(d)
-        theta, f = cp.Variable((K, d)), cp.Variable(K)
+        theta = cp.Variable((K, d))
         shifted, constraints = theta - mu * points, []
         for i, j in near(points, m):
             dx, dt = points[i] - points[j], shifted[i] - shifted[j]
-            if kind == "pairwise":
-                constraints.append(
-                    cp.norm(dt - (1.0 - mu) / 2 * dx) <= (1.0 - mu) / 2 * np.linalg.norm(dx)
-                )
-            else:
-                bend = cp.sum_squares(dt) / (2.0 * (1.0 - mu))
-                constraints += [
-                    f[i] - f[j] >= shifted[j] @ dx + bend,
-                    f[j] - f[i] >= -shifted[i] @ dx + bend,
-                ]
+            r = (1.0 - mu) / 2
+            constraints.append(cp.norm(dt - r * dx) <= r * np.linalg.norm(dx))
         scale = (v[:, None] * sigma) ** -0.5
         objective = cp.sum_squares(cp.multiply(theta - gradients, scale))
         options: dict[str, Any] = {"covariance": sigma} if spread else {}
-        if observed:
-            seen = 0.5 * np.sum(points**2, axis=1) + rng.normal(size=K)
-            options |= {"values": seen, "value_variance": 4.0}
-            lifted = f + 0.5 * mu * np.sum(points**2, axis=1)
-            objective += cp.sum_squares(lifted - seen) / 4.0
         value = cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
         for method in ("auto", "conic"):
             ours = coco.solve(
@@ -70,29 +49,19 @@ def test_every_combination_is_optimal(
                 mu=mu,
                 noise_variance=v,
                 neighbors=m,
-                constraints=kind,
                 method=method,
                 tol=1e-6,
                 **options,
             )
             cost = np.sum(((ours.gradients - gradients) * scale) ** 2)
-            if ours.values is not None and observed:
-                cost += np.sum((ours.values - seen) ** 2) / 4.0
             assert cost == pytest.approx(value, rel=2e-6)
             np.testing.assert_allclose(ours.gradients, theta.value, atol=2e-3)
             assert (ours.weights is None) == (ours.no_weights is not None)
 
 
 def test_what_a_method_cannot_do_it_says_with_what_can() -> None:
-    asked: list[dict[str, Any]] = [
-        {},
-        {"covariance": [1.0, 2.0]},
-        {"constraints": "interpolation"},
-    ]
-    methods = (
-        *("closed-form", "newton", "interior-point", "barrier", "active-pairs"),
-        *("fdpg", "one-function"),
-    )
+    asked: list[dict[str, Any]] = [{}, {"covariance": [1.0, 2.0]}]
+    methods = ("closed-form", "newton", "interior-point", "barrier", "active-pairs", "fdpg")
     for method, options in product(methods, asked):
         points = np.random.default_rng(0).normal(size=(4, 2))
         able = {
@@ -101,8 +70,7 @@ def test_what_a_method_cannot_do_it_says_with_what_can() -> None:
             "interior-point": not options,
             "barrier": not options,
             "active-pairs": not options,
-            "fdpg": "constraints" not in options,
-            "one-function": "constraints" in options,
+            "fdpg": True,
         }[method]
         if able:
             assert coco.solve(points, 3.0 * points, L=1.0, method=method, **options).gap <= 1e-9

@@ -10,7 +10,7 @@ import coco_denoiser as coco
 from coco_denoiser import geometry, solvers
 from coco_denoiser.certificate import certify
 from coco_denoiser.constraints import averages, reduce
-from coco_denoiser.geometry import Curve, Window
+from coco_denoiser.geometry import Window
 from coco_denoiser.typing import Float64
 from tests import recomputed
 from tests.families import box, path
@@ -57,35 +57,6 @@ def test_with_a_covariance(seed: int, method: str, turned: bool) -> None:
     assert verdict.violation <= 1e-9
     assert verdict.drift <= 1e-2
     assert solution.gap == pytest.approx(verdict.gap, rel=0.5, abs=1e-7)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("mu", [-0.7, 0.0, 0.9])
-@pytest.mark.parametrize("asked", ["nothing", "values", "covariance", "neighbors"])
-def test_of_one_function(seed: int, mu: float, asked: str) -> None:
-    points, gradients, variance = noisy(seed)
-    options: dict[str, Any] = {"L": 3.0, "mu": mu, "noise_variance": variance}
-    if asked == "values":
-        f = np.sum(points**2, axis=1) + np.random.default_rng(seed).normal(size=len(points))
-        options |= {"values": f, "value_variance": 5.0}
-    if asked == "covariance":
-        options["covariance"] = SPREAD
-    few: dict[str, Any] = {"neighbors": 2} if asked == "neighbors" else {}
-    for method in ("one-function", "conic"):
-        solution = coco.solve(
-            points,
-            gradients,
-            constraints="interpolation",
-            method=method,
-            tol=1e-6,
-            **options,
-            **few,
-        )
-        gap, missing = recomputed.one_function(points, gradients, solution, **options)
-        # Where flow is missing, the dual value is no strict bound.
-        assert -max(1e-9, missing) <= gap <= 2e-6
-        assert missing <= 1e-5
-        assert solution.gap == pytest.approx(gap, rel=0.5, abs=1e-7)
 
 
 def by_definition(window: Window, phi: Float64, lam: Float64) -> float:
@@ -154,66 +125,6 @@ def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() ->
     assert gap == pytest.approx(expected / value, rel=1e-12)
 
 
-def curved(seed: int, *, observed: bool) -> tuple[Window, Float64, Float64, Float64]:
-    """A window of one function, and phi, E and multipliers that have nothing to do with it."""
-    rng = np.random.default_rng(seed)
-    X, h, phi = (rng.normal(size=(5, 3)) for _ in range(3))
-    bounds = np.linalg.norm(X[:, None] - X, axis=2)
-    m = rng.uniform(0.1, 1.0, 5) if observed else np.zeros(5)
-    curve = Curve(X, rng.normal(size=5) * observed, m)
-    a = np.where(np.eye(5), 0.0, rng.uniform(0.1, 1.0, (5, 5)))
-    return Window(h, bounds, rng.uniform(0.1, 1.0, 5), None, curve), phi, rng.normal(size=5), a
-
-
-def of_one_function(window: Window, phi: Float64, E: Float64, a: Float64) -> float:
-    """The gap that the certificate's docstring defines, from the Lagrangian, pair by pair."""
-    h, n, X, curve = window.residuals, window.precisions, window.one_function.points, window.curve
-    assert curve is not None
-    e, u = n[:, None] * (phi - h), curve.precisions * (E - curve.values)
-    value = 0.5 * float(np.sum(n[:, None] * (phi - h) ** 2) + np.sum(u * (E - curve.values)))
-    gap, laplacian = 0.0, np.diag(n)
-    for i in range(len(h)):
-        for j in range(len(h)):
-            v, D = phi[i] - phi[j], X[i] - X[j]
-            s = 2.0 * (phi[i] + phi[j]) @ D - (E[i] - E[j])
-            gap += a[i, j] * abs(D @ D - v @ v - s)
-            e[i] += 2.0 * a[i, j] * (v + D)
-            e[j] += 2.0 * a[i, j] * (D - v)
-            u[i] -= a[i, j]
-            u[j] += a[i, j]
-            edge = np.zeros(len(h))
-            edge[i] += 1.0
-            edge[j] -= 1.0
-            laplacian += 2.0 * a[i, j] * np.outer(edge, edge)
-    gap += 0.5 * float(np.sum(e * np.linalg.solve(laplacian, e)))
-    if curve.observed:
-        gap += 0.5 * float(np.sum(u * u / curve.precisions))
-    return gap / value
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("observed", [False, True])
-def test_the_certificate_of_one_function_is_its_definition(seed: int, observed: bool) -> None:
-    window, phi, E, a = curved(seed, observed=observed)
-    if not observed:
-        a = a + a.T  # as much flows out of a point as into it
-    gap, _ = certify(window, phi, a, E)
-    assert gap == pytest.approx(of_one_function(window, phi, E, a), rel=1e-9)
-
-
-def test_values_at_one_place_share_what_flows_through_it() -> None:
-    """One is too high by as much as another is too low: held together, they are right."""
-    some, phi, E, _ = curved(0, observed=True)
-    together = np.array([0, 0, 0, 1, 2])
-    bounds, X = some.bounds[np.ix_(together, together)], some.one_function.points[together]
-    phi, E, m = phi[together], E[together], some.one_function.precisions
-    curve = Curve(X, E - np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / m, m)
-    held = np.where((bounds == 0.0) & ~np.eye(5, dtype=bool), np.inf, 0.0)
-    window = Window(phi, bounds, some.precisions, None, curve)
-    assert certify(window, phi, held, E)[0] == pytest.approx(0.0, abs=1e-12)
-    assert certify(window, phi, np.zeros((5, 5)), E)[0] == pytest.approx(1.0, rel=1e-12)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_forces_balance_in_every_direction_of_a_covariance(seed: int) -> None:
     points, gradients, variance = noisy(seed)
@@ -242,45 +153,6 @@ def test_points_alone_feel_what_the_others_pull() -> None:
     )
 
 
-def test_values_at_one_place_are_averaged_by_their_own_precisions() -> None:
-    window, *_ = curved(0, observed=True)
-    labels = np.array([0, 1, 1, 2, 0])
-    merged, curve = averages.merge(window, labels).one_function, window.one_function
-    for a in range(3):
-        here = labels == a
-        mean = np.average(curve.values[here], weights=curve.precisions[here])
-        assert merged.values[a] == pytest.approx(mean, rel=1e-12)
-        assert merged.precisions[a] == pytest.approx(curve.precisions[here].sum(), rel=1e-12)
-
-
-def test_values_that_were_not_observed_have_mean_zero() -> None:
-    points, gradients, _ = noisy(0)
-    found = coco.solve(points + 10.0, gradients, L=3.0, constraints="interpolation", tol=1e-6)
-    assert found.values is not None
-    assert abs(found.values.mean()) <= 1e-12 * np.abs(found.values).max()
-    assert np.abs(found.values).max() > 1.0
-
-
-def test_two_points_always_have_a_function_and_need_no_other_method() -> None:
-    points, gradients, variance = noisy(0, 2)
-    options: dict[str, Any] = {"L": 3.0, "noise_variance": variance}
-    found = coco.solve(points, gradients, constraints="interpolation", **options)
-    assert found.method == "closed-form"
-    gap, missing = recomputed.one_function(points, gradients, found, **options)
-    assert abs(gap) <= 1e-9
-    assert missing <= 1e-9
-
-
-def test_values_at_points_that_are_as_good_as_one_follow_the_gradient() -> None:
-    points, gradients, _ = noisy(0)
-    points[3] = points[1] + 1e-11
-    found = coco.solve(points, gradients, L=3.0, constraints="interpolation", tol=1e-6)
-    assert found.status.success
-    assert found.values is not None
-    slope = found.gradients[1] @ (points[3] - points[1])
-    assert found.values[3] - found.values[1] == pytest.approx(slope, rel=1e-2)
-
-
 def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
     bounds = np.array([[0, 1, 5, 7], [1, 0, 6, 4], [5, 6, 0, 1], [7, 4, 1, 0]], dtype=float)
     window = Window(np.zeros((4, 1)), bounds, np.ones(4))
@@ -295,7 +167,6 @@ def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
     [
         ("newton", "interior-point", {}),
         ("fdpg", "conic", {"covariance": SPREAD}),
-        ("one-function", "conic", {"constraints": "interpolation"}),
     ],
 )
 def test_where_one_method_falls_short_another_is_tried(

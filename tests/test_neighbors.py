@@ -17,7 +17,7 @@ from tests.families import box, hard
 from tests.windows import windows
 
 Window = tuple[Float64, Float64, float, float]
-GENERAL = [name for name in METHODS if name not in ("closed-form", "one-function")]
+GENERAL = [name for name in METHODS if name != "closed-form"]
 
 
 def objective(theta: Float64, gradients: Float64) -> float:

@@ -18,8 +18,6 @@ FAR = (
 KINDS: dict[str, dict[str, Any]] = {
     "pairwise": {},
     "covariance": {"covariance": [0.25, 4.0]},
-    "interpolation": {"constraints": "interpolation"},
-    "values": {"constraints": "interpolation", "values": np.zeros(4), "value_variance": 1.0},
 }
 
 
@@ -94,12 +92,6 @@ def test_an_iteration_limit_is_said_to_be_one() -> None:
     for method in ("fdpg", "interior-point", "barrier", "active-pairs", "conic"):
         found = coco.solve(points, gradients, L=1.0, method=method, max_iter=1, throw=False)
         assert found.status is coco.Status.ITERATION_LIMIT
-
-
-def test_what_is_far_too_large_is_not_called_unchanged() -> None:
-    found = coco.solve(*FAR, L=1.0, mu=-0.5, constraints="interpolation", throw=False)
-    assert not found.status.success
-    assert found.violation <= 1e-9
 
 
 @pytest.mark.parametrize("far", [1e2, 1e6, 1e9, 1e12])

@@ -12,8 +12,6 @@ G = 10.0 * np.random.default_rng(1).normal(size=(4, 3))
 NAN = X.copy()
 NAN[2, 1] = np.nan
 
-TIGHT: dict[str, Any] = {"constraints": "interpolation"}
-VALUES = TIGHT | {"values": np.ones(4), "value_variance": 1.0}
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"points": X[:3]}, ValueError, r"same shape, got \(3, 3\) and \(4, 3\)"),
     ({"points": X[0], "gradients": G[0]}, ValueError, r"points must have shape \(K, d\).*\(3,\)"),
@@ -42,14 +40,6 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"noise_variance": [1, 1, 0, 1]}, ValueError, "noise_variance must be positive, got 0.0 at"),
     ({"noise_variance": [1, 1, np.nan, 1]}, ValueError, "noise_variance must be finite"),
     ({"noise_variance": 2.0}, ValueError, "noise_variance"),
-    ({"constraints": "tight"}, ValueError, "constraints must be one of 'pairwise', 'interpol"),
-    ({"values": np.ones(4)}, ValueError, "values and value_variance go together"),
-    (VALUES | {"values": np.ones(3)}, ValueError, r"values .*shape \(4,\), got shape \(3,\)"),
-    (VALUES | {"value_variance": 0.0}, ValueError, "value_variance must be positive"),
-    (VALUES | {"value_variance": np.ones(3)}, ValueError, r"value_variance .*shape \(4,\)"),
-    (VALUES | {"constraints": "pairwise"}, ValueError, "values goes with constraints='interpol"),
-    (TIGHT | {"method": "fdpg"}, ValueError, "'fdpg' handles only bounds on pairs.*'conic'"),
-    (TIGHT | {"L": 1e70}, ValueError, "between 1e-60 and 1e60"),
     ({"covariance": np.ones(2)}, ValueError, r"covariance must have shape \(3,\).*\(2,\)"),
     ({"covariance": [1.0, 2.0, 0.0]}, ValueError, "covariance must be positive definite, got 0.0"),
     (

@@ -152,27 +152,6 @@ def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> 
     return array
 
 
-def function_values(
-    values: ArrayLike | None, variance: ArrayLike | None, K: int
-) -> tuple[Float64, Float64] | None:
-    """Return K observed values and their noise variances, or None if there are none."""
-    if (values is None) != (variance is None):
-        raise ValueError(
-            "values and value_variance go together: pass both or neither, the variance in the "
-            "units of noise_variance (1 for the gradients if that is None)."
-        )
-    if values is None or variance is None:
-        return None
-    observed = finite_array("values", values)
-    if observed.shape != (K,):
-        raise ValueError(
-            f"values must be one number per observation, shape ({K},), got shape {observed.shape}."
-        )
-    if np.ndim(variance) == 0:
-        variance = np.full(K, positive("value_variance", variance))
-    return observed, variances(variance, K, "value_variance")
-
-
 def covariance(value: ArrayLike, d: int) -> Float64:
     """Return a covariance, (d,) if it is diagonal or (d, d), positive definite."""
     array = finite_array("covariance", value)

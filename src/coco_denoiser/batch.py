@@ -21,9 +21,6 @@ def denoise(
     noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    constraints: str = "pairwise",
-    values: ArrayLike | None = None,
-    value_variance: ArrayLike | None = None,
     neighbors: int | None = None,
 ) -> Float64:
     r"""Denoise K noisy gradients.
@@ -56,14 +53,6 @@ def denoise(
         covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
             $v_i$: the objective becomes
             $\sum_i \langle\theta_i - g_i, S^{-1} (\theta_i - g_i)\rangle / v_i$.
-        constraints: "pairwise", those above; "interpolation", the tighter condition
-            that a single function has all these gradients: there are values $f$ with, for
-            $\mu = 0$ and all $i, j$, $f_i \ge f_j + \langle\theta_j, x_i - x_j\rangle +
-            \|\theta_i - \theta_j\|^2 / (2 L)$.
-        values: (K,), noisy function values $y$, if they were observed:
-            $\sum_i (f_i - y_i)^2 / u_i$ is added to the objective. For
-            constraints="interpolation".
-        value_variance: one number or (K,), $u_i$, in the units of $v_i$.
         neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:
@@ -78,9 +67,6 @@ def denoise(
         noise_std=noise_std,
         noise_variance=noise_variance,
         covariance=covariance,
-        constraints=constraints,
-        values=values,
-        value_variance=value_variance,
         neighbors=neighbors,
     ).gradients
 
@@ -95,9 +81,6 @@ def solve(
     noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    constraints: str = "pairwise",
-    values: ArrayLike | None = None,
-    value_variance: ArrayLike | None = None,
     neighbors: int | None = None,
     method: str = "auto",
     tol: float = 1e-9,
@@ -115,17 +98,13 @@ def solve(
         noise_std: standard deviation of the noise, if known, for the Gaussian model.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
-        constraints: "pairwise" or "interpolation".
-        values: (K,), noisy function values, for constraints="interpolation".
-        value_variance: one number or (K,), their noise variances.
         neighbors: keep a pair only if one of its points is among this many nearest of the other
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
         method: "closed-form" (two points), "newton" (exact, for ordinary windows),
             "interior-point" (exact), "barrier" (exact, for hard windows), "active-pairs" (exact,
-            for large ones), "fdpg" (the paper's; with a covariance too), "one-function" (exact,
-            for constraints="interpolation"), "conic" (Clarabel, for everything), or "auto",
-            which chooses one and names it in the solution.
+            for large ones), "fdpg" (the paper's; with a covariance too), "conic" (Clarabel, for
+            everything), or "auto", which chooses one and names it in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -137,9 +116,6 @@ def solve(
         for name, value, default in (
             ("mu", mu, 0.0),
             ("covariance", covariance, None),
-            ("constraints", constraints, "pairwise"),
-            ("values", values, None),
-            ("value_variance", value_variance, None),
             ("neighbors", neighbors, None),
             ("method", method, "auto"),
             ("max_iter", max_iter, None),
@@ -159,10 +135,6 @@ def solve(
     if L is None:
         raise ValueError("model='cocoercive' needs L. Pass L, or use model='gaussian'.")
     L, mu = check.curvature(L, mu)
-    check.one_of("constraints", constraints, ("pairwise", "interpolation"))
-    seen = check.function_values(values, value_variance, len(x))
-    if constraints == "pairwise":
-        check.absent("values", seen, "constraints='interpolation'")
     if method != "auto":
         check.one_of("method", method, ("auto", *METHODS))
     tol = check.positive("tol", tol)
@@ -175,8 +147,6 @@ def solve(
         variances=variances,
         covariance=None if covariance is None else check.covariance(covariance, x.shape[1]),
         neighbors=check.count("neighbors", neighbors, optional=True),
-        one_function=constraints == "interpolation",
-        values=seen,
     )
     solution = frame.solution(answer(window, method=method, tol=tol, max_iter=limit), window)
     return _judged(solution, tol, throw=throw)

@@ -11,31 +11,17 @@ points, and rho_e ||y_e|| up to that times ||y_e||. That much is forgiven; other
 window whose bounds are barely broken would pass. The multipliers give the forces:
 y_e = lam_e (v_e + u_m - u_l), where u makes up for the rounding of phi, which large multipliers
 would magnify. Any forces would do for a valid bound.
-
-For gradients of one function (`constraints/curves.py`) the ordered pairs have multipliers
-a_ij >= 0, and the gap of phi, values E and these is
-
-    gap = sum_ij a_ij slack_ij + 1/2 sum_c <e_c, (N + Laplacian)^-1 e_c> + 1/2 sum_i u_i^2 / m_i,
-
-where slack_ij = ||X_i - X_j||^2 - ||phi_i - phi_j||^2 - s_ij, the Laplacian is that of
-2 (a_ij + a_ji), and e (K, q) and u (K,) are the gradients of the Lagrangian in phi and in E:
-the Lagrangian is quadratic, so its minimum is that far below. Values that were not observed
-enter linearly, and u must vanish: the multipliers that flow into a point must equal those that
-flow out of it. Points that coincide are held together by forces as above.
 """
 
 import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
-from coco_denoiser.constraints.curves import excess, rounding
 from coco_denoiser.geometry import ROUNDING, Window
 from coco_denoiser.typing import Float64
 
 
-def certify(
-    window: Window, phi: Float64, multipliers: Float64, values: Float64 | None = None
-) -> tuple[float, float]:
+def certify(window: Window, phi: Float64, multipliers: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
     A pair whose bound is infinite is not part of the problem.
@@ -43,21 +29,15 @@ def certify(
     Args:
         window: K residuals and what is asked of them.
         phi: (K, q), the residuals of the answer.
-        multipliers: (K, K), symmetric, or those of the ordered pairs for one function; infinite
-            for pairs that move as one.
-        values: (K,), E, for one function.
+        multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
     if window.plain and len(phi) < MANY:
         return certify_plain(window.residuals, window.bounds, window.precisions, phi, multipliers)
     n = window.table()
     value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
-    if window.curve is not None and values is not None:
-        value += 0.5 * float(window.curve.precisions @ (values - window.curve.values) ** 2)
-        gap, violation = _one_function(window, n, phi, values, multipliers)
-    else:
-        force, rest = _forces(window.residuals, n, phi, multipliers)
-        u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
-        gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
+    force, rest = _forces(window.residuals, n, phi, multipliers)
+    u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
+    gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
     return _relative(gap, value), violation
 
 
@@ -74,60 +54,6 @@ def _relaxed(window: Window, pull: Float64, rest: Float64) -> Float64:
         solve_large_laplacian(pull / share, window.precisions.copy(), part, part.shape[1])
         out[:, here] = part
     return out
-
-
-def _one_function(
-    window: Window, n: Float64, phi: Float64, E: Float64, multipliers: Float64
-) -> tuple[float, float]:
-    """Return the gap and the violation of residuals and values of one function."""
-    curve = window.one_function
-    held = np.isinf(multipliers)
-    group = held | np.eye(len(phi), dtype=bool)
-    size = group.sum(axis=1)
-    a, gap = np.where(held, 0.0, multipliers), 0.0
-    if curve.observed:
-        u = curve.precisions * (E - curve.values) - (a - a.T).sum(axis=1)
-        a = a + held * np.maximum(u[:, None] - u, 0.0) / size
-        u = curve.precisions * (E - curve.values) - (a - a.T).sum(axis=1)
-        gap += 0.5 * float(np.sum(u * u / curve.precisions))
-    else:
-        a = balanced(a, np.isfinite(window.bounds), held)
-    squared, s, bound = excess(window, phi, E)
-    used = a > 0.0
-    slack = np.abs(bound[used] - squared[used] - s[used]) - 2.0 * ROUNDING * np.sqrt(bound[used])
-    gap += float(a[used] @ np.maximum(slack, 0.0))
-    pull, flow, X = 2.0 * (a + a.T), a - a.T, curve.points
-    e = n * (phi - window.residuals) + pull.sum(axis=1)[:, None] * phi - pull @ phi
-    e += 2.0 * (flow.sum(axis=1)[:, None] * X - flow @ X)
-    for i, j in np.argwhere(np.triu(held)):
-        y = (e[j] - e[i]) / size[i]
-        work = float(y @ (phi[i] - phi[j]))
-        gap += _unbalanced(float(window.bounds[i, j]), float(np.sqrt(y @ y)), work, 1.0)
-    e = group @ e / size[:, None]
-    gap += 0.5 * float(np.sum(e * _relaxed(window, pull, e)))
-    over, forgiven = squared + s - bound, rounding(window, phi, E)
-    worst = np.zeros_like(over)
-    np.divide(over, bound + forgiven, out=worst, where=over > forgiven)
-    return gap, float(worst.max())
-
-
-def balanced(multipliers: Float64, listed: Float64, held: Float64) -> Float64:
-    """Change multipliers as little as possible, to equal flow into and out of every point.
-
-    The missing flow takes the listed pairs that already carry most, as a current would; the little
-    that runs against the multipliers is then added in the other direction. Pairs of points held
-    together carry as much as any.
-    """
-    a = multipliers
-    ways = a + a.T
-    ways = ways + ways.max() * (1e-12 * listed + held) + np.finfo(float).tiny * listed
-    np.fill_diagonal(ways, 0.0)
-    laplacian = np.diag(ways.sum(axis=1)) - ways
-    for _ in range(3):  # the first finds the flow, the others remove its rounding
-        lacking = a.sum(axis=0) - a.sum(axis=1)
-        potential = np.linalg.lstsq(laplacian, lacking, rcond=None)[0]
-        a = a + np.maximum(ways * (potential[:, None] - potential), 0.0)
-    return np.asarray(a)
 
 
 @kernel

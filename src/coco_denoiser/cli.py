@@ -196,13 +196,6 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         help="lower bound on the curvature: 0 convex, negative not convex (default: %(default)s)",
     )
     parser.add_argument(
-        "--constraints",
-        choices=("pairwise", "interpolation"),
-        default="pairwise",
-        help="what the gradients must satisfy: the bounds, pair by pair, or those of a single "
-        "function (default: %(default)s)",
-    )
-    parser.add_argument(
         "-o",
         "--out",
         type=Path,
@@ -224,7 +217,6 @@ def _denoise(arguments: argparse.Namespace) -> None:
             L=arguments.L,
             mu=arguments.mu,
             noise_variance=seen.noise_variance,
-            constraints=arguments.constraints,
         )
     except (ValueError, TypeError, ConvergenceError) as error:
         raise UsageError(str(error)) from error

@@ -20,7 +20,6 @@ _PROBLEMS: tuple[dict[str, Any], ...] = (
     {"method": "interior-point"},
     {"method": "active-pairs"},
     {"method": "fdpg"},
-    {"constraints": "interpolation"},
 )
 _STREAMS: tuple[dict[str, Any], ...] = (
     {"L": 1.0, "window": 3},

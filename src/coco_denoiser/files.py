@@ -46,7 +46,7 @@ def write(path: Path, solution: Solution) -> None:
         text = "\n".join([header, *rows]) + "\n"
         write_bytes(path, text.encode())
         return
-    names = ("gradients", "weights", "multipliers", "gap", "violation", "values")
+    names = ("gradients", "weights", "multipliers", "gap", "violation")
     found = {name: getattr(solution, name) for name in names}
     arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]

@@ -35,26 +35,6 @@ NONE = np.empty((0, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """Where residuals lie, and the values there: what `constraints/curves.py` needs.
-
-    Attributes:
-        points: (K, q), X = r x, in the coordinates and the scale of the residuals.
-        values: (K,), observed values Y; zeros if there are none.
-        precisions: (K,), those of the values; zeros if there are none.
-    """
-
-    points: Float64
-    values: Float64
-    precisions: Float64
-
-    @property
-    def observed(self) -> bool:
-        """Whether values were observed."""
-        return bool(self.precisions.any())
-
-
-@dataclass(frozen=True, slots=True)
 class Window:
     """K residuals and what is asked of them: all that a solver or the certificate sees.
 
@@ -65,26 +45,17 @@ class Window:
         precisions: (K,), inverse noise variances, the largest being 1.
         shares: (q,), what the precisions of each coordinate are multiplied by, the largest
             being 1; None where all are alike.
-        curve: what ties all residuals together, if they must belong to one function.
     """
 
     residuals: Float64
     bounds: Float64
     precisions: Float64
     shares: Float64 | None = None
-    curve: Curve | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether all bounds are on pairs, and the noise is the same in all directions."""
-        return self.shares is None and self.curve is None
-
-    @property
-    def one_function(self) -> Curve:
-        """The curve of a window that has one."""
-        if self.curve is None:
-            raise ValueError("the residuals of this window need not belong to one function.")
-        return self.curve
+        """Whether the noise is the same in all directions."""
+        return self.shares is None
 
     def pairs(self) -> tuple[Int64, Int64]:
         """Return the pairs that are constrained, as two lists of points."""

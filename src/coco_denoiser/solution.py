@@ -50,7 +50,6 @@ class Answer(NamedTuple):
         average: (K, K), W of phi = W h; None if no single matrix serves all coordinates.
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), one number for each pair; infinite for points that coincide.
-        values: (K,), those that go with phi, if all of them belong to one function.
         gap: duality gap, relative to the objective.
         violation: worst excess of a pair's distance over its bound, relative to the bound.
         iterations: number of iterations.
@@ -62,7 +61,6 @@ class Answer(NamedTuple):
     average: Float64 | None
     phi: Float64
     multipliers: Float64
-    values: Float64 | None
     gap: float
     violation: float
     iterations: int
@@ -72,7 +70,7 @@ class Answer(NamedTuple):
 
     @property
     def weights(self) -> Float64:
-        """W (K, K), of a window that has one: any but those with a covariance or a curve."""
+        """W (K, K), of a window that has one: any but those with a covariance."""
         if self.average is None:
             raise ValueError("this window has no single matrix of weights for all coordinates.")
         return self.average
@@ -89,16 +87,13 @@ class Solution:
         no_weights: why there are no weights; None where there are.
         multipliers: (K, K), one number for each pair, symmetric;
             $W = (N + \text{Laplacian})^{-1} N$ with N = diag(1 / noise_variance). With a
-            covariance, the multipliers refer to it and to the variances together. With
-            constraints="interpolation" they are those of the ordered pairs, of
-            $f_i \ge f_j + \dots$. Infinite for points that coincide.
+            covariance, the multipliers refer to it and to the variances together.
+            Infinite for points that coincide.
         gap: duality gap, relative to the objective.
         violation: worst excess of a pair's distance over its bound, relative to the bound.
         iterations: number of iterations.
         method: the name of the method that answered.
         status: how it ended.
-        values: (K,), values of a function that has these gradients, with
-            constraints="interpolation"; None otherwise.
         std: (K,), for the Gaussian model: standard error of every coordinate of each gradient.
             Its weights may be negative, its multipliers and violation are None, and its gap is
             the relative residual of the linear systems.
@@ -115,7 +110,6 @@ class Solution:
     iterations: int
     method: str
     status: Status
-    values: Float64 | None = None
     no_weights: str | None = None
     std: Float64 | None = None
     noise_std: float | None = None

@@ -17,7 +17,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
     "elementwise-mse": {"runs": 12},
     "fewer-constraints": {"runs": 2, "dimension": 3},
-    "interpolation": {"runs": 4, "windows": (4, 8), "share": (1, 2), "blocks": 2},
     "mse-vs-distance": {"runs": 300},
     "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},

@@ -56,9 +56,7 @@ def test_a_stream_knows_its_whole_window() -> None:
     [
         ({"mu": 0.1}, "mu"),
         ({"neighbors": 3}, "neighbors"),
-        ({"constraints": "interpolation"}, "constraints"),
         ({"covariance": np.ones(4)}, "covariance"),
-        ({"values": np.ones(10)}, "values"),
         ({"method": "conic"}, "method"),
         ({"model": "cocoercive"}, "needs L"),
         ({"L": 1.0, "noise_std": 1.0}, "noise_std"),

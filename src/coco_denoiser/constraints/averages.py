@@ -12,7 +12,7 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
-from coco_denoiser.geometry import COINCIDENT, ROUNDING, Curve, Window, most_central, standardise
+from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window, most_central, standardise
 from coco_denoiser.typing import Float64, Int64
 
 
@@ -91,15 +91,12 @@ def merge(window: Window, labels: Int64) -> Window:
         total = np.bincount(labels, weight)
         return np.asarray((sums.T / np.where(total > 0.0, total, 1.0)).T)
 
-    n, curve = window.precisions, window.curve
-    if curve is not None:
-        m = np.bincount(labels, curve.precisions).astype(np.float64)
-        curve = Curve(mean(curve.points, n), mean(curve.values, curve.precisions), m)
+    n = window.precisions
     bounds = np.full((count, count), np.inf)
     np.minimum.at(bounds, (labels[:, None], labels[None, :]), window.bounds)
     np.fill_diagonal(bounds, 0.0)
     precisions = np.bincount(labels, n).astype(np.float64)
-    return Window(mean(window.residuals, n), bounds, precisions, window.shares, curve)
+    return Window(mean(window.residuals, n), bounds, precisions, window.shares)
 
 
 def split(multipliers: Float64, window: Window, labels: Int64) -> Float64:

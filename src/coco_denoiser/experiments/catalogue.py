@@ -7,7 +7,6 @@ from coco_denoiser.experiments import (
     fold,
     fold_variance,
     gaussian,
-    interpolation,
     logistic,
     mse_vs_distance,
     mse_vs_variance,
@@ -35,7 +34,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *gaussian.EXPERIMENTS,
         *rivals.EXPERIMENTS,
         fewer_constraints.EXPERIMENT,
-        interpolation.EXPERIMENT,
         unknown_curvature.EXPERIMENT,
         curvature_bounds.EXPERIMENT,
     )

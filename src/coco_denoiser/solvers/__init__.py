@@ -2,19 +2,18 @@
 
     solve(window, tol=, max_iter=) -> multipliers (K, K), iterations
 
-A solver sees distinct points only, whose residuals break at least one bound. Where phi or values
-do not follow from the multipliers, it returns them as a third and a fourth.
+A solver sees distinct points only, whose residuals break at least one bound. Where phi does not
+follow from the multipliers, it returns it as a third.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
-from coco_denoiser.constraints import averages, curves
+from coco_denoiser.constraints import averages
 from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
 from coco_denoiser.solution import Answer, Status
 from coco_denoiser.solvers import (
@@ -25,7 +24,6 @@ from coco_denoiser.solvers import (
     fdpg,
     interior_point,
     newton,
-    one_function,
     ordinary,
 )
 from coco_denoiser.typing import Float64
@@ -38,17 +36,13 @@ class Method(NamedTuple):
         solve: the function.
         max_iter: the number of iterations it is given unless the caller says otherwise.
         shares: whether noise may differ from coordinate to coordinate.
-        curve: whether it knows gradients of one function: None for nothing else.
         two: whether it is for two distinct points only.
-        from_pairs: whether it is also given the answer under the pairs' bounds alone.
     """
 
     solve: Callable[..., tuple[Any, ...]]
     max_iter: int
     shares: bool = False
-    curve: bool | None = False
     two: bool = False
-    from_pairs: bool = False
 
     def refuses(self, window: Window, count: int) -> str | None:
         """Return why it cannot solve a window of so many distinct points; None if it can."""
@@ -56,10 +50,6 @@ class Method(NamedTuple):
             return f"is for two distinct points, got {count}"
         if window.shares is not None and not self.shares:
             return "needs noise that is the same in all directions, not a covariance"
-        if window.curve is not None and self.curve is False:
-            return "handles only bounds on pairs, not constraints='interpolation'"
-        if window.curve is None and self.curve is None:
-            return "is for constraints='interpolation' only"
         return None
 
 
@@ -70,8 +60,7 @@ METHODS = {
     "barrier": Method(barrier.solve, 200),
     "active-pairs": Method(active_pairs.solve, 200),
     "fdpg": Method(fdpg.solve, 100_000, shares=True),
-    "one-function": Method(one_function.solve, 200, shares=True, curve=None, from_pairs=True),
-    "conic": Method(conic.solve, 200, shares=True, curve=True),
+    "conic": Method(conic.solve, 200, shares=True),
 }
 
 # Distinct points from which on conjugate gradients are faster than a factorisation; general
@@ -86,12 +75,11 @@ BARRIER = 6e8
 
 
 class _Found(NamedTuple):
-    """What a method found; phi and values where they do not follow from the multipliers."""
+    """What a method found; phi where it does not follow from the multipliers."""
 
     multipliers: Float64
     iterations: int
     phi: Float64 | None = None
-    values: Float64 | None = None
     exhausted: bool = False
 
 
@@ -109,9 +97,8 @@ def answer(
         method: a name in METHODS, or "auto", which takes what the window needs: the closed form
             for two distinct points, Newton's method for more, the method of active pairs for
             LARGE windows, which alone has bounded memory, the paper's where the noise has a
-            covariance, the one for one function; and where that falls short the interior-point
-            method, the barrier method, and that of active pairs for MIDDLE windows, or, with a
-            covariance or one function, the conic solver.
+            covariance; and where that falls short the interior-point method, the barrier method,
+            and that of active pairs for MIDDLE windows, or, with a covariance, the conic solver.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -149,7 +136,6 @@ def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
         average=W,
         phi=phi,
         multipliers=multipliers,
-        values=None,
         gap=gap,
         violation=violation,
         iterations=iterations,
@@ -161,23 +147,19 @@ def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
 
 def _certified(window: Window, name: str, found: _Found, tol: float) -> Answer:
     """Complete an answer, and let the certificate say how good it is."""
-    multipliers, phi, E = found.multipliers, found.phi, found.values
+    multipliers, phi = found.multipliers, found.phi
     unchanged = not multipliers.any()
     average = None
-    if phi is None or (window.curve is None and (window.shares is None or unchanged)):
+    if phi is None or window.shares is None or unchanged:
         average, phi = averages.average(multipliers, window)
-    elif window.curve is None:
+    else:
         phi = averages.drawn_in(window, phi)
-    if window.curve is not None and E is not None:
-        phi, E = curves.drawn_in(window, phi, E)
-        average = np.eye(len(phi)) if unchanged else None
-    gap, violation = certify(window, phi, multipliers, E)
+    gap, violation = certify(window, phi, multipliers)
     unchanged = unchanged and np.array_equal(phi, window.residuals)
     return Answer(
         average=average,
         phi=phi,
         multipliers=multipliers,
-        values=E,
         gap=gap,
         violation=violation,
         iterations=found.iterations,
@@ -201,7 +183,7 @@ def _attempts(
             names = ["newton"] * (count < len(window.bounds)) + names
             names += ["barrier"] * (barrier.multiplications(window) <= BARRIER)
             names += ["active-pairs"] * (count >= MIDDLE)
-        if (window.shares is not None and 2 < count < LARGE) or window.curve is not None:
+        if window.shares is not None and 2 < count < LARGE:
             names.append("conic")
         elif names == ["active-pairs"] and count < 2 * LARGE:
             names.append("interior-point")
@@ -212,9 +194,6 @@ def _attempts(
             able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(window, count))
             raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
     nothing = np.zeros_like(window.bounds)
-    if window.curve is not None:
-        yield from _of_one_function(window, names, tol, max_iter, auto=method == "auto")
-        return
     if geometry.is_feasible(window):
         yield names[0], _Found(nothing, 0)
     yield names[0], _apart(window, names[0], COINCIDENT, tol, max_iter)
@@ -228,19 +207,15 @@ def _attempts(
 
 def _suited(window: Window, count: int) -> str:
     """Return the first method to try on a window of so many distinct points."""
-    if window.curve is not None:
-        return "one-function"
     if window.shares is not None:
         return "fdpg"
     return "closed-form" if count <= 2 else "interior-point" if count < LARGE else "active-pairs"
 
 
-def _run(
-    window: Window, name: str, tol: float, max_iter: int | None, *start: tuple[Float64, Float64]
-) -> _Found:
+def _run(window: Window, name: str, tol: float, max_iter: int | None) -> _Found:
     method = METHODS[name]
     limit = method.max_iter if max_iter is None else max_iter
-    found = _Found(*method.solve(window, *start, tol=tol, max_iter=limit))
+    found = _Found(*method.solve(window, tol=tol, max_iter=limit))
     return found._replace(exhausted=found.iterations >= limit)
 
 
@@ -281,43 +256,3 @@ def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | N
                 exhausted=found.exhausted or held.exhausted,
             )
     return found
-
-
-def _of_one_function(
-    window: Window, names: list[str], tol: float, max_iter: int | None, *, auto: bool
-) -> Iterator[tuple[str, _Found]]:
-    """Yield what is found where all gradients must belong to one function.
-
-    Points that coincide count as one: they have one gradient and one value.
-    """
-    labels = averages.coincident(window.bounds, COINCIDENT)
-    distinct = averages.merge(window, labels)
-    same = labels[:, None] == labels
-
-    def every(found: _Found, phi: Float64, E: Float64) -> _Found:
-        """Return what was found for all points, from what it is for the distinct ones."""
-        if len(distinct.bounds) == labels.size:
-            return found._replace(phi=phi, values=E)
-        full = np.where(same & ~np.eye(labels.size, dtype=bool), np.inf, 0.0)
-        first = np.unique(labels, return_index=True)[1]
-        full[np.ix_(first, first)] = found.multipliers
-        points = window.one_function.points
-        offsets = points - distinct.one_function.points[labels]
-        E = E[labels] + 4.0 * np.sum(phi[labels] * offsets, axis=1)
-        return _Found(full, found.iterations, phi[labels], E, found.exhausted)
-
-    nothing = _Found(np.zeros_like(distinct.bounds), 0)
-    E = curves.consistent_values(distinct, distinct.residuals)
-    if E is not None:
-        yield names[0], every(nothing, distinct.residuals, E)
-    # The pairs' bounds are necessary: if their answer belongs to a function, it is the answer.
-    pairs = answer(replace(distinct, curve=None), tol=tol)
-    E = curves.consistent_values(distinct, pairs.phi)
-    if E is not None and auto and not window.one_function.observed:
-        found = _Found(0.25 * pairs.multipliers, pairs.iterations)
-        yield pairs.method, every(found, pairs.phi, E)
-    for name in names:
-        start = [(pairs.phi, pairs.multipliers)] if METHODS[name].from_pairs else []
-        found = _run(distinct, name, tol, max_iter, *start)
-        if found.phi is not None and found.values is not None:
-            yield name, every(found, found.phi, found.values)

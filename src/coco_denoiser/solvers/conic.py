@@ -4,7 +4,7 @@
     subject to  (rho_ml, phi_m - phi_l) in the second-order cone, for every pair with a bound.
 
 Slower by orders of magnitude than the exact methods: a witness in the tests, and the safety net
-where the noise has a covariance or all gradients belong to one function.
+where the noise has a covariance.
 """
 
 from typing import Any
@@ -20,9 +20,7 @@ _POLISH = 1e8  # multiplications that may be spent on better multipliers
 
 
 def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
-    """Return the multipliers, (K, K), the iterations, and phi or E where they do not follow."""
-    if window.curve is not None:
-        return _one_function(window, tol=tol, max_iter=max_iter)
+    """Return the multipliers, (K, K), the iterations, and phi where it does not follow."""
     K, q = window.residuals.shape
     first, second = window.pairs()
     rows = (q + 1) * np.arange(first.size)[:, None] + 1 + np.arange(q)
@@ -47,38 +45,6 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Any, ...]:
             )
         return better + better.T, iterations
     return multipliers, iterations, x.reshape(K, q)
-
-
-def _one_function(
-    window: Window, *, tol: float, max_iter: int
-) -> tuple[Float64, int, Float64, Float64]:
-    """Return the multipliers of the ordered pairs (K, K), iterations, phi (K, q) and E (K,).
-
-    An inequality ||v||^2 <= t is the cone ((t / u + u) / 2, (t / u - u) / 2, v), u being any
-    length; here v = phi_i - phi_j, t = u^2 - s_ij and u = ||X_i - X_j||.
-    """
-    curve = window.one_function
-    K, q = window.residuals.shape
-    one, two = window.pairs()
-    first, second = np.concatenate((one, two)), np.concatenate((two, one))
-    D = curve.points[first] - curve.points[second]
-    u = np.linalg.norm(D, axis=1)
-    # Rows of a pair: the two of t, then those of v. Unknowns: phi, row by row, then E.
-    top = (q + 2) * np.arange(first.size)
-    entries, half = [], 1.0 / (2.0 * u)
-    for nodes, sign in ((first, 1.0), (second, -1.0)):
-        at = q * nodes[:, None] + np.arange(q)
-        for row in (top, top + 1):
-            entries.append((row[:, None] + 0 * at, at, 2.0 * D * half[:, None]))
-            entries.append((row, K * q + nodes, -sign * half))
-        entries.append((top[:, None] + 2 + np.arange(q), at, np.full(at.shape, -sign)))
-    heads = np.insert(np.zeros((first.size, q + 1)), 0, u, axis=1)
-    n = np.concatenate((window.table().ravel(), curve.precisions))
-    observed = np.concatenate((window.residuals.ravel(), curve.values))
-    x, dual, iterations = _clarabel(n, observed, entries, heads, tol, max_iter)
-    multipliers = np.zeros((K, K))
-    multipliers[first, second] = np.maximum((dual[:, 0] + dual[:, 1]) * half, 0.0)
-    return multipliers, iterations, x[: K * q].reshape(K, q), x[K * q :]
 
 
 def _clarabel(

@@ -1,0 +1,37 @@
+"""What the examples compute, where no other test looks at it."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import coco_denoiser as coco
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "one_function.py"
+
+
+def test_a_rotation_is_co_coercive_but_has_no_potential() -> None:
+    """Three points of a rotating field obey every pairwise bound; one function must turn less."""
+    angle = 2.0 * np.pi * np.arange(3) / 3.0
+    points = np.column_stack((np.cos(angle), np.sin(angle)))
+    turned = points @ np.array([[0.0, 1.0], [-1.0, 0.0]])
+    gradients = 0.5 * points + 0.5 * turned
+    assert coco.solve(points, gradients, L=1.0).status is coco.Status.UNCHANGED
+    # By symmetry the rotation shrinks by a factor t that solves 3/4 t^2 + sqrt(3)/2 t = 3/4.
+    side, circulation = 3.0 / 4.0, np.sqrt(3.0) / 2.0
+    t = (-circulation + np.sqrt(circulation**2 + 4.0 * side * side)) / (2.0 * side)
+    project = runpy.run_path(str(EXAMPLE))["project"]
+    theta, f = project(points, gradients, L=1.0)
+    np.testing.assert_allclose(theta, 0.5 * points + 0.5 * t * turned, atol=1e-4)
+    for i in range(3):
+        for j in range(3):
+            bend = np.sum((theta[i] - theta[j]) ** 2) / 2.0
+            assert f[i] >= f[j] + theta[j] @ (points[i] - points[j]) + bend - 1e-6
+
+
+def test_the_comparison_runs() -> None:
+    command = [sys.executable, EXAMPLE, "--points", "4"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "one function: squared error" in out
