@@ -91,7 +91,7 @@ def test_code_is_what_a_result_depends_on() -> None:
         name.removeprefix("coco_denoiser.") for name in units.sources(EXPERIMENT.unit.__module__)
     }
     assert found >= {"experiments.synthetic", "experiments.paths", "solvers.closed_form",
-                     "optimizers.adaptive", "problems.quadratic"}  # fmt: skip
+                     "optimizers.adam", "problems.quadratic"}  # fmt: skip
     apart = ("torch", "optax", "explore", "cli", "files", "experiments.page", "experiments.claims",
              "experiments.panels", "experiments.logistic")  # fmt: skip
     assert not [name for name in found if name.startswith(apart)]

@@ -13,18 +13,6 @@ EIGENVALUES = np.linspace(1, 1 / 3, 5)
 PAIRS = {
     "SGD": (optax.sgd(0.7), optimizers.SGD(0.7)),
     "Adam": (optax.adam(0.1), optimizers.Adam(0.1)),
-    "AdaMax": (optax.adamax(0.1), optimizers.AdaMax(0.1)),
-    "AdaGrad": (
-        optax.adagrad(0.1, initial_accumulator_value=0.0, eps=0.0),
-        optimizers.AdaGrad(0.1, eps=1e-300),
-    ),
-    "RMSprop": (
-        optax.rmsprop(0.1, decay=0.99, eps=0.0, eps_in_sqrt=False),
-        optimizers.RMSprop(0.1, eps=1e-300),
-    ),
-    # The NumPy side is PyTorch's Nadam, whose momentum warms up; a fast warm-up leaves Optax's.
-    "Nadam": (optax.nadam(0.1), optimizers.Nadam(0.1, decay=1e6)),
-    "Adadelta": (optax.adadelta(1.0, rho=0.9, eps=1e-6), optimizers.Adadelta(1.0)),
 }
 
 

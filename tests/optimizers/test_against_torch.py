@@ -8,18 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_denoiser.optimizers import (
-    SGD,
-    Adadelta,
-    AdaGrad,
-    Adam,
-    AdaMax,
-    HeavyBall,
-    Nadam,
-    Optimizer,
-    RMSprop,
-    decreasing,
-)
+from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer, decreasing
 from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
@@ -28,20 +17,6 @@ PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], 
     (HeavyBall, torch.optim.SGD, {"beta": 0.3}, {"momentum": 0.3}),
     (Adam, torch.optim.Adam, {}, {}),
     (Adam, torch.optim.Adam, {"beta1": 0.5, "eps": 1e-3}, {"betas": (0.5, 0.999), "eps": 1e-3}),
-    (AdaGrad, torch.optim.Adagrad, {}, {}),
-    (Adadelta, torch.optim.Adadelta, {}, {}),
-    (Adadelta, torch.optim.Adadelta, {"rho": 0.5, "eps": 1e-3}, {"rho": 0.5, "eps": 1e-3}),
-    (RMSprop, torch.optim.RMSprop, {}, {}),
-    (RMSprop, torch.optim.RMSprop, {"alpha": 0.7}, {"alpha": 0.7}),
-    (AdaMax, torch.optim.Adamax, {}, {}),
-    (AdaMax, torch.optim.Adamax, {"beta2": 0.6}, {"betas": (0.9, 0.6)}),
-    (Nadam, torch.optim.NAdam, {}, {}),
-    (
-        Nadam,
-        torch.optim.NAdam,
-        {"beta1": 0.7, "decay": 0.1},
-        {"betas": (0.7, 0.999), "momentum_decay": 0.1},
-    ),
 ]
 
 
@@ -57,8 +32,6 @@ def test_same_gradients_same_path(
     step_size: float,
     scale: float,
 ) -> None:
-    # PyTorch keeps the product of NAdam's momentum factors in single precision.
-    accuracy = 3e-7 if ours is Nadam else 1e-11
     rng = np.random.default_rng(seed)
     x: Array = rng.standard_normal(6)
     parameter = torch.nn.Parameter(torch.tensor(x, dtype=torch.float64))
@@ -71,7 +44,7 @@ def test_same_gradients_same_path(
         reference.step()
         x = optimizer.step(x, g)
         expected = parameter.detach().numpy()
-        assert np.allclose(x, expected, rtol=accuracy, atol=accuracy * np.abs(expected).max())
+        assert np.allclose(x, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
 
 
 def test_a_decreasing_step_is_a_learning_rate_scheduler() -> None:

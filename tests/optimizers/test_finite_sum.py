@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 
-from coco_denoiser.optimizers import SAG, SAGA, STRSAGA, run
+from coco_denoiser.optimizers import SAGA, STRSAGA, run
 from coco_denoiser.problems import LogisticRegression, Quadratic
 from coco_denoiser.problems.base import Indices
 from coco_denoiser.typing import Array
@@ -15,7 +15,8 @@ from coco_denoiser.typing import Array
 
 def _stored(optimizer: Any) -> Any:
     """Return the gradients held of the current sample set, (its size, d)."""
-    return optimizer._alpha[optimizer._order[: optimizer._count]]
+    held = getattr(optimizer, "_order", np.arange(optimizer._count))[: optimizer._count]
+    return optimizer._alpha[held]
 
 
 def make_problem(seed: int = 0, n: int = 12, d: int = 3) -> LogisticRegression:
@@ -65,10 +66,10 @@ def direction_of(
     return twin.estimate(problem, x, cast("np.random.Generator", Scripted(index, size)))
 
 
-@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
+@pytest.mark.parametrize("kind", [SAGA, STRSAGA])
 @given(seed=st.integers(0, 10**6))
 def test_the_running_average_is_the_mean_of_the_stored_gradients_at_every_step(
-    kind: type[SAG | SAGA], seed: int
+    kind: type[SAGA], seed: int
 ) -> None:
     problem, rng = Watched(seed), np.random.default_rng(seed)
     optimizer = kind(0.1)
@@ -160,18 +161,8 @@ def test_strsaga_is_saga_once_everything_has_arrived() -> None:
         )
 
 
-def test_sag_follows_the_mean_of_what_it_has_seen() -> None:
-    problem, rng = Watched(0), np.random.default_rng(0)
-    optimizer = SAG(0.1)
-    x: Array = np.ones(3)
-    for _ in range(50):
-        g = optimizer.estimate(problem, x, rng)
-        assert np.allclose(g, np.mean(list(problem.last.values()), axis=0), atol=1e-14)
-        x = optimizer.step(x, g)
-
-
-@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
-def test_it_converges_linearly_to_the_optimum_of_scikit_learns_saga(kind: type[SAG | SAGA]) -> None:
+@pytest.mark.parametrize("kind", [SAGA, STRSAGA])
+def test_it_converges_linearly_to_the_optimum_of_scikit_learns_saga(kind: type[SAGA]) -> None:
     rng = np.random.default_rng(2)
     features = rng.standard_normal((60, 4))
     labels = np.where(features[:, 0] + rng.standard_normal(60) > 0, 1.0, -1.0)
@@ -200,13 +191,13 @@ def test_the_denoiser_sees_the_corrected_direction() -> None:
         x = plain.step(x, g)
 
 
-@pytest.mark.parametrize("kind", [SAG, SAGA, STRSAGA])
+@pytest.mark.parametrize("kind", [SAGA, STRSAGA])
 class TestRefusals:
-    def test_a_problem_without_terms(self, kind: type[SAG | SAGA]) -> None:
+    def test_a_problem_without_terms(self, kind: type[SAGA]) -> None:
         with pytest.raises(TypeError, match="finite sum"):
             run(kind(0.1), Quadratic([1.0]), [1.0], steps=1, rng=np.random.default_rng(0))
 
-    def test_a_second_problem_without_reset(self, kind: type[SAG | SAGA]) -> None:
+    def test_a_second_problem_without_reset(self, kind: type[SAGA]) -> None:
         optimizer, rng = kind(0.1), np.random.default_rng(0)
         optimizer.advance(make_problem(0), np.ones(3), rng)
         with pytest.raises(ValueError, match="reset"):
@@ -214,7 +205,7 @@ class TestRefusals:
         optimizer.reset()
         optimizer.advance(make_problem(1), np.ones(3), rng)
 
-    def test_a_batch_of_points(self, kind: type[SAG | SAGA]) -> None:
+    def test_a_batch_of_points(self, kind: type[SAGA]) -> None:
         with pytest.raises(ValueError, match="one point"):
             kind(0.1).advance(make_problem(), np.ones((2, 3)), np.random.default_rng(0))
 

@@ -19,8 +19,6 @@ from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 PAIRS = [
     (optimizers.SGD, torch.optim.SGD, 0.5),
     (optimizers.Adam, torch.optim.Adam, 0.1),
-    (optimizers.AdaGrad, torch.optim.Adagrad, 0.1),
-    (optimizers.RMSprop, torch.optim.RMSprop, 0.05),
 ]
 
 

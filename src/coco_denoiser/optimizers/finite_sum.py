@@ -21,10 +21,14 @@ from coco_denoiser.problems.base import FiniteSum, Oracle, draw_index, is_finite
 from coco_denoiser.typing import Array
 
 
-class FiniteSumOptimizer(Optimizer):
-    """A method that asks a finite sum for the gradients of single terms.
+class SAGA(Optimizer):
+    r"""Correct one term's gradient by its stored one (Defazio, Bach and Lacoste-Julien, 2014).
 
-    Its memory belongs to one problem until `reset`. A subclass gives `begin` and `direction`.
+    $$g = \nabla f_i(x), \qquad x \leftarrow x - \gamma\, (g - \alpha_i + \bar\alpha), \qquad
+    \alpha_i \leftarrow g$$
+
+    The direction is unbiased whatever is stored, so the table starts at 0 and costs nothing. It
+    belongs to one problem until `reset`.
     """
 
     def forget(self) -> None:
@@ -32,20 +36,33 @@ class FiniteSumOptimizer(Optimizer):
         self._terms: FiniteSum | None = None
 
     def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
-        """Return the method's estimate of the gradient of f at x."""
+        r"""Return $g - \alpha_i + \bar\alpha$ and store g."""
         terms = self._terms
         if terms is not problem:
             terms = self._bind(problem, x)
-            self.begin(terms, rng)
-        return self.direction(terms, x, rng)
+            self._begin(terms, rng)
+        index = self._draw(terms, rng)
+        self.evaluations += 1
+        g = self._ask(terms, x, index)
+        change: Array = g - self._alpha[index]
+        direction = self._mean + change
+        self._alpha[index] = g
+        self._mean += change / self._count
+        return direction
 
-    def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
-        """Set up the memory for a problem."""
-        raise NotImplementedError
+    def _begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:  # noqa: ARG002
+        """Start with all terms in the sample set, and stored gradients of 0."""
+        self._alpha = np.zeros((terms.size, terms.dimension))
+        self._mean = np.zeros(terms.dimension)
+        self._count = terms.size  # of the sample set, over which the mean is taken
 
-    def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        """Return the estimate and update the memory."""
-        raise NotImplementedError
+    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int:
+        """Return the term of this step."""
+        return draw_index(terms.size, rng)
+
+    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
+        """Return the gradient of a term that is stored and corrected."""
+        return terms.example_gradient(x, index)
 
     def _bind(self, problem: Oracle, x: Array) -> FiniteSum:
         name = type(self).__name__
@@ -63,91 +80,6 @@ class FiniteSumOptimizer(Optimizer):
             )
         self._terms = problem
         return problem
-
-
-class _Table(FiniteSumOptimizer):
-    """The table of stored gradients over the first `_count` terms of `_order`, and its mean."""
-
-    def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:  # noqa: ARG002
-        """Start with no gradient stored."""
-        self._alpha = np.zeros((terms.size, terms.dimension))
-        self._mean = np.zeros(terms.dimension)
-        self._order = np.arange(terms.size)
-        self._count = 0
-
-    def _admit(self) -> int:
-        """Add the next term to the sample set with a stored gradient of 0; return its index."""
-        index = int(self._order[self._count])
-        self._count += 1
-        self._mean *= (self._count - 1) / self._count
-        return index
-
-    def _store(self, index: int, g: Array) -> Array:
-        """Replace term `index`'s stored gradient; return g minus the old one."""
-        change: Array = g - self._alpha[index]
-        self._alpha[index] = g
-        self._mean += change / self._count
-        return change
-
-
-class SAG(_Table):
-    r"""Follow the mean of the stored gradients (Schmidt, Le Roux and Bach, 2017).
-
-    $$\alpha_i \leftarrow \nabla f_i(x), \qquad x \leftarrow x - \gamma\, \bar\alpha$$
-
-    The mean is over the terms seen so far, as its authors recommend, so that the first steps
-    are not held back by terms that have no gradient yet. The direction is biased.
-    """
-
-    def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
-        """Start with an empty sample set."""
-        super().begin(terms, rng)
-        self._place = np.arange(terms.size)
-
-    def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        """Refresh one term's gradient and return the mean."""
-        index = draw_index(terms.size, rng)
-        if self._place[index] >= self._count:
-            self._enter(index)
-        self.evaluations += 1
-        self._store(index, terms.example_gradient(x, index))
-        return self._mean.copy()
-
-    def _enter(self, index: int) -> None:
-        """Swap a term seen for the first time to the border of the sample set, and admit it."""
-        first, place = self._order[self._count], self._place[index]
-        self._order[self._count], self._order[place] = index, first
-        self._place[index], self._place[first] = self._count, place
-        self._admit()
-
-
-class SAGA(_Table):
-    r"""Correct one term's gradient by its stored one (Defazio, Bach and Lacoste-Julien, 2014).
-
-    $$g = \nabla f_i(x), \qquad x \leftarrow x - \gamma\, (g - \alpha_i + \bar\alpha), \qquad
-    \alpha_i \leftarrow g$$
-
-    The direction is unbiased whatever is stored, so the table starts at 0 and costs nothing.
-    """
-
-    def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
-        """Start with all terms in the sample set, stored gradients 0."""
-        super().begin(terms, rng)
-        self._count = terms.size
-
-    def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        r"""Return $g - \alpha_i + \bar\alpha$ for a term drawn uniformly."""
-        return self._correct(terms, x, draw_index(terms.size, rng))
-
-    def _correct(self, terms: FiniteSum, x: Array, index: int) -> Array:
-        self.evaluations += 1
-        mean = self._mean.copy()
-        mean += self._store(index, self._ask(terms, x, index))
-        return mean
-
-    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
-        """Return the gradient of a term that is stored and corrected."""
-        return terms.example_gradient(x, index)
 
 
 class STRSAGA(SAGA):
@@ -194,22 +126,23 @@ class STRSAGA(SAGA):
         """Return the direction denoised, unless the gradient in it was."""
         return g if self._denoise == "gradient" else super().denoised(x, g)
 
-    def begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
+    def _begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
         """Draw the order of arrival; nothing has arrived yet."""
-        super().begin(terms, rng)
+        super()._begin(terms, rng)
         self._order = rng.permutation(terms.size)
         self._count = 0
         self._arrival = True
 
-    def direction(self, terms: FiniteSum, x: Array, rng: np.random.Generator) -> Array:
-        """Return g - alpha_p + mean(alpha over T), p alternating between new and old samples."""
-        arrived = self._admit() if self._arrival and self._count < terms.size else None
-        if arrived is None or self._steps_per_arrival == 1:
-            index = int(self._order[draw_index(self._count, rng)])
-        else:
-            index = arrived
+    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int:
+        """Admit the next term if it is due; return it, or one of those held."""
+        arrives = self._arrival and self._count < terms.size
+        if arrives:
+            self._count += 1
+            self._mean *= (self._count - 1) / self._count
         self._arrival = self._steps_per_arrival == 1 or not self._arrival
-        return self._correct(terms, x, index)
+        newest = arrives and self._steps_per_arrival == 2
+        place = self._count - 1 if newest else draw_index(self._count, rng)
+        return int(self._order[place])
 
     def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
         g = super()._ask(terms, x, index)

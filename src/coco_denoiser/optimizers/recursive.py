@@ -8,7 +8,7 @@ that is the generator, set back to where it was.
 
 import numpy as np
 
-from coco_denoiser.optimizers.adaptive import Adam
+from coco_denoiser.optimizers.adam import Adam
 from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
 from coco_denoiser.optimizers.momentum import WithMomentum
 from coco_denoiser.optimizers.schedules import StepSize
