@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_denoiser import curvature
-from coco_denoiser.curvature.exact import LOSSES
+from coco_denoiser.curvature import LOSSES
 from coco_denoiser.problems import LogisticRegression
 from coco_denoiser.typing import Float64
 

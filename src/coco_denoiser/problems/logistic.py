@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from coco_denoiser.curvature.exact import LOSSES, linear_model
+from coco_denoiser.curvature import LOSSES, linear_model
 from coco_denoiser.problems.base import Indices, as_points, draw_index
 from coco_denoiser.typing import Array, ArrayLike
 
