@@ -18,7 +18,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "elementwise-mse": {"runs": 12},
     "fewer-constraints": {"runs": 2, "dimension": 3},
     "mse-vs-distance": {"runs": 300},
-    "unknown-curvature": {"runs": 3, "logistic_steps": 20},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms-published": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},

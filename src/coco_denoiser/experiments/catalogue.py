@@ -1,11 +1,9 @@
 """The experiments, in the order in which they are run and shown."""
 
 from coco_denoiser.experiments import (
-    curvature_bounds,
     elementwise_mse,
     fewer_constraints,
     fold,
-    fold_variance,
     gaussian,
     logistic,
     mse_vs_distance,
@@ -13,7 +11,6 @@ from coco_denoiser.experiments import (
     rivals,
     synthetic,
     tightness,
-    unknown_curvature,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -30,11 +27,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         warm_start.EXPERIMENT,
         *synthetic.EXPERIMENTS[2:],
         fold.EXPERIMENT,
-        fold_variance.EXPERIMENT,
         *gaussian.EXPERIMENTS,
         *rivals.EXPERIMENTS,
         fewer_constraints.EXPERIMENT,
-        unknown_curvature.EXPERIMENT,
-        curvature_bounds.EXPERIMENT,
     )
 }

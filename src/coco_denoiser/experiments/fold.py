@@ -1,8 +1,7 @@
 """Folding, which mixes what leaves a window into its successor, against forgetting it.
 
 On the paper's quadratic at three steps, on one whose curvatures range over three decades, and
-in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors. Whether its
-variance is what it claims, and what a wrong L does, is the business of `fold_variance.py`.
+in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors.
 """
 
 from collections.abc import Callable, Iterable, Sequence
