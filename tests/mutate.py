@@ -112,6 +112,10 @@ MUTATIONS = [
             ("if gap < best * value:", "if True:"),
             ("if left < 0.0 or not _step(", "if not _step("),
             ("y[k] = max(y[k], 0.0)", "pass"),
+            ("RIDGE, CROWDED = 0.01, 0.6", "RIDGE, CROWDED = 1e-12, 0.6"),
+            ("RIDGE, CROWDED = 0.01, 0.6", "RIDGE, CROWDED = 0.01, 1e9"),
+            ("HALVINGS = 4", "HALVINGS = 0"),
+            ("lam[e] = 0.5 * (lam[e] + before[e])", "lam[e] = before[e]"),
         ],
         "solvers/barrier.py": [
             ("order = np.argsort(-window.precisions", "order = np.argsort(0 * window.precisions"),

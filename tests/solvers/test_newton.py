@@ -53,6 +53,20 @@ def test_one_pair_at_its_bound_takes_one_step() -> None:
         assert verdict(window, lam) <= 1e-9
 
 
+@pytest.mark.parametrize(("K", "d"), [(8, 2), (16, 2), (32, 2), (16, 3)])
+def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> None:
+    """In the plane the multipliers are not unique; without ridge and line search, half fail."""
+    rng = np.random.default_rng([K, d])
+    solved, count = 0, 800 // K
+    for _ in range(count):
+        points = rng.uniform(-10.0, 10.0, (K, d))
+        gradients = points + 10.0 * rng.normal(size=(K, d))
+        window = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))[0]
+        lam, _ = newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
+        solved += verdict(window, lam) <= 1e-9
+    assert solved >= 0.92 * count
+
+
 def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
     window = path(12, 10, 0.7, 0)
     lam, _ = newton.solve(window, tol=1e-9, max_iter=100)
@@ -66,7 +80,7 @@ def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
 
 
 def test_the_best_step_is_kept_where_the_next_is_worse() -> None:
-    window = path(8, 2, 0.05, 8)
+    window = path(12, 2, 0.7, 7)
     gaps = [
         verdict(window, newton.solve(window, tol=1e-14, max_iter=limit)[0]) for limit in range(9)
     ]

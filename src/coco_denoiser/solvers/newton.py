@@ -7,8 +7,11 @@ so w(lam) = rho is solved as 1 / w = 1 / rho (as More and Sorensen do in a trust
 
 Which pairs are at their bounds is decided by the same model: multipliers lam + dlam that are
 not negative, and zero where the model says that the pair is then inside its bound. From a few
-multiplicative rounds this takes three to five steps. Where pairs depend on each other it may run
-away: the caller sees that by the gap, and follows the path of interior_point.py instead.
+multiplicative rounds this takes three to five steps. A step after which the dual, which is concave,
+is lower than before was too long, and is halved. Where there are more pairs than residuals have
+degrees of freedom, as in the plane, multipliers are not unique and H is singular: a ridge that
+falls with the gap (Levenberg and Marquardt) keeps steps short without slowing down the last ones.
+It may still fall short: the caller sees that by the gap, and uses interior_point.py instead.
 """
 
 import numpy as np
@@ -22,10 +25,12 @@ from coco_denoiser.solvers.closed_form import multiplier
 from coco_denoiser.solvers.interior_point import irredundant, multiplicative, stationary
 from coco_denoiser.typing import Float64, Int64
 
-STEPS = 10
+STEPS = 15
 NEAR = 0.9  # pairs nearer to their bounds than this are looked at first
 PIVOTS = 12  # how often the pairs at their bounds are chosen anew in one step
-WORSE = 10.0  # a step that makes the gap so many times larger is the last
+HALVINGS = 4  # of a step
+# The ridge is the relative gap, at most the first, from so many pairs per degree of freedom on.
+RIDGE, CROWDED = 0.01, 0.6
 # Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more.
 _ALLOWED = 300.0
 
@@ -61,23 +66,37 @@ def multipliers_of(
     multiplicative(first, second, rho, soft, h, n, lam, w, hat, NEAR)
     cube = max(K, 16) * max(K, 16) * max(K, 16)
     left = _ALLOWED * cube
-    iterations, best, kept = 0, np.inf, lam.copy()
+    iterations, halvings, best, highest = 0, 0, np.inf, -np.inf
+    kept, before = lam.copy(), lam.copy()
     while True:
         stationary(first, second, lam, n, h, both)
         worst = rounded_ratio(first, second, rho, h, both, w, lost)
-        gap, value, _ = duality_gap(h, n, rho, lam, w, lost, both, worst)
-        if not gap < WORSE * best * value:
+        gap, value, dual = duality_gap(h, n, rho, lam, w, lost, both, worst)
+        if not gap < np.inf:
             break
         if gap < best * value:
             best = gap / value
             for e in range(pairs):
                 kept[e] = lam[e]
         # Half the tolerance: the certificate is computed after a last rounding.
-        if best <= 0.5 * tol or iterations >= min(max_iter, STEPS):
+        if best <= 0.5 * tol:
+            break
+        for e in range(pairs):
+            dual += 0.5 * lam[e] * (w[e] - rho[e]) * (w[e] + rho[e])
+        if dual < highest * (1.0 - 1e-13) and halvings < HALVINGS:
+            halvings += 1
+            for e in range(pairs):
+                lam[e] = 0.5 * (lam[e] + before[e])
+            continue
+        highest, halvings = dual, 0
+        for e in range(pairs):
+            before[e] = lam[e]
+        if iterations >= min(max_iter, STEPS):
             break
         m = _listed(rho, w, lam, work)
         left -= m * m * (m / 24.0 + 3.0)
-        if left < 0.0 or not _step(first, second, rho, w, lam, nothing, both, hat, work[:m]):
+        ridge = min(RIDGE, gap / value) if m > CROWDED * (K - 1) * q else 1e-12
+        if left < 0.0 or not _step(first, second, rho, w, lam, nothing, both, hat, work[:m], ridge):
             break
         iterations += 1
     for e in range(pairs):
@@ -107,13 +126,14 @@ def _step(
     both: Float64,
     hat: Float64,
     work: Int64,
+    ridge: float,
 ) -> bool:
     """Improve the multipliers of the pairs at work; False if their system is singular."""
     m = work.size
     for i in range(hat.shape[0]):
         for c in range(hat.shape[1]):
             hat[i, c] = both[i, c]
-    H = hessian(first, second, rho, rho, nothing, hat, both, work, 1e-12)
+    H = hessian(first, second, rho, rho, nothing, hat, both, work, ridge)
     rhs, y = np.empty(m), np.empty(m)
     for k in range(m):
         e = work[k]
