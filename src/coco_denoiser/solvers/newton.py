@@ -76,21 +76,18 @@ def multipliers_of(
             break
         if gap < best * value:
             best = gap / value
-            for e in range(pairs):
-                kept[e] = lam[e]
+            _copy(lam, kept)
         # Half the tolerance: the certificate is computed after a last rounding.
         if best <= 0.5 * tol:
             break
-        for e in range(pairs):
-            dual += 0.5 * lam[e] * (w[e] - rho[e]) * (w[e] + rho[e])
+        dual += _work(rho, w, lam)
         if dual < highest * (1.0 - 1e-13) and halvings < HALVINGS:
             halvings += 1
             for e in range(pairs):
                 lam[e] = 0.5 * (lam[e] + before[e])
             continue
         highest, halvings = dual, 0
-        for e in range(pairs):
-            before[e] = lam[e]
+        _copy(lam, before)
         if iterations >= min(max_iter, STEPS):
             break
         m = _listed(rho, w, lam, work)
@@ -102,6 +99,21 @@ def multipliers_of(
     for e in range(pairs):
         table[first[e], second[e]] = table[second[e], first[e]] = kept[e]
     return table, iterations
+
+
+@fragment
+def _copy(source: Float64, target: Float64) -> None:
+    for e in range(source.size):
+        target[e] = source[e]
+
+
+@fragment
+def _work(rho: Float64, w: Float64, lam: Float64) -> float:
+    """Return what the multipliers add to the objective in the Lagrangian."""
+    total = 0.0
+    for e in range(lam.size):
+        total += 0.5 * lam[e] * (w[e] - rho[e]) * (w[e] + rho[e])
+    return total
 
 
 @fragment
