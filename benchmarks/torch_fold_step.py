@@ -36,8 +36,10 @@ def measure(d: int, tensors: int) -> dict[str, float]:
         for p, g in zip(parameters, gradients[number % 4], strict=True):
             p.grad = g
         times = [seconds(plain.step), seconds(coco.step)]
+        block = coco.denoiser.vectors.blocks[0]
         kept = [
-            *coco.denoiser.vectors.rings[0].tensors(),
+            block.points,
+            block.residuals,
             *(p.detach() for p in parameters),
             *gradients[number % 4],
         ]

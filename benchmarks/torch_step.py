@@ -46,10 +46,10 @@ def measure(d: int, tensors: int) -> dict[str, float]:
             p.grad = g
         coco.step()
     window = coco.denoiser.engine.snapshot(d)
-    points, residuals = coco.denoiser.vectors.rings[0].tensors()
+    block = coco.denoiser.vectors.blocks[0]
+    points, residuals = block.points, block.residuals
     blocks = (points, residuals, residuals)
-    room = points.shape[1] // tensors
-    parts = [ring[:, t * room : t * room + size] for ring in blocks for t in range(tensors)]
+    parts = [ring[:, t * size : (t + 1) * size] for ring in blocks for t in range(tensors)]
 
     def read(window: Sequence[torch.Tensor]) -> None:
         for tensor in window:

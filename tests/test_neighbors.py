@@ -98,28 +98,9 @@ def test_hard_cases_are_solved_with_few_neighbors(method: str, d: int) -> None:
         assert solution.status.success, (case.name, solution.gap)
 
 
-@pytest.mark.parametrize("window", [3, 6, None])
-def test_a_stream_has_the_neighbors_of_its_present_window(window: int | None) -> None:
-    points, gradients = box(np.random.default_rng(3), 9, 3)
-    denoiser = coco.Denoiser(L=1.0, window=window, neighbors=2)
-    for k in range(len(points)):
-        theta = denoiser(points[k], gradients[k])
-        part = slice(max(0, k + 1 - window) if window else 0, k + 1)
-        batch = coco.denoise(points[part], gradients[part], L=1.0, neighbors=2)
-        np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
-    restored = coco.Denoiser(L=1.0, window=window, neighbors=2)
-    restored.load_state_dict(denoiser.state_dict())
-    point, gradient = np.ones(3), np.zeros(3)
-    np.testing.assert_array_equal(denoiser(point, gradient), restored(point, gradient))
-    with pytest.raises(ValueError, match="neighbors=2"):
-        coco.Denoiser(L=1.0, window=window, neighbors=1).load_state_dict(denoiser.state_dict())
-
-
 @pytest.mark.parametrize(
     ("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
 )
 def test_bad_neighbors_are_refused_by_name(value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="neighbors"):
         coco.denoise(np.eye(3), np.eye(3), L=1.0, neighbors=value)
-    with pytest.raises(error, match="neighbors"):
-        coco.Denoiser(L=1.0, neighbors=value)

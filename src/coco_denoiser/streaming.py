@@ -17,7 +17,7 @@ from coco_denoiser.models.gaussian import Gaussian, as_solution
 from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Array, ArrayLike
 from coco_denoiser.window import Engine, Step
-from coco_denoiser.window.vectors import Ring
+from coco_denoiser.window.vectors import ArrayVectors
 
 
 class Denoiser:
@@ -56,8 +56,6 @@ class Denoiser:
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number. Not
             with the Gaussian model.
-        neighbors: how many nearest points of the present window each point is constrained
-            with; None for all of them.
         noise_std: the standard deviation of every coordinate of the noise, if it is known;
             otherwise it is estimated too. For the Gaussian model.
     """
@@ -71,13 +69,12 @@ class Denoiser:
         mu: Bound = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        neighbors: int | None = None,
         noise_std: float | None = None,
     ) -> None:
-        self._model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
+        self._model = choose(model, L, mu, tol=tol, noise_std=noise_std)
         kept = size(window, self._model, otherwise=16)
         self._engine = Engine(self._model, window=kept, forget=forget)
-        self._vectors = Ring(self._engine.slots)
+        self._vectors = ArrayVectors(self._engine.slots)
         self._shape: tuple[int, ...] | None = None
 
     @property

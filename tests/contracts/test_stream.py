@@ -16,7 +16,7 @@ import torch
 
 import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
-from coco_denoiser.torch import GradientDenoiser, _generic, _kernels, _narrow
+from coco_denoiser.torch import GradientDenoiser, _vectors
 from coco_denoiser.typing import Array, Float64
 from tests.families import sgd
 
@@ -26,8 +26,6 @@ SHAPES = ((5,), (2, 3), ())  # of the parts that a point of twelve entries is cu
 
 class NumPy:
     """One vector a point."""
-
-    rounding = 0.0
 
     def __init__(self, **options: Any) -> None:
         self.L = options.pop("L", None)
@@ -58,8 +56,6 @@ class NumPy:
 
 class Torch:
     """Three parameters a point."""
-
-    rounding = 0.0
 
     def __init__(self, **options: Any) -> None:
         self.L = options.pop("L", None)
@@ -99,16 +95,6 @@ class Torch:
         self._made(torch.float64).load_state_dict(state)
 
 
-class Narrow(Torch):
-    """The same, stored in bfloat16: gradients of size 10 have an error of up to 0.02."""
-
-    rounding = 0.03
-
-    def __init__(self, **options: Any) -> None:
-        filtered = options["window"] == 2 and options.get("forget") == "fold"
-        super().__init__(**options, storage=None if filtered else "bfloat16")
-
-
 @cache
 def compiled(window: int, forget: Any) -> Any:
     def update(g: Any, state: Any, x: Any, L: Any = None, mu: Any = 0.0) -> Any:
@@ -119,8 +105,6 @@ def compiled(window: int, forget: Any) -> Any:
 
 class Optax:
     """A tree of three leaves a point, compiled once for every window."""
-
-    rounding = 0.0
 
     def __init__(self, **options: Any) -> None:
         self.L, self.mu = options.get("L"), options.get("mu", 0.0)
@@ -164,9 +148,7 @@ def cut(x: Array) -> list[Any]:
     return [np.array(x[:5]), np.array(x[5:11]).reshape(2, 3), np.array(x[11])]
 
 
-@pytest.fixture(
-    params=["numpy", "torch-kernels", "torch-generic", "narrow-kernels", "narrow-generic", "optax"]
-)
+@pytest.fixture(params=["numpy", "torch-host", "torch-device", "optax"])
 def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     if request.param == "numpy":
         yield NumPy
@@ -174,10 +156,9 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         with jax.enable_x64(True):
             yield Optax
     else:
-        kind, path = request.param.split("-")
-        passes = {"kernels": _kernels, "generic": _generic}[path]
-        monkeypatch.setattr(_narrow, "wide", lambda _: (passes, 16))
-        yield Narrow if kind == "narrow" else Torch
+        if request.param == "torch-device":
+            monkeypatch.setattr(_vectors, "ring_of", lambda _: _vectors.DeviceRing)
+        yield Torch
 
 
 def observations(seed: int, step: float = 0.7) -> tuple[Float64, Float64]:
@@ -210,7 +191,7 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
         batch = coco.solve(points[used], gradients[used], L=1.0, mu=mu, tol=1e-12)
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4 + stream.rounding)
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
         assert len(some) == len(batch.gradients)
 
 
@@ -222,7 +203,7 @@ def test_without_bounds_it_equals_a_gaussian_batch_at_every_step(stream: Any, st
         theta = some(points[k], gradients[k])
         used = slice(max(0, k - 3), k + 1)
         batch = coco.denoise(points[used], gradients[used], model="gaussian")
-        np.testing.assert_allclose(theta, batch[-1], atol=1e-9 + stream.rounding)
+        np.testing.assert_allclose(theta, batch[-1], atol=1e-9)
     assert not np.allclose(theta, gradients[-1], atol=1e-2)
 
 
@@ -235,7 +216,7 @@ def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: in
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
         batch = coco.denoise(points[used], gradients[used], L=L, mu=-0.2)
-        np.testing.assert_allclose(theta, batch[-1], atol=1e-4 + stream.rounding)
+        np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
 
 
 @SETTINGS
@@ -297,7 +278,7 @@ def test_single_precision_comes_back_as_such_and_follows_double(
     wide = (v.astype(np.float64) for v in (points, gradients))
     expected = follow(stream(window=4, **bounds), *wide)
     assert expected.dtype == np.float64
-    np.testing.assert_allclose(found, expected, atol=2e-3 + stream.rounding)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
 @WINDOWS
@@ -315,7 +296,7 @@ def test_at_two_it_is_the_closed_form(stream: Any) -> None:
     found = follow(stream(L=1.0, mu=-0.5, window=2), points, gradients)
     x, g = (np.stack((v[:-1], v[1:]), axis=1) for v in (points, gradients))
     expected = coco.denoise_pairs(x, g, L=1.0, mu=-0.5)[:, 1]
-    np.testing.assert_allclose(found[1:], expected, atol=1e-10 + stream.rounding)
+    np.testing.assert_allclose(found[1:], expected, atol=1e-10)
 
 
 @WINDOWS
@@ -334,7 +315,7 @@ def test_it_folds_as_one_would_by_hand(stream: Any, window: int, bounds: list[fl
         held.append((new_x, new_g, 1.0))
         x, g, v = (np.array(column) for column in zip(*held, strict=True))
         batch = coco.solve(x, g, L=L, noise_variance=v)
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4 + stream.rounding)
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
         if window == 2:  # the answer is the past from now on
             held = (
                 held[-1:]

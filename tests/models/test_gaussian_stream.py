@@ -90,7 +90,6 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
         ({"model": "cocoercive"}, "needs L"),
         ({"model": "cauchy"}, "model must be"),
         ({"mu": 0.1}, "mu goes with"),
-        ({"neighbors": 3}, "neighbors"),
         ({"forget": "fold"}, "forget='fold' needs L"),
         ({"L": -1.0, "model": "gaussian"}, "L must be"),
         ({"noise_std": 0.0}, "noise_std must be"),

@@ -170,3 +170,27 @@ def test_complex_parameters_are_pairs_of_real_ones() -> None:
     fresh = CocoOptimizer(torch.optim.SGD(again, lr=0.1), L=1.0, window=4)
     fresh.load_state_dict(others.state_dict())
     assert all(map(torch.equal, history(fresh), history(others)))
+
+
+def test_memory_is_what_the_docs_say() -> None:
+    for K in (8, 16, 32):
+        p = nn.Parameter(torch.ones(161, dtype=torch.bfloat16))
+        denoiser = GradientDenoiser(p, L=1.0, window=K)
+        p.grad = torch.ones_like(p)
+        denoiser.denoise()
+        assert denoiser.diagnostics().nbytes == 161 * 8 * K
+
+
+def test_a_step_has_a_noise_variance_of_its_own() -> None:
+    """Two gradients at one point are averaged by their precisions."""
+    p: Any = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    optimizer = CocoOptimizer(torch.optim.SGD([p], lr=0.0), L=1.0, window=4)
+    used: list[Any] = []
+    optimizer.wrapped.register_step_pre_hook(lambda *_: used.append(p.grad.clone()))
+    for value, variance in ((1.0, 1.0), (9.0, 3.0)):
+        p.grad = torch.full_like(p, value)
+        optimizer.step(noise_variance=variance)
+    np.testing.assert_allclose(used[-1], (1.0 + 9.0 / 3.0) / (1.0 + 1.0 / 3.0), rtol=1e-9)
+    with pytest.raises(ValueError, match="noise_variance must be positive"):
+        optimizer.step(noise_variance=-1.0)
+    assert optimizer.diagnostics().observations == 2

@@ -1,4 +1,4 @@
-"""A window for each group or tensor: as if each had a denoiser to itself, but all or none."""
+"""A window for each group: as if each had a denoiser to itself, but all or none."""
 
 import copy
 import io
@@ -15,7 +15,6 @@ from torch.distributed.checkpoint.state_dict import (
 
 from coco_denoiser.torch import CocoOptimizer
 
-PER = pytest.mark.parametrize("per", ["group", "tensor"])
 MODELS = pytest.mark.parametrize("options", [{"L": 0.5, "window": 4}, {"window": 5}])
 
 
@@ -60,14 +59,11 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@PER
 @MODELS
-def test_each_is_denoised_by_itself(per: str, options: dict[str, Any]) -> None:
+def test_each_is_denoised_by_itself(options: dict[str, Any]) -> None:
     model, apart, plain = (Model() for _ in range(3))
-    one = made(per, model, **options)
+    one = made("group", model, **options)
     split = [g["params"] for g in groups(apart)]
-    if per == "tensor":
-        split = [[p] for p in apart.parameters()]
     others = [CocoOptimizer(torch.optim.SGD(part, lr=0.1), **options) for part in split]
     found = run([one], model, range(12))
     assert same(found, run(others, apart, range(12)))
@@ -76,43 +72,37 @@ def test_each_is_denoised_by_itself(per: str, options: dict[str, Any]) -> None:
         assert str(one.diagnostics(i)) == str(other.diagnostics())
 
 
-@PER
-def test_what_one_refuses_leaves_no_trace_in_any(per: str) -> None:
+def test_what_one_refuses_leaves_no_trace_in_any() -> None:
     model, other = Model(), Model()
-    one = made(per, model, L=0.5, window=4)
+    one = made("group", model, L=0.5, window=4)
     found = run([one], model, range(9), bad=5)
-    assert same(found, run([made(per, other, L=0.5, window=4)], other, range(9)))
+    assert same(found, run([made("group", other, L=0.5, window=4)], other, range(9)))
     assert one.diagnostics().skipped == 1
 
 
-@PER
 @MODELS
-@pytest.mark.parametrize("storage", [None, "bfloat16"])
-def test_a_restored_optimizer_goes_on_bit_for_bit(
-    per: str, options: dict[str, Any], storage: Any
-) -> None:
+def test_a_restored_optimizer_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     model = Model()
-    one = made(per, model, **options, storage=storage)
+    one = made("group", model, **options)
     run([one], model, range(7))
     file = io.BytesIO()
     torch.save(one.state_dict(), file)
     file.seek(0)
     other = Model()
     other.load_state_dict(model.state_dict())
-    two = made(per, other, **options, storage=storage)
+    two = made("group", other, **options)
     two.load_state_dict(torch.load(file, weights_only=True))
     assert same(run([one], model, range(7, 14)), run([two], other, range(7, 14)))
 
 
-@PER
-def test_copies_and_checkpoints_of_frameworks_go_on_too(per: str) -> None:
+def test_copies_and_checkpoints_of_frameworks_go_on_too() -> None:
     model = Model()
-    one = made(per, model, L=0.5, window=4)
+    one = made("group", model, L=0.5, window=4)
     run([one], model, range(7))
     copied_model, copied = copy.deepcopy((model, one))
     pickled_model, pickled = pickle.loads(pickle.dumps((model, one)))
     read_model = copy.deepcopy(model)
-    read = made(per, read_model, L=0.5, window=4)
+    read = made("group", read_model, L=0.5, window=4)
     set_optimizer_state_dict(read_model, read, get_optimizer_state_dict(model, one))
     expected = run([one], model, range(7, 14))
     assert same(expected, run([copied], copied_model, range(7, 14)))
@@ -121,7 +111,7 @@ def test_copies_and_checkpoints_of_frameworks_go_on_too(per: str) -> None:
 
 
 def test_a_state_of_other_windows_is_refused() -> None:
-    kinds = ("model", "group", "tensor")
+    kinds = ("model", "group")
     made_of = {per: (model := Model(), made(per, model, L=0.5, window=4)) for per in kinds}
     for model, optimizer in made_of.values():
         run([optimizer], model, range(5))
@@ -133,7 +123,7 @@ def test_a_state_of_other_windows_is_refused() -> None:
                 ):
                     made_of[per][1].load_state_dict(made_of[saved][1].state_dict())
     assert all(o.diagnostics().observations == 4 for _, o in made_of.values())
-    with pytest.raises(ValueError, match="per must be one of 'model', 'group', 'tensor'"):
+    with pytest.raises(ValueError, match="per must be one of 'model', 'group'"):
         made("layer", Model(), L=0.5)
 
 

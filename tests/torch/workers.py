@@ -22,11 +22,7 @@ from coco_denoiser.torch import CocoOptimizer
 
 STEPS, BATCH = 12, 8
 FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
-OTHERS: dict[str, dict[str, Any]] = {
-    "estimated": {"L": None},
-    "by tensor": {"per": "tensor"},
-    "narrow": {"storage": "bfloat16"},
-}
+OTHERS: dict[str, dict[str, Any]] = {"estimated": {"L": None}}
 
 
 def model() -> nn.Sequential:

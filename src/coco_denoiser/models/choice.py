@@ -17,7 +17,6 @@ def choose(
     mu: Bound,
     *,
     tol: float,
-    neighbors: int | None,
     noise_std: float | None,
 ) -> CoCoercive | Gaussian:
     """Return the model that some settings ask for; refuse settings that it has no use for.
@@ -27,7 +26,6 @@ def choose(
         L: upper bound on the curvature, a function, or None.
         mu: lower bound, or a function.
         tol: relative gap to reach.
-        neighbors: how many nearest points each point is constrained with.
         noise_std: standard deviation of the noise, if it is known.
     """
     name = named(model, given=L is not None)
@@ -38,10 +36,9 @@ def choose(
                 "model='gaussian', which needs none."
             )
         check.absent("noise_std", noise_std, "model='gaussian'")
-        return CoCoercive(L, mu, tol=tol, neighbors=neighbors)
+        return CoCoercive(L, mu, tol=tol)
     if callable(mu) or mu != 0.0:
         raise ValueError(f"mu goes with model='cocoercive' only, got mu={mu}. Leave it out.")
-    check.absent("neighbors", neighbors, "model='cocoercive'")
     return Gaussian(L=L, noise_std=noise_std, tol=tol)
 
 

@@ -30,7 +30,6 @@ class CoCoercive(Model):
         L: upper bound on the curvature, or a function that returns it.
         mu: lower bound, or a function.
         tol: relative duality gap to reach.
-        neighbors: how many nearest points each point is constrained with; None for all.
 
     Attributes:
         bounds: L and mu of the last step; None before the first if one of them is a function.
@@ -38,17 +37,9 @@ class CoCoercive(Model):
         radius: r of the last step.
     """
 
-    def __init__(
-        self,
-        L: Bound,
-        mu: Bound,
-        *,
-        tol: float = 1e-9,
-        neighbors: int | None = None,
-    ) -> None:
+    def __init__(self, L: Bound, mu: Bound, *, tol: float = 1e-9) -> None:
         self.L, self.mu = L, mu
         self.tol = check.positive("tol", tol)
-        self.neighbors = check.count("neighbors", neighbors, optional=True)
         self.bounds: tuple[float, float] | None = None
         self.radius = np.inf
         if not (callable(L) or callable(mu)):
@@ -57,7 +48,7 @@ class CoCoercive(Model):
     @property
     def settings(self) -> dict[str, object]:
         """What the model was made with, by name."""
-        names = ("L", "mu", "tol", "neighbors")
+        names = ("L", "mu", "tol")
         return {"model": "cocoercive", **{name: getattr(self, name) for name in names}}
 
     def begin(self, sign: float) -> None:
@@ -73,7 +64,7 @@ class CoCoercive(Model):
         if window.variances.size == 2:
             return self._average_two(window)
         newest, trouble = window.newest, None
-        if self.neighbors is None and window.variances.size < LARGE:
+        if window.variances.size < LARGE:
             reduced = geometry.reduced(*self._tables(window))
             W, _, multipliers, gap, violation, _ = ordinary.settle(*reduced, self.tol, newton.STEPS)
             usual = gap <= self.tol and violation <= self.tol
@@ -107,8 +98,6 @@ class CoCoercive(Model):
     def solve(self, window: Snapshot) -> Answer:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
         reduced = Window(*geometry.reduced(*self._tables(window)))
-        if self.neighbors is not None:
-            reduced = geometry.nearest(reduced, self.neighbors)
         return answer(reduced, tol=self.tol)
 
     def _tables(self, window: Snapshot) -> tuple[Float64, Float64, Float64, float, Float64]:

@@ -3,7 +3,7 @@
 The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
 state holds its history, one tensor of its shape per slot, so that whatever can shard, gather or
 reshard an optimizer's state can do so with the window. The tables, which have no parameter's shape,
-are in a group, or beside the history of a parameter that has a window of its own.
+are in a group.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ class Part(NamedTuple):
     Attributes:
         window: the window.
         parameters: those that it covers.
-        group: the group that its tables are saved in; None for its only parameter's state.
-        per: what each window covers: "model", "group" or "tensor".
+        group: the group that its tables are saved in.
+        per: what each window covers: "model" or "group".
     """
 
     window: "GradientDenoiser"
     parameters: list[torch.Tensor]
-    group: int | None = 0
+    group: int = 0
     per: str = "model"
 
 
@@ -45,17 +45,14 @@ def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tens
             # Room for a window, so that a checkpoint can be read into it in place.
             vectors.prepare([p for p in part.parameters if p.requires_grad])
         seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
-        for ring in vectors.rings:
-            for p, history in ring.slots():
+        for block in vectors.blocks:
+            for p, history in block.slots():
                 entries = state["state"].setdefault(index[id(p)], {})
                 entries[f"{PREFIX}seen"] = seen[id(p)]
                 entries.update({PREFIX + name: tensor for name, tensor in history.items()})
-        if part.group is None:
-            home = state["state"].setdefault(index[id(part.parameters[0])], {})
-        elif state["param_groups"]:
-            home = state["param_groups"][part.group]
-        else:
+        if not state["param_groups"]:
             continue
+        home = state["param_groups"][part.group]
         for name, value in {**_settings(part), **window.engine.state_dict()}.items():
             home[PREFIX + name] = value
             if isinstance(value, np.ndarray):
@@ -64,11 +61,7 @@ def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tens
 
 def _settings(part: Part) -> dict[str, Any]:
     """Return what a state must have been saved with, besides what the engine asks for."""
-    return {
-        "per": part.per,
-        "model": part.window.model.settings["model"],
-        "storage": str(part.window.vectors.keep.storage),
-    }
+    return {"per": part.per, "model": part.window.model.settings["model"]}
 
 
 def _padded(name: str, value: Any, slots: int) -> Any:
@@ -96,8 +89,8 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def kinds(ours: Mapping[str, Any]) -> set[Any]:
     """Return what each saved window covers; nothing if there were no windows."""
-    places = [*ours["param_groups"], *ours["state"].values()]
-    return {entries.get(f"{PREFIX}per") for entries in places if f"{PREFIX}version" in entries}
+    groups = ours["param_groups"]
+    return {group.get(f"{PREFIX}per") for group in groups if f"{PREFIX}version" in group}
 
 
 def check(
@@ -122,12 +115,8 @@ def check(
     by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
     found = []
     for part in parts:
-        home = (
-            ours["state"].get(by_id[id(part.parameters[0])], {})
-            if part.group is None
-            else ours["param_groups"][part.group]
-        )
-        found.append((_tables(home, part), _vectors(ours["state"], part, by_id)))
+        tables = _tables(ours["param_groups"][part.group], part)
+        found.append((tables, _vectors(ours["state"], part, by_id)))
     return found
 
 
@@ -154,8 +143,8 @@ def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.T
         window.reset()
         vectors.prepare([p for p in part.parameters if id(p) in held])
         vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
-        for ring in vectors.rings:
-            for p, history in ring.slots():
+        for block in vectors.blocks:
+            for p, history in block.slots():
                 for name, tensor in history.items():
                     tensor.copy_(held[id(p)][PREFIX + name])
         window.engine.load_state_dict(tables)
@@ -169,7 +158,7 @@ def _vectors(
     for p in part.parameters:
         name = names[id(p)]
         entries = saved.get(name, {})
-        keys = [PREFIX + kept for kept in part.window.vectors.names(p)]
+        keys = [PREFIX + kept for kept in part.window.vectors.names()]
         if not any(key in entries for key in keys):
             continue
         for key in keys:

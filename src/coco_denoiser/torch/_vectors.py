@@ -1,53 +1,323 @@
-"""The vectors of a window whose points are parameters: on any devices, on any number of ranks."""
+"""The vectors of a window whose points are parameters: on any devices, on any number of ranks.
+
+Parameters that share a device and a dtype form a block: two tensors, (K, D) each, in which a slot
+is one row and each parameter has its columns. An observation is read as one row, too. In main
+memory the passes are the compiled ones, over NumPy's view of the tensors; elsewhere they are
+PyTorch's own operations.
+"""
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._utils import _flatten_dense_tensors
 
 from coco_denoiser.torch import _sharding
-from coco_denoiser.torch._ring import Kind, Ring
 from coco_denoiser.typing import Float64
 from coco_denoiser.window.history import Plan
 from coco_denoiser.window.passes import room
-from coco_denoiser.window.vectors import Measured, measured
+from coco_denoiser.window.vectors import LIMITS, Measured, Ring, measured
+
+# Entries of a row whose differences are formed at a time, so that temporaries stay small.
+_BLOCK = 1 << 20
 
 
-class Keep(NamedTuple):
-    """How to keep a window: what was asked for, or None."""
+class DeviceRing:
+    """`Ring` in PyTorch's own operations, for any device. Nothing here waits for the device."""
 
-    state_dtype: torch.dtype | None
-    storage: torch.dtype | None
-    state_device: torch.device | None
+    def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
+        self.points, self.residuals = points, residuals
+
+    @staticmethod
+    def read(tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor as the passes take it."""
+        return tensor.detach()
+
+    def measure(self, x: Any, g: Any, centre: float, limit: float, plan: Plan) -> torch.Tensor:
+        """Return what `passes.measure` adds up, in float64; write nothing."""
+        used, skip, heir = plan.used, plan.skip, plan.heir
+        out = torch.from_numpy(room(used, heir)).to(x.device)
+        h = torch.sub(g, x, alpha=centre)
+        for new in (x, g, h):
+            out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
+        out[-1] = g.abs().sum(dtype=torch.float64)
+        for start in range(0, x.numel(), _BLOCK):
+            where = slice(start, start + _BLOCK)
+            P, R = self.points[:used, where], self.residuals[:used, where]
+            if heir >= 0:
+                M = _mixed(P, R, plan)
+                R = R.clone()
+                R[heir] = M
+                _add(out[3 * used : 6 * used], P - P[heir], R - M)
+            _add(out[: 3 * used], P - x[where], R - h[where])
+        if skip >= 0:
+            out[:-2].view(-1, used)[:, skip] = 0.0
+        return out
+
+    def mix(self, plan: Plan) -> None:
+        """Mix the slot that is about to be overwritten into its heir."""
+        self.residuals[plan.heir] = _mixed(self.points, self.residuals, plan)
+
+    def commit(
+        self,
+        x: Any,
+        g: Any,
+        centre: float,
+        slot: int,
+        weights: Float64 | None,
+        shift: float,
+        out: Any,
+    ) -> None:
+        """Write an observation into its slot; with weights, its denoised gradient to out."""
+        points, residuals = self.points, self.residuals
+        points[slot] = x
+        residuals[slot] = torch.sub(g, x, alpha=centre)
+        if weights is None:
+            return
+        w = torch.from_numpy(weights).to(x.device, residuals.dtype, non_blocking=True)
+        for start in range(0, x.numel(), _BLOCK):
+            where = slice(start, start + _BLOCK)
+            P, R = points[: w.numel(), where], residuals[: w.numel(), where]
+            move = R - residuals[slot, where]
+            if shift:
+                move.sub_(P - points[slot, where], alpha=shift)
+            torch.addmv(g[where], move.T, w, out=out[where])
+
+    def advance(self, x: Any, g: Any, centre: float, weight: float, shift: float, out: Any) -> None:
+        """Mix slot 0 into an observation, which takes its place; write its gradient to out."""
+        h = torch.sub(g, x, alpha=centre)
+        move = self.residuals[0] - h
+        if shift:
+            move.sub_(self.points[0] - x, alpha=shift)
+        move.mul_(weight)
+        self.points[0] = x
+        self.residuals[0] = h + move
+        torch.add(g, move, out=out)
+
+
+def _mixed(points: torch.Tensor, residuals: torch.Tensor, plan: Plan) -> torch.Tensor:
+    """Return the residual of the heir as it is once the oldest is mixed into it."""
+    old, heir = plan.skip, plan.heir
+    move = residuals[old] - residuals[heir]
+    if plan.shift:
+        move.sub_(points[old] - points[heir], alpha=plan.shift)
+    return residuals[heir] + plan.merger.weight * move
+
+
+def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
+    """Add ||dx||^2, <dx, dh> and ||dh||^2 of every row to out, (3 used,)."""
+    sums = out.view(3, -1)
+    sums[0] += torch.linalg.vector_norm(dx, dim=1, dtype=torch.float64).square()
+    sums[1] += (dx * dh).sum(dim=1, dtype=torch.float64)
+    sums[2] += torch.linalg.vector_norm(dh, dim=1, dtype=torch.float64).square()
+
+
+class HostRing(Ring):
+    """The compiled passes, over NumPy's view of tensors in main memory."""
+
+    def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
+        super().__init__(points.numpy(), residuals.numpy())
+
+    @staticmethod
+    def read(tensor: torch.Tensor) -> Any:
+        """Return NumPy's view of a tensor; a copy of one that has a negative or conjugate bit."""
+        return tensor.numpy(force=True)
+
+
+def ring_of(device: torch.device) -> type[HostRing] | type[DeviceRing]:
+    """Return what does the passes on a device."""
+    return HostRing if device.type == "cpu" else DeviceRing
+
+
+class Block:
+    """The part of a window that belongs to parameters of one device and dtype.
+
+    Args:
+        members: the parameters of the window; sharded ones enter with this rank's part.
+        indices: which of them belong to this block.
+        slots: how many observations are stored.
+        dtype: of the window, float32 or float64; complex numbers count as pairs.
+        share: what this rank's part counts for in a sum over all ranks.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[torch.Tensor],
+        indices: Sequence[int],
+        slots: int,
+        dtype: torch.dtype,
+        share: float,
+    ) -> None:
+        self.indices = list(indices)
+        self.parameters = parameters = [members[i] for i in indices]
+        self.dtype, self.share = dtype, share
+        self._sharded = any(map(_sharding.is_sharded, parameters))
+        parts = self._parts()
+        self.device = parts[0].device
+        self._shapes = [p.shape for p in parts]
+        self._dtypes = [p.dtype for p in parts]
+        self._complex = parts[0].is_complex()
+        width = sum(p.numel() for p in parts) * (2 if self._complex else 1)
+        self.points = torch.zeros(slots, width, dtype=dtype, device=self.device)
+        self.residuals = torch.zeros_like(self.points)
+        # Then a denoised gradient is a view of a row.
+        kinds = {torch.view_as_real(p).dtype if self._complex else p.dtype for p in parts}
+        self._alike = not self._sharded and kinds == {dtype}
+        self.__setstate__(self.__dict__)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_ring", "_theta", "_pairs")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Views, which would not survive pickling as views.
+        self.__dict__.update(state)
+        self._ring = ring_of(self.device)(self.points, self.residuals)
+        self._theta = torch.empty_like(self.points[0])
+        self._pairs = list(zip(self.parameters, self._split(self._theta), strict=True))
+        self._x = self._g = None
+
+    def _parts(self) -> list[Any]:
+        """Return this rank's part of each parameter."""
+        if not self._sharded:
+            return self.parameters
+        return [_sharding.local(p.detach()) for p in self.parameters]
+
+    def hold(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Take hold of the parameters as they are now, and of their gradients."""
+        parts = self._parts()
+        if (
+            [p.shape for p in parts] != self._shapes
+            or [p.dtype for p in parts] != self._dtypes
+            or parts[0].device != self.device
+        ):
+            self._name_changed(parts)
+        self._x = self._row(parts)
+        if not self._sharded:
+            try:
+                self._g = self._row(gradients)
+            except (TypeError, RuntimeError, AttributeError):  # None or sparse
+                pass
+            else:
+                return
+        self._g = self._row([self._gradient(i, g) for i, g in enumerate(gradients)])
+
+    def _row(self, tensors: Sequence[Any]) -> Any:
+        """Return tensors side by side, as they lie in a slot, for the passes."""
+        if self._complex:
+            tensors = [torch.view_as_real(t.resolve_conj()) for t in tensors]
+        return self._ring.read(_flatten_dense_tensors(tensors).to(self.dtype))
+
+    def _gradient(self, i: int, gradient: torch.Tensor | None) -> torch.Tensor:
+        """Return this rank's part of a gradient; None stands for zeros."""
+        p = self.parameters[i]
+        if gradient is None:
+            return torch.zeros_like(_sharding.local(p.detach()))
+        if gradient.layout is not torch.strided:
+            raise TypeError(
+                f"gradients must be dense, got one of layout {gradient.layout} for a parameter of "
+                f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
+            )
+        return _sharding.local_gradient(p, gradient)
+
+    def _name_changed(self, parts: Sequence[torch.Tensor]) -> None:
+        for p, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True):
+            if (p.shape, p.dtype, p.device) != (shape, dtype, self.device):
+                raise ValueError(
+                    f"a parameter of shape {tuple(shape)}, {dtype}, on {self.device} has become "
+                    f"one of shape {tuple(p.shape)}, {p.dtype}, on {p.device}. Call reset() after "
+                    "changing it."
+                )
+
+    def release(self) -> None:
+        """Let go of the last observation."""
+        self._x = self._g = None
+
+    def measure(self, centre: float, plan: Plan) -> Any:
+        """Return this rank's part of what `passes.measure` adds up, a tensor or an array."""
+        limit = LIMITS[np.dtype(str(self.dtype).removeprefix("torch."))]
+        found = self._ring.measure(self._x, self._g, centre, limit, plan)
+        if self.share != 1.0:
+            found[:-2] *= self.share
+        return found
+
+    def mix(self, plan: Plan) -> None:
+        """Mix the slot that is about to be overwritten into its heir."""
+        self._ring.mix(plan)
+
+    def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
+        """Write the observation into a slot; with weights, make its gradient ready."""
+        out = self._ring.read(self._theta)
+        self._ring.commit(self._x, self._g, centre, slot, weights, shift, out)
+
+    def advance(self, centre: float, weight: float, shift: float) -> None:
+        """Mix slot 0 into the observation, which takes its place and is ready as theta."""
+        out = self._ring.read(self._theta)
+        self._ring.advance(self._x, self._g, centre, weight, shift, out)
+
+    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return parameters with gradients that are like them, valid until the next step."""
+        if self._alike and all(map(torch.Tensor.is_contiguous, self.parameters)):
+            return self._pairs
+        found = []
+        for p, part in self._pairs:
+            # Same dtype and same strides as the parameter: fused optimizers rely on both.
+            result = torch.empty_like(_sharding.local(p.detach()))
+            result.copy_(part)
+            found.append((p, _sharding.like(p, result)))
+        return found
+
+    def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        """Yield each parameter with its history, tensors like the parameter."""
+        rows = {
+            f"{kind}_{k}": list(self._split(row))
+            for kind, ring in (("point", self.points), ("residual", self.residuals))
+            for k, row in enumerate(ring)
+        }
+        for j, p in enumerate(self.parameters):
+            yield p, {name: _sharding.like(p, parts[j]) for name, parts in rows.items()}
+
+    def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield views of a row in the shapes of the parameters."""
+        start = 0
+        for shape in self._shapes:
+            wanted = (*shape, 2) if self._complex else shape
+            part = row[start : start + math.prod(wanted)].view(wanted)
+            start += part.numel()
+            yield torch.view_as_complex(part) if self._complex else part
 
 
 class TensorVectors:
-    """All parameters together as one point; one ring for each device, dtype and share.
+    """All parameters together as one point, in blocks.
 
     Args:
         slots: how many observations are stored.
-        keep: how to keep the window; None derives it from the parameters.
+        state_dtype: the dtype of the window; None derives it from the parameters.
         process_group: the ranks that together hold the parameters; None derives it.
 
     Attributes:
         members: the parameters that are part of the point.
         seen: which of them ever had a gradient.
-        rings: where their history is kept.
+        blocks: where their history is kept.
     """
 
-    def __init__(self, slots: int, keep: Keep, process_group: dist.ProcessGroup | None) -> None:
+    def __init__(
+        self,
+        slots: int,
+        state_dtype: torch.dtype | None,
+        process_group: dist.ProcessGroup | None,
+    ) -> None:
         self.slots = slots
-        self.keep = keep
+        self.state_dtype = state_dtype
         self.process_group = process_group
         self.reset()
 
     def reset(self) -> None:
         """Let go of everything, and free its memory."""
         self.members: list[torch.Tensor] = []
-        self.rings: list[Ring] = []
+        self.blocks: list[Block] = []
         self.seen: list[bool] = []
         self.d = 0  # coordinates, on all ranks together
         self._group: Any = None
@@ -67,53 +337,46 @@ class TensorVectors:
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = _sharding.group_of(self.members, self.process_group)
         self.seen = [False] * len(members)
-        alike: dict[tuple[torch.device, Kind], list[int]] = {}
+        alike: dict[Any, list[int]] = {}
         for i, p in enumerate(members):
-            alike.setdefault((p.device, self._kind(p)), []).append(i)
-        self.rings = [
-            Ring(members, indices, self.slots, kind) for (_, kind), indices in alike.items()
+            # At least float32: differences between close points need the digits.
+            wide = p.dtype in (torch.float64, torch.complex128)
+            dtype = self.state_dtype or (torch.float64 if wide else torch.float32)
+            share = _sharding.share(p, self._group)
+            sharded = _sharding.is_sharded(p)
+            alike.setdefault((p.device, p.is_complex(), sharded, dtype, share), []).append(i)
+        self.blocks = [
+            Block(members, indices, self.slots, *kind[3:]) for kind, indices in alike.items()
         ]
-
-    def _kind(self, p: torch.Tensor) -> Kind:
-        """Return how the history of a parameter is kept: sums are at least in float32."""
-        wide = p.dtype in (torch.float64, torch.complex128)
-        dtype = self.keep.state_dtype or (torch.float64 if wide else torch.float32)
-        # There is no complex number made of two bfloat16.
-        storage = dtype if p.is_complex() else self.keep.storage or dtype
-        device = p.device if self.keep.state_device is None else self.keep.state_device
-        return Kind(dtype, storage, device, _sharding.share(p, self._group))
 
     def hold(self) -> None:
         """Take hold of the parameters as they are now, and of their gradients."""
         self._gradients = gradients = [p.grad for p in self.members]
-        for ring in self.rings:
-            alone = len(self.rings) == 1
-            ring.collect(gradients if alone else [gradients[i] for i in ring.indices])
+        alone = len(self.blocks) == 1
+        for block in self.blocks:
+            block.hold(gradients if alone else [gradients[i] for i in block.indices])
 
     def release(self) -> None:
         """Let go of the tensors of the last observation."""
         self._gradients = []
-        for ring in self.rings:
-            ring.release()
+        for block in self.blocks:
+            block.release()
 
-    def names(self, p: torch.Tensor) -> list[str]:
+    def names(self) -> list[str]:
         """Return what a parameter's history consists of."""
-        names = [f"{kind}_{k}" for kind in ("point", "residual") for k in range(self.slots)]
-        return (
-            names if self.keep.storage is None or p.is_complex() else [*names, "reference", "move"]
-        )
+        return [f"{kind}_{k}" for kind in ("point", "residual") for k in range(self.slots)]
 
     @property
     def nbytes(self) -> int:
         """Bytes that the window takes on this rank."""
-        return sum(ring.nbytes for ring in self.rings)
+        return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
     def measure(self, centre: float, plan: Plan) -> Measured:
         """Compare the observation with the slots in use; write nothing.
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        sums = self._add_up([ring.measure(centre, plan) for ring in self.rings], plan)
+        sums = self._add_up([block.measure(centre, plan) for block in self.blocks], plan)
         # Only the last number, a sum of absolute values, may overflow without harm.
         *others, bad, size = sums.tolist()
         finite = bad == 0.0 and all(map(math.isfinite, others))
@@ -128,29 +391,30 @@ class TensorVectors:
         total = torch.as_tensor(parts[0])
         for part in parts[1:]:
             total = total + torch.as_tensor(part).to(total.device)
-        if self._group is not None:  # its ranks exchange what is on the parameters' device
-            total = _sharding.add_up(total.to(self.rings[0].home), self._group)
+        if self._group is not None:
+            total = _sharding.add_up(total, self._group)
         return total.cpu().numpy()
 
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the slot that is about to be overwritten into its heir."""
-        for ring in self.rings:
-            ring.mix(centre, plan)
+        del centre
+        for block in self.blocks:
+            block.mix(plan)
 
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         row = None if weights is None else np.ascontiguousarray(weights)
-        for ring in self.rings:
-            ring.commit(centre, slot, row, shift)
-        self._look()
+        for block in self.blocks:
+            block.commit(centre, slot, row, shift)
+        self._note_seen()
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix slot 0 into the observation, which takes its place and is ready as theta."""
-        for ring in self.rings:
-            ring.advance(centre, weight, shift)
-        self._look()
+        for block in self.blocks:
+            block.advance(centre, weight, shift)
+        self._note_seen()
 
-    def _look(self) -> None:
+    def _note_seen(self) -> None:
         if not all(self.seen):
             pairs = zip(self.seen, self._gradients, strict=True)
             self.seen = [was or g is not None for was, g in pairs]
@@ -165,7 +429,7 @@ class TensorVectors:
         Without those that never had a gradient: they have not moved, and a gradient of zeros in
         place of None would let an optimizer begin to decay them.
         """
-        changed = [pair for ring in self.rings for pair in ring.theta()]
+        changed = [pair for block in self.blocks for pair in block.theta()]
         if not all(self.seen):
             moved = {id(p) for p, was in zip(self.members, self.seen, strict=True) if was}
             changed = [(p, theta) for p, theta in changed if id(p) in moved]

@@ -1,4 +1,4 @@
-"""The windows of an optimizer: one for all parameters, or one for each group or tensor."""
+"""The windows of an optimizer: one for all parameters, or one for each group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from coco_denoiser.torch.denoiser import GradientDenoiser
 
 
 class Windows:
-    """As many windows as there are models, groups or tensors, all with the same options.
+    """As many windows as there are models or groups, all with the same options.
 
     Args:
-        per: "model", "group" or "tensor".
+        per: "model" or "group".
         options: what a window is made with.
     """
 
     def __init__(self, per: str, options: dict[str, Any]) -> None:
-        self.per = check.one_of("per", per, ("model", "group", "tensor"))
+        self.per = check.one_of("per", per, ("model", "group"))
         self._options = options
         self.made = [GradientDenoiser([], **options)]
 
@@ -27,11 +27,8 @@ class Windows:
 
     def parts(self, groups: Sequence[dict[str, Any]]) -> list[Part]:
         """Return the windows with the parameters of these groups."""
-        parameters = [p for group in groups for p in group["params"]]
         if self.per == "model":
-            return [Part(self.made[0], parameters)]
-        if self.per == "tensor":
-            return [Part(self._number(i), [p], None, "tensor") for i, p in enumerate(parameters)]
+            return [Part(self.made[0], [p for group in groups for p in group["params"]])]
         sizes = [group.get("window", self._options["window"]) for group in groups]
         return [
             Part(self._number(i, size), groups[i]["params"], i, "group")
@@ -39,7 +36,7 @@ class Windows:
             if size != 0
         ]
 
-    def _number(self, i: int, size: Any = "auto") -> GradientDenoiser:
+    def _number(self, i: int, size: Any) -> GradientDenoiser:
         """Return a window, made if necessary."""
         self.made += [GradientDenoiser([], **self._options) for _ in range(i + 1 - len(self.made))]
         if size != "auto" and size != self.made[i].window:

@@ -17,7 +17,7 @@ from coco_denoiser.models.choice import ModelName, choose, size
 from coco_denoiser.models.cocoercive import Bound, CoCoercive
 from coco_denoiser.torch import _checkpoint
 from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch._vectors import Keep, TensorVectors
+from coco_denoiser.torch._vectors import TensorVectors
 from coco_denoiser.window import Engine, Step
 from coco_denoiser.window.vectors import Measured
 
@@ -67,30 +67,26 @@ class GradientDenoiser:
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
-        storage: Literal["bfloat16"] | torch.dtype | None = None,
-        state_device: torch.device | str | None = None,
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        neighbors: int | None = None,
         noise_std: float | None = None,
     ) -> None:
         self.parameters = _parameters(parameters)
-        self.model = choose(model, L, mu, tol=tol, neighbors=neighbors, noise_std=noise_std)
+        self.model = choose(model, L, mu, tol=tol, noise_std=noise_std)
         if window != "auto":
             check.count("window", window, optional=False)
         kept = size(window, self.model, otherwise=8)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = 0
         self.engine = Engine(self.model, window=kept, forget=forget)
-        keep = _keep(state_dtype, storage, state_device)
-        if keep.storage is not None and self.engine.slots == 1:
+        if state_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
-                f"storage={storage!r} saves nothing with window={window} and forget={forget!r}: "
-                "one point is kept, and it is the reference. Leave storage out."
+                f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
+                "differences between close points need the digits."
             )
-        self.vectors = TensorVectors(self.engine.slots or 1, keep, process_group)
+        self.vectors = TensorVectors(self.engine.slots or 1, state_dtype, process_group)
 
     @property
     def L(self) -> Bound | None:  # noqa: N802
@@ -124,7 +120,7 @@ class GradientDenoiser:
             **self.model.settings,
             "window": self.window,
             "forget": self.forget,
-            **self.vectors.keep._asdict(),
+            "state_dtype": self.vectors.state_dtype,
             "nonfinite": self.nonfinite,
         }
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -263,29 +259,6 @@ def observe_together(
             "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
         )
     return None
-
-
-def _keep(dtype: Any, storage: Any, device: Any) -> Keep:
-    if dtype not in (None, torch.float32, torch.float64):
-        raise ValueError(
-            f"state_dtype must be torch.float32, torch.float64 or None, got {dtype}: differences "
-            "between close points need the digits. Pass storage='bfloat16' to save memory."
-        )
-    if storage not in (None, "bfloat16", torch.bfloat16):
-        raise ValueError(f"storage must be 'bfloat16' or None, got {storage!r}.")
-    narrow = None if storage is None else torch.bfloat16
-    return Keep(dtype, narrow, None if device is None else _device(device))
-
-
-def _device(given: Any) -> torch.device:
-    """Return a device that can hold numbers."""
-    try:
-        found = torch.empty(0, device=given).device
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"state_device must be a device that is there, got {given!r}.") from error
-    if found.type == "meta":
-        raise ValueError("state_device must hold numbers, got 'meta'. Pass 'cpu', for example.")
-    return found
 
 
 def _parameters(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:

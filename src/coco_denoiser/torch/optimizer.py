@@ -80,13 +80,9 @@ class CocoOptimizer(Optimizer):
             "auto" is 8, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
-        storage: "bfloat16" halves the memory of the window: gradients are stored in bfloat16,
-            points as their differences from one in `state_dtype`, and sums stay as they are.
-        state_device: where the window is kept, such as "cpu" if it does not fit beside
-            the model; None is where the parameters are.
-        per: "model" for one window, or "group" or "tensor" for one each: as many K by K problems,
-            each unaware of how far the others move. With "group", a group may have a
-            `window` of its own; 0 leaves it alone.
+        per: "model" for one window, or "group" for one each: as many K by K problems, each
+            unaware of how far the others move. A group may then have a `window` of its own;
+            0 leaves it alone.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
             wrapped step included, or "raise" FloatingPointError.
         process_group: the ranks that together hold the parameters; None derives it from
@@ -95,8 +91,6 @@ class CocoOptimizer(Optimizer):
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
             copies of the parameters. Not with the Gaussian model.
-        neighbors: how many nearest points of the present window each point is constrained
-            with; None for all of them.
         noise_std: for the Gaussian model, the standard deviation of every coordinate of the
             noise, if it is known; otherwise it is estimated too.
     """
@@ -114,14 +108,11 @@ class CocoOptimizer(Optimizer):
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
-        storage: Literal["bfloat16"] | torch.dtype | None = None,
-        state_device: torch.device | str | None = None,
-        per: Literal["model", "group", "tensor"] = "model",
+        per: Literal["model", "group"] = "model",
         nonfinite: NonFinite = "skip",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        neighbors: int | None = None,
         noise_std: float | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -153,13 +144,10 @@ class CocoOptimizer(Optimizer):
             "mu": mu,
             "window": window,
             "state_dtype": state_dtype,
-            "storage": storage,
-            "state_device": state_device,
             "nonfinite": nonfinite,
             "process_group": process_group,
             "tol": tol,
             "forget": forget,
-            "neighbors": neighbors,
             "noise_std": noise_std,
         }
         windows = Windows(per, options)
@@ -254,7 +242,7 @@ class CocoOptimizer(Optimizer):
         """Return what the last step did, and what the window costs; print it to read it.
 
         Args:
-            index: which group or tensor, if each has a window of its own.
+            index: which group, if each has a window of its own.
         """
         return self._windows.made[index].diagnostics()
 

@@ -2,7 +2,6 @@
 
 `measure` reads the whole window once and writes nothing; `commit` reads the residuals once and
 writes the new slot. Between them lies the decision whether an observation may enter at all.
-An observation is two vectors, or lies in tensors here and there: see `columns.py`.
 """
 
 from typing import Any, TypeAlias
@@ -11,7 +10,6 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser.typing import Array, Float64
-from coco_denoiser.window.columns import Source, fill, tensor
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
 # streams, short enough for a few such blocks to stay in the second-level cache.
@@ -26,8 +24,8 @@ Numbers: TypeAlias = tuple[int, int, int, float, float]
 def measure(
     points: Array,
     residuals: Array,
-    x: Source,
-    g: Source,
+    x: Array,
+    g: Array,
     c: float,
     limit: float,
     how: Numbers,
@@ -50,14 +48,14 @@ def measure(
     count, skip, heir, weight, shift = how
     size = points.shape[1]
     others = count if skip < 0 else count - 1
-    buffer, t = np.empty((4, min(size, BLOCK)), points.dtype), 0
+    buffer = np.empty((2, min(size, BLOCK)), points.dtype)
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
-        X, G = buffer[0][: b - a], buffer[1][: b - a]
-        H, M = buffer[2][: b - a], buffer[3][: b - a]
-        t = fill(x, g, c, t, a, b, X, G, H)
+        X, G = x[a:b], g[a:b]
+        H, M = buffer[0][: b - a], buffer[1][: b - a]
         bad, total = 0, 0.0
         for j in range(H.size):
+            H[j] = G[j] - c * X[j]
             # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
             fine = (abs(X[j]) <= limit) & (abs(G[j]) <= limit) & (abs(H[j]) <= limit)
             bad += 0 if fine else 1
@@ -103,8 +101,8 @@ def measure(
 def commit(
     points: Array,
     residuals: Array,
-    x: Source,
-    g: Source,
+    x: Array,
+    g: Array,
     c: float,
     slot: int,
     w: Array,
@@ -116,11 +114,15 @@ def commit(
     With weights w, one for each slot, that is g + sum_i w_i ((h_i - h) - shift (x_i - x)): they
     sum to 1, and what all residuals have in common cancels before it is rounded.
     """
-    size, t = points.shape[1], 0
+    size = points.shape[1]
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
         X, H, theta = points[slot][a:b], residuals[slot][a:b], out[a:b]
-        t = fill(x, g, c, t, a, b, X, theta, H)
+        new_x, new_g = x[a:b], g[a:b]
+        for j in range(H.size):
+            X[j] = new_x[j]
+            theta[j] = new_g[j]
+            H[j] = new_g[j] - c * new_x[j]
         for i in range(0, w.size, 4):
             # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
             # there are weights of zero only.
@@ -133,8 +135,8 @@ def commit(
 def advance(
     point: Array,
     residual: Array,
-    x: Source,
-    g: Source,
+    x: Array,
+    g: Array,
     c: float,
     weight: float,
     s: float,
@@ -147,18 +149,12 @@ def advance(
     # In the dtype of the vectors: half as many instructions, and fused, so rounded once as well.
     kind: Any = point.dtype.type
     centre, w, shift = kind(c), kind(weight), kind(s)
-    t, b = 0, 0
-    while b < point.size:
-        (a, X), G = tensor(x, t, point), tensor(g, t, point)[1]
-        b = a + X.size
-        P, R, theta = point[a:b], residual[a:b], out[a:b]
-        for j in range(P.size):
-            h = G[j] - centre * X[j]
-            move = w * ((R[j] - h) - shift * (P[j] - X[j]))
-            theta[j] = G[j] + move
-            R[j] = h + move
-            P[j] = X[j]
-        t += 1
+    for j in range(point.size):
+        h = g[j] - centre * x[j]
+        move = w * ((residual[j] - h) - shift * (point[j] - x[j]))
+        out[j] = g[j] + move
+        residual[j] = h + move
+        point[j] = x[j]
 
 
 def room(count: int, heir: int) -> Float64:

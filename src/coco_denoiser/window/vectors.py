@@ -77,6 +77,47 @@ def measured(sums: Float64, plan: Plan, *, finite: bool, zero: bool) -> Measured
 
 
 class Ring:
+    """The K points and residuals of a window, (K, d) arrays, and the passes over them."""
+
+    def __init__(self, points: Array, residuals: Array) -> None:
+        self.points, self.residuals = points, residuals
+
+    def measure(self, x: Array, g: Array, centre: float, limit: float, plan: Plan) -> Float64:
+        """Return what `passes.measure` adds up; write nothing."""
+        out = passes.room(plan.used, plan.heir)
+        passes.measure(self.points, self.residuals, x, g, centre, limit, plan.numbers, out)
+        return out
+
+    def mix(self, plan: Plan) -> None:
+        """Mix the slot that is about to be overwritten into its heir."""
+        points, residuals, old, heir = self.points, self.residuals, plan.skip, plan.heir
+        move = residuals[old] - residuals[heir]
+        if plan.shift:
+            move -= plan.shift * (points[old] - points[heir])
+        residuals[heir] += plan.merger.weight * move
+
+    def commit(
+        self,
+        x: Array,
+        g: Array,
+        centre: float,
+        slot: int,
+        weights: Float64 | None,
+        shift: float,
+        out: Array,
+    ) -> None:
+        """Write an observation into its slot; with weights, its denoised gradient to out."""
+        w = passes.by_four(weights, self.points.dtype)
+        passes.commit(self.points, self.residuals, x, g, centre, slot, w, shift, out)
+
+    def advance(
+        self, x: Array, g: Array, centre: float, weight: float, shift: float, out: Array
+    ) -> None:
+        """Mix slot 0 into an observation, which takes its place; write its gradient to out."""
+        passes.advance(self.points[0], self.residuals[0], x, g, centre, weight, shift, out)
+
+
+class ArrayVectors:
     """Vectors of NumPy, in two arrays; float32 as long as nothing wider has come."""
 
     _x: Array
@@ -126,9 +167,7 @@ class Ring:
 
     def measure(self, centre: float, plan: Plan) -> Measured:
         """Compare the observation with the slots in use; write nothing."""
-        points, residuals = self._rings
-        sums = passes.room(plan.used, plan.heir)
-        passes.measure(points, residuals, self._x, self._g, centre, self.limit, plan.numbers, sums)
+        sums = Ring(*self._rings).measure(self._x, self._g, centre, self.limit, plan)
         if sums.item(-2) > 0.0:
             return measured(sums[:0], Plan(0, -1), finite=False, zero=False)
         found = measured(sums, plan, finite=True, zero=False)
@@ -137,27 +176,21 @@ class Ring:
     def mix(self, centre: float, plan: Plan) -> None:
         """Mix the slot that is about to be overwritten into its heir."""
         del centre
-        points, residuals = self._rings
-        old, heir = plan.skip, plan.heir
-        move = residuals[old] - residuals[heir]
-        if plan.shift:
-            move -= plan.shift * (points[old] - points[heir])
-        residuals[heir] += plan.merger.weight * move
+        Ring(*self._rings).mix(plan)
 
     def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         self._make_room(slot)
         self.theta = theta = np.empty(self.d, self._g.dtype)
-        w = passes.by_four(weights, self._g.dtype)
-        passes.commit(self.points, self.residuals, self._x, self._g, centre, slot, w, shift, theta)
+        ring = Ring(self.points, self.residuals)
+        ring.commit(self._x, self._g, centre, slot, weights, shift, theta)
 
     def advance(self, centre: float, weight: float, shift: float) -> None:
         """Mix slot 0 into the observation, which takes its place and is ready as theta."""
         self._make_room(0)
-        theta = np.empty_like(self._g)
-        point, residual = self.points[0], self.residuals[0]
-        passes.advance(point, residual, self._x, self._g, centre, weight, shift, theta)
-        self.theta = theta
+        self.theta = theta = np.empty_like(self._g)
+        ring = Ring(self.points, self.residuals)
+        ring.advance(self._x, self._g, centre, weight, shift, theta)
 
     def coordinates(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
         """Return points and residuals, the observation being in its slot, where d is small."""
