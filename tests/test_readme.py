@@ -56,7 +56,7 @@ def test_the_readme_shows_python() -> None:
     assert len(_blocks(ROOT / "README.md", "python")) >= 3
 
 
-@pytest.mark.parametrize("name", ["reproduce", "test", "light"])
+@pytest.mark.parametrize("name", ["reproduce", "test", "plug-ins"])
 def test_each_command_is_marked_once_and_complete(name: str) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     (command,) = re.findall(rf"^<!-- {name} command -->\n```bash\n(.*?)^```$", text, BLOCK)
