@@ -1,13 +1,15 @@
 """Files appear whole or not at all."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from coco_denoiser._storage import RefusedError, prepare_folder, write_whole
+from coco_denoiser._storage import RefusedError, prepare_folder, write_bytes, write_whole
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -41,6 +43,37 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
         write_whole(path, half)
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == b"old"
+
+
+def test_writing_leaves_the_umask_alone_which_all_threads_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "umask")
+    write_bytes(tmp_path / "result", b"x")
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "import os, pathlib, sys; from coco_denoiser._storage import write_whole;"
+        "write_whole(pathlib.Path(sys.argv[1]), lambda file: os.kill(os.getpid(), 9))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "result")], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".")
+
+    def fill(_: BinaryIO) -> None:
+        prepare_folder(tmp_path)
+        (mine,) = tmp_path.iterdir()
+        assert mine != left
+
+    write_whole(tmp_path / "result", fill)
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path: Path) -> None:
+    write_bytes(tmp_path / ("a" * 255), b"x")
 
 
 def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:

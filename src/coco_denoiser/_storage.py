@@ -1,6 +1,9 @@
 """Files: folders are checked first, files are written whole or not at all, archives not trusted."""
 
 import os
+import re
+import secrets
+import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Collection
@@ -10,15 +13,24 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+_PART = re.compile(r"\.coco-denoiser-([0-9]+)-[0-9a-f]+\.part")
+
 
 class RefusedError(Exception):
     """The request cannot be carried out; the message is one line, for the user."""
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create `folder`, and check that a file can be written there before hours are spent."""
+    """Create `folder`, and check that a file can be written there before hours are spent.
+
+    Parts of files that a killed process left there are removed.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            part = _PART.fullmatch(path.name)
+            if part and not _running(int(part[1])):
+                path.unlink(missing_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -27,14 +39,12 @@ def prepare_folder(folder: Path) -> None:
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
     """Let `write` fill a temporary file beside `path`, then move it there in one go."""
+    part = path.parent / f".coco-denoiser-{os.getpid()}-{secrets.token_hex(4)}.part"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        part = Path(name)
         try:
-            with os.fdopen(handle, "wb") as stream:
+            # Not by tempfile, which makes private files: a result is as readable as any other.
+            with part.open("xb") as stream:
                 write(stream)
-            # mkstemp makes private files; a result is as readable as any other new file.
-            part.chmod(0o666 & ~_umask())
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -49,6 +59,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
     write_whole(path, fill)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is not a plain file: opening a pipe would wait for somebody to write."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RefusedError(f"cannot read {path}: it is not a regular file")
+    except OSError as error:
+        raise RefusedError(f"cannot read {path}: {reason(error)}") from error
 
 
 def read_arrays(path: Path, only: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -84,7 +103,13 @@ def reason(error: Exception) -> str:
     return str(error).split("\n", maxsplit=1)[0] or type(error).__name__
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _running(pid: int) -> bool:
+    if os.name != "posix":
+        return True  # there is no harmless signal to ask with
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
