@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from coco_denoiser import cli, denoise
+from coco_denoiser import cli, denoise, solve
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 
 INSTANT = ["reproduce", "constraint-tightness", "--jobs", "1"]
@@ -68,7 +68,10 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["list", "more"], "more"),
         (["denoise"], "FILE"),
         (["denoise", "seen.csv", "-o", "out.csv"], "--L"),
-        (["denoise", "seen.csv", "--L", "1"], "-o"),
+        (["denoise", "seen.csv"], "--model gaussian"),
+        (["denoise", "nowhere.csv"], "nowhere.csv"),
+        (["denoise", "seen.csv", "--L", "0"], "L must be positive"),
+        (["denoise", "seen.csv", "--model", "gaussian", "--mu", "1"], "mu"),
         (["denoise", "seen.csv", "--L", "one", "-o", "out.csv"], "'one'"),
         (["denoise", "seen.csv", "--L", "0", "-o", "out.csv"], "L must be positive"),
         (["denoise", "seen.csv", "--L=-1", "-o", "out.csv"], "L must be positive"),
@@ -78,6 +81,8 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
         (["denoise", "seen.csv", "--L", "1", "-o", "./seen.csv"], "choose another"),
         (["denoise", "seen.csv", "--L", "1", "-o", "no/such/out.csv"], "no/such/out.csv"),
+        (["denoise", "seen.csv", "--L", "1", "-o", f"{'a' * 300}.csv"], "name too long"),
+        (["denoise", "seen.csv", "--L", "1", "-o", "seen.csv/out.csv"], "seen.csv/out.csv"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_exit_code_2(
@@ -94,6 +99,44 @@ def test_bad_input_ends_with_one_line_and_exit_code_2(
     assert named in _one_line(capsys)
     assert {path.name for path in tmp_path.iterdir()} == {observed.name, "out.csv"}
     assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+def test_without_a_target_the_certificate_is_printed_and_nothing_saved(
+    observed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["denoise", str(observed), "--L", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "relative gap" in printed
+    assert "not saved" in printed
+    assert list(observed.parent.iterdir()) == [observed]
+
+
+def test_the_gaussian_model_needs_no_bound_but_must_be_named(
+    observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "theta.npz"
+    assert cli.main(["denoise", str(observed), "--model", "gaussian", "-o", str(out)]) == 0
+    expected = solve([[0.0], [1.0], [2.0]], [[0.0], [5.0], [2.0]], model="gaussian")
+    with np.load(out) as content:
+        np.testing.assert_array_equal(content["gradients"], expected.gradients)
+        np.testing.assert_array_equal(content["std"], expected.std)
+        assert "weights" not in content.files or np.isfinite(content["weights"]).all()
+    printed = capsys.readouterr().out
+    assert "standard error" in printed
+    assert "nan" not in printed
+    assert "inf" not in printed
+
+
+def test_a_folder_that_may_not_be_searched_is_one_line(
+    observed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def forbidden(self: Path, **_: object) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "exists", forbidden)  # root may search everything
+    assert cli.main(["denoise", str(observed), "--L", "1", "-o", str(tmp_path / "o.csv")]) == 2
+    assert "permission denied" in _one_line(capsys)
 
 
 def test_a_malformed_file_is_refused_and_nothing_overwritten(

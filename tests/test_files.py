@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -63,7 +64,8 @@ def test_answers_are_written_to_the_last_digit(tmp_path: Path) -> None:
         ("a.csv", b"x1,x2,g1\n1,2,3\n"),
         ("a.csv", b"x1,x3,g1,g3\n1,2,3,4\n"),
         ("a.csv", b"x1,g1,weight\n1,2,3\n"),
-        ("a.csv", b"x1,x1,g1\n1,2,3\n"),
+        ("a.csv", b"x1,g1,g1\n1,2,3\n"),
+        ("a.csv", b"x1,g1,noise_variance,noise_variance\n1,2,3,4\n"),
         ("a.csv", b"x1,g1\n1,2,3\n"),
         ("a.csv", b"x1,g1\n1,two\n"),
         ("a.csv", b"1,2\n3,4\n"),
@@ -107,6 +109,8 @@ def test_an_archive_must_hold_both_arrays_and_no_objects(tmp_path: Path) -> None
         ("1,2,3,4\n1,2,nan,4", "line 3, column g1: 'nan' is not a finite number"),
         ("1,-inf,3,4", "line 2, column x2: '-inf' is not a finite number"),
         ("1,2,3,1e999", "line 2, column g2: '1e999' is not a finite number"),
+        ("1,2,1_0,4", "line 2, column g1: '1_0' is not a finite number"),
+        ("1,2,3,\u0664", "line 2, column g2: '\u0664' is not a finite number"),
         ("1,2,,4", "line 2, column g1: '' is not a finite number"),
         (f"1,2,3,{'4' * 200_000}", "line 2: a cell of more than 131072 characters"),
         (f"1,2,3,{'4' * 1000}", f"line 2, column g2: '{'4' * 27}...' is not a finite number"),
@@ -193,6 +197,20 @@ def test_an_answer_does_not_overwrite_what_it_was_computed_from(tmp_path: Path, 
     with pytest.raises(RefusedError, match=r"-o .* is the input file"):
         files.check_target(target, source)
     files.check_target(tmp_path / "c.csv", source)
+
+
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.npz"])
+def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RefusedError, match="not a regular file"):
+        files.read(tmp_path / name)
+
+
+def test_a_number_may_have_spaces_a_sign_and_an_exponent(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x1,g1\n +1.5e-3 ,-.5\n1.,2E+2\n")
+    seen = files.read(path)
+    assert np.column_stack(seen[:2]).tolist() == [[1.5e-3, -0.5], [1.0, 200.0]]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

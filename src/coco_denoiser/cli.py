@@ -187,7 +187,12 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         "the columns x1, …, xd, g1, …, gd; either may also hold noise_variance",
     )
     parser.add_argument(
-        "--L", type=float, required=True, help="upper bound on the curvature of the objective"
+        "--L", type=float, help="upper bound on the curvature of the objective, for COCO"
+    )
+    parser.add_argument(
+        "--model",
+        choices=("cocoercive", "gaussian"),
+        help="cocoercive, the paper's, which needs --L (default), or gaussian, which does not",
     )
     parser.add_argument(
         "--mu",
@@ -199,35 +204,43 @@ def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--out",
         type=Path,
-        required=True,
         metavar="OUT",
-        help="where the denoised gradients go, .npz or .csv",
+        help="where the denoised gradients go, .npz or .csv; without it they are not saved",
     )
 
 
 def _denoise(arguments: argparse.Namespace) -> None:
     from coco_denoiser import ConvergenceError, files, solve
 
-    files.check_target(arguments.out, arguments.file)
+    if arguments.out is not None:
+        files.check_target(arguments.out, arguments.file)
     seen = files.read(arguments.file)
+    if arguments.L is None and arguments.model != "gaussian":
+        raise UsageError("pass --L for the paper's method, or --model gaussian, which needs none")
     try:
         found = solve(
             seen.points,
             seen.gradients,
             L=arguments.L,
             mu=arguments.mu,
+            model=arguments.model,
             noise_variance=seen.noise_variance,
         )
     except (ValueError, TypeError, ConvergenceError) as error:
         raise UsageError(str(error)) from error
-    files.write(arguments.out, found)
+    if arguments.out is not None:
+        files.write(arguments.out, found)
     K, d = found.gradients.shape
     print(f"observations        {K} in {d} dimensions")
     print(f"status              {found.status.value}")
     print(f"method              {found.method}, {found.iterations} iterations")
-    print(f"relative gap        {found.gap:.1e}")
-    print(f"worst violation     {found.violation:.1e}")
-    print(f"denoised gradients  {arguments.out}")
+    if arguments.model == "gaussian":
+        print(f"noise               {found.noise_std:.3g} in every coordinate")
+        print(f"standard error      {found.std.mean():.3g} of a denoised coordinate")
+    else:
+        print(f"relative gap        {found.gap:.1e}")
+        print(f"worst violation     {found.violation:.1e}")
+    print(f"denoised gradients  {arguments.out or 'not saved; name a file with -o'}")
 
 
 def _explore_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,11 +14,19 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from coco_denoiser._storage import RefusedError, read_arrays, reason, write_bytes, write_whole
+from coco_denoiser._storage import (
+    RefusedError,
+    check_regular,
+    read_arrays,
+    reason,
+    write_bytes,
+    write_whole,
+)
 from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Float64
 
 SUFFIXES = (".npz", ".csv")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Observations(NamedTuple):
@@ -35,7 +43,9 @@ def read(path: Path) -> Observations:
     Raises:
         RefusedError: in one line, if the file is missing or not of this form.
     """
-    return _read_csv(path) if suffix(path) == ".csv" else _read_npz(path)
+    kind = suffix(path)
+    check_regular(path)
+    return _read_csv(path) if kind == ".csv" else _read_npz(path)
 
 
 def write(path: Path, solution: Solution) -> None:
@@ -46,9 +56,13 @@ def write(path: Path, solution: Solution) -> None:
         text = "\n".join([header, *rows]) + "\n"
         write_bytes(path, text.encode())
         return
-    names = ("gradients", "weights", "multipliers", "gap", "violation")
-    found = {name: getattr(solution, name) for name in names}
-    arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
+    names = ("gradients", "weights", "multipliers", "gap", "violation", "std")
+    known = {name: getattr(solution, name) for name in names}
+    arrays = {
+        name: np.asarray(value)
+        for name, value in known.items()
+        if value is not None and not np.isnan(value).all()
+    }
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
@@ -62,7 +76,11 @@ def suffix(path: Path) -> str:
 def check_target(path: Path, source: Path) -> None:
     """Refuse, before anything is computed, to write an answer where it must not go."""
     suffix(path)
-    if path.exists() and source.exists() and path.samefile(source):
+    try:
+        same = path.exists() and source.exists() and path.samefile(source)
+    except OSError as error:
+        raise RefusedError(f"cannot write {path}: {reason(error)}") from error
+    if same:
         raise RefusedError(f"-o {path} is the input file: choose another")
 
 
@@ -125,10 +143,8 @@ def _numbers(row: list[str], names: list[str], line: int) -> list[float]:
 
 
 def _number(cell: str, name: str, line: int) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
+    # float() alone also takes 1_0 and the digits of every script.
+    number = float(cell) if _NUMBER.fullmatch(cell.strip()) else math.nan
     if not math.isfinite(number):
         raise ValueError(f"line {line}, column {name}: {_shown(cell)} is not a finite number")
     return number
