@@ -56,7 +56,8 @@ def test_the_same_is_within_a_margin_by_its_confidence_interval(
 
 
 def test_too_few_runs_judge_nothing_either_way() -> None:
-    for runs in (2, claims.FEWEST - 1):
+    assert Judge(5).increases("", [_curve(1e9)]).verdict is Verdict.HOLDS
+    for runs in (2, 4):
         for mean in (-1e9, 1e9):
             found = [
                 Judge(runs).increases("", [_curve(mean)]),
@@ -108,6 +109,11 @@ def test_equal_to_the_last_bit_is_no_difference() -> None:
     for mean, verdict in ((0.0, Verdict.HOLDS), (1e-9, Verdict.FAILS)):
         claim = Judge(10).equivalent("", [_curve(mean, sem=0.0)], margin=1e-12)
         assert claim.verdict is verdict
+
+
+def test_one_exact_curve_does_not_make_the_others_exact() -> None:
+    curves = [_curve(0.0, sem=0.0), _curve(0.03, sem=0.02)]
+    assert Judge(100).equivalent("", curves, margin=0.05).verdict is Verdict.OPEN
 
 
 def test_chance_alone_rarely_refutes_what_is_true() -> None:

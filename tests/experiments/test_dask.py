@@ -34,7 +34,8 @@ def test_a_killed_worker_costs_time_but_no_byte(tmp_path: Path, dask_cluster: An
     victim = next(iter(dask_cluster.workers.values())).pid
     killed = False
 
-    with units.cluster(dask_cluster.scheduler_address) as runner:
+    with units.cluster(dask_cluster.scheduler_address) as backend:
+        runner = units.runner(1, backend)
 
         def killing(
             name: str, config: Config, indices: Sequence[int]

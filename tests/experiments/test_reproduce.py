@@ -77,7 +77,7 @@ def test_an_interruption_says_what_is_kept(
         yield units.compute("constraint-tightness", EXPERIMENTS["constraint-tightness"].paper, 0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(units, "processes", lambda _: interrupted)
+    monkeypatch.setattr(units, "runner", lambda *_: interrupted)
     assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 130
     assert f"1 unit of work is kept in {tmp_path}" in capsys.readouterr().out
 
@@ -115,22 +115,40 @@ def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.npz"))) == total
 
 
-def test_children_do_not_outlive_a_kill(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "coco_denoiser.cli", "reproduce", "mse-vs-distance"]
-    command += ["--out", str(tmp_path), "--jobs", "2"]
+_SLOW = """
+import os, pathlib, time
+from coco_denoiser.experiments import units
+
+def work(folder):
+    (folder / str(os.getpid())).touch()
+    time.sleep(100)
+
+if __name__ == "__main__":  # two workers, of which one never gets a task
+    next(units.spread(work, [(pathlib.Path(os.environ["FOLDER"]),)], 2))
+"""
+
+
+def test_children_do_not_outlive_a_kill_even_before_their_first_task(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(_SLOW)
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
     # A session of its own, to know its children by.
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, str(script)],
+        env={**os.environ, "FOLDER": str(tasks)},
+        start_new_session=True,
     )
-    deadline = time.monotonic() + 300
-    while not list(tmp_path.rglob("*.npz")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    deadline = time.monotonic() + 60
+    while not list(tasks.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
     before = _alive(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     while _alive(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.2)
+        time.sleep(0.1)
     assert len(before) > 2
+    assert len(list(tasks.iterdir())) == 1
     assert _alive(process.pid) == []
 
 

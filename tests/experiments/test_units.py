@@ -17,7 +17,7 @@ from tests.experiments.conftest import small
 
 NAME = "synthetic-sgd"
 EXPERIMENT, CONFIG = EXPERIMENTS[NAME], replace(small(NAME), runs=4)
-HERE = units.processes(1)
+HERE = units.runner(1)
 
 
 def _complete(folder: Path, runner: units.Runner = HERE, config: Config = CONFIG) -> list[Unit]:
@@ -63,7 +63,7 @@ def test_an_interruption_loses_the_unit_under_way_and_no_other(tmp_path: Path) -
 
 def test_processes_change_no_byte(tmp_path: Path) -> None:
     alone = _complete(tmp_path / "a")
-    together = _complete(tmp_path / "b", units.processes(2))
+    together = _complete(tmp_path / "b", units.runner(2))
     assert _bytes(together) == _bytes(alone)
 
 
@@ -139,11 +139,25 @@ def test_a_damaged_unit_is_computed_again(tmp_path: Path, damage: Callable[[byte
     assert _bytes(_complete(tmp_path)) == good
 
 
+def test_a_whole_unit_that_is_another_one_is_computed_again(tmp_path: Path) -> None:
+    good = _bytes(_complete(tmp_path / "a"))
+    first, second, *_ = sorted((tmp_path / "a").rglob("*.npz"))
+    elsewhere = replace(CONFIG, seed=1)
+    _complete(tmp_path / "b", config=elsewhere)
+    (same_number, *_) = sorted((tmp_path / "b").rglob("*.npz"))
+    np.savez(tmp_path / "other.npz", x=np.ones(3))
+    for other in (second, same_number, tmp_path / "other.npz"):
+        first.write_bytes(other.read_bytes())
+        assert units.Store(tmp_path / "a", NAME, CONFIG).load(0) is None
+        assert _bytes(_complete(tmp_path / "a")) == good
+
+
 def test_units_are_plain_arrays(tmp_path: Path) -> None:
     _complete(tmp_path)
     for path in tmp_path.rglob("*.npz"):
         with np.load(path, allow_pickle=False) as content:
-            assert all(content[name].dtype == np.float64 for name in content.files)
+            kinds = {content[name].dtype.kind for name in content.files}
+            assert kinds == {"f", "U"}  # numbers, and the name of the unit
 
 
 def test_what_is_not_a_folder_of_units_is_not_removed(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def reproduce(options: Options) -> Path:
     from rich.console import Console
 
     selected = select(options.names, everything=options.everything)
-    for experiment in selected:
-        prepare_folder(options.out / experiment.name)
+    for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
+        prepare_folder(folder)
     # A pipe has no width: wide enough for the table.
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -160,9 +160,8 @@ def _run(
     missing: dict[str, str] = {}
     computed: dict[str, Config] = {}
     with ExitStack() as stack:
-        runner = units.processes(jobs)
-        if options.dask is not None:
-            runner = stack.enter_context(units.cluster(options.dask))
+        cluster = stack.enter_context(units.cluster(options.dask)) if options.dask else None
+        runner = units.runner(jobs, cluster)
         with _bar(console, "compiling, once", len(PARTS)) as advance:
             parts = units.spread(compile_part, [(part,) for part in PARTS], jobs)
             for done, _ in enumerate(parts, 1):

@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata, resources
@@ -37,26 +37,36 @@ _T = TypeVar("_T")
 _SHOWING = {"claims", "panels", "drawing", "catalogue"}
 
 
+_NAME = "name of the unit"
+
+
 class Store:
     """The units of one experiment and configuration, in a folder of their own."""
 
     def __init__(self, folder: Path, name: str, config: Config) -> None:
-        self._folder = folder / fingerprint(name, config)
+        self._configuration = fingerprint(name, config)
+        self._folder = folder / self._configuration
 
     def prepare(self) -> None:
         """Make the folder."""
         prepare_folder(self._folder)
 
     def load(self, index: int) -> Unit | None:
-        """Return a unit, or None if it is not there or not readable."""
+        """Return a unit, or None if it is not there, not readable or not this one."""
         try:
-            return read_arrays(self._path(index)) or None
+            arrays = read_arrays(self._path(index))
         except RefusedError:
             return None
+        name = arrays.pop(_NAME, None)
+        return arrays if name is not None and np.array_equal(name, self._name(index)) else None
 
     def save(self, index: int, unit: Unit) -> None:
-        """Save a unit."""
-        write_whole(self._path(index), lambda file: np.savez(file, **unit))  # type: ignore[arg-type]
+        """Save a unit under a name that is also inside it: files get copied."""
+        arrays = {**unit, _NAME: np.array(self._name(index))}
+        write_whole(self._path(index), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+    def _name(self, index: int) -> str:
+        return f"{self._configuration}/{index:05d}"
 
     def _path(self, index: int) -> Path:
         return self._folder / f"{index:05d}.npz"
@@ -102,36 +112,39 @@ def compute(name: str, config: Config, index: int) -> tuple[int, Unit]:
         return index, EXPERIMENTS[name].unit(config, index)
 
 
-def processes(jobs: int) -> Runner:
-    """Return a runner that spreads units over processes."""
-    return lambda name, config, indices: spread(compute, [(name, config, i) for i in indices], jobs)
+def runner(jobs: int, backend: Mapping[str, Any] | None = None) -> Runner:
+    """Return a runner that spreads units over processes, or over joblib's backend of a cluster."""
+
+    def run(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
+        return spread(compute, [(name, config, i) for i in indices], jobs, backend)
+
+    return run
 
 
 def spread(
-    function: Callable[..., _T], calls: Sequence[tuple[Any, ...]], jobs: int
+    function: Callable[..., _T],
+    calls: Sequence[tuple[Any, ...]],
+    jobs: int,
+    backend: Mapping[str, Any] | None = None,
 ) -> Iterator[_T]:
     """Call a function once for each tuple of arguments, and yield what it returns as it is ready.
 
-    Over processes, with joblib, if there are several; otherwise one after the other, here.
+    Here, one after the other, for a single job; otherwise by joblib, over processes of this
+    machine unless a backend is given.
     """
-    if jobs == 1:
+    if jobs == 1 and backend is None:
         yield from (function(*call) for call in calls)
         return
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, parallel_config
 
-    pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from pool(delayed(_owned)(os.getpid(), function, *call) for call in calls)
-
-
-def _owned(owner: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a process that ends as soon as the one that started it is gone."""
-    _watch(owner)
-    return function(*arguments)
+    local = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
+    with parallel_config(**(backend or local), n_jobs=-1 if backend else jobs):
+        pool = Parallel(return_as="generator_unordered", batch_size=1)
+    yield from pool(delayed(function)(*call) for call in calls)
 
 
-@cache
-def _watch(owner: int) -> None:
-    """Look once a second, from a thread, whether the owner is still the parent of this process.
+def _end_with(owner: int) -> None:
+    """Make this process end within a second of the one that started it.
 
     A process that is killed cannot tell its children; they would work on for nobody.
     """
@@ -141,34 +154,25 @@ def _watch(owner: int) -> None:
             time.sleep(1.0)
         os._exit(1)
 
-    if os.getppid() == owner:
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
-def cluster(address: str) -> Iterator[Runner]:
-    """Connect to a Dask scheduler, and yield a runner that spreads units over its workers.
+def cluster(address: str) -> Iterator[dict[str, Any]]:
+    """Connect to a Dask scheduler, and yield joblib's backend for its workers.
 
     A worker that dies is not the end: Dask gives its units to the others.
     """
     try:
-        from distributed import Client, as_completed
+        from distributed import Client
     except ImportError as error:
         raise ExperimentError("--dask needs: pip install 'coco-denoiser[dask]'") from error
     try:
         client = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ExperimentError(f"no Dask scheduler answers at {address}") from error
-
-    def run(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-        tasks = [
-            client.submit(compute, name, config, index, pure=False, retries=5) for index in indices
-        ]
-        for task in as_completed(tasks, loop=client.loop):  # type: ignore[no-untyped-call]
-            yield task.result()
-
     with client:
-        yield run
+        yield {"backend": "dask", "client": client, "retries": 5}
 
 
 def fingerprint(name: str, config: Config) -> str:
