@@ -20,6 +20,7 @@ from selenium.webdriver.common.keys import Keys
 
 from coco_denoiser import cli
 from coco_denoiser.explore import standalone
+from coco_denoiser.explore.page import FRAME
 from coco_denoiser.explore.simulation import METHODS, Settings, simulate
 from tests.browser import chromium, complaints
 
@@ -194,21 +195,25 @@ def test_extremes_explain_themselves(
 
 
 def test_one_step_play_and_pause_with_the_keyboard(page: webdriver.Chrome) -> None:
-    _set(page, {"steps": 20})
-    _until(lambda: _shown(page) == 20)
+    # Long enough not to end by itself before the key that pauses it arrives.
+    _set(page, {"steps": 150})
+    _until(lambda: _shown(page) == 150)
     _press(page, "one", Keys.ENTER)
     _until(lambda: _shown(page) == 1)
     _press(page, "play", Keys.SPACE)
-    _until(lambda: _shown(page) > 3)
+    _until(lambda: _model(page, "play", "label") == "Pause" and _shown(page) > 1)
     _press(page, "play", Keys.SPACE)
     _until(lambda: _model(page, "play", "label") == "Play")
-    time.sleep(0.3)
+    # The server sends in order: what was drawn before the label changed is here already.
     shown = _shown(page)
-    time.sleep(0.4)
+    assert 1 < shown < 150
+    time.sleep(3 * FRAME / 1000)
     assert _shown(page) == shown
+    _set(page, {"steps": 10})
+    _until(lambda: _shown(page) == 10)
     _press(page, "play", Keys.SPACE)
-    _until(lambda: _shown(page) == 20)
-    _until(lambda: _model(page, "play", "label") == "Play")
+    _until(lambda: _shown(page) < 10)
+    _until(lambda: _shown(page) == 10 and _model(page, "play", "label") == "Play")
 
 
 def test_the_address_holds_the_settings(page: webdriver.Chrome, served: str) -> None:

@@ -1,14 +1,17 @@
 """What the page shows, without a browser: the laws of the paths and what is said of them."""
 
+import math
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from bokeh.document import Document
 
 from coco_denoiser.explore.objectives import OBJECTIVES
+from coco_denoiser.explore.page import Page
 from coco_denoiser.explore.pictures import axes, frame
-from coco_denoiser.explore.presets import PRESETS, from_query
+from coco_denoiser.explore.presets import LIMITS, PRESETS, settings
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import START, Ended, Settings, simulate
 
@@ -113,15 +116,15 @@ def test_where_a_run_is_stopped_the_summary_compares_the_steps_that_all_took() -
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("shown", "said"),
     [
         (PRESETS["L too small"], "rule out the truth"),
         (PRESETS["Adam"], "Adam divides"),
         (Settings(objective="valley", L=2.0, window=8), "where the function is flat"),
     ],
 )
-def test_where_denoising_loses_the_page_says_so_and_why(settings: Settings, said: str) -> None:
-    found = simulate(settings)
+def test_where_denoising_loses_the_page_says_so_and_why(shown: Settings, said: str) -> None:
+    found = simulate(shown)
     half = slice(found.common // 2, None)
     assert found.coco.distances[half].mean() > found.plain.distances[half].mean()
     assert "Denoising loses" in summary(found)
@@ -173,13 +176,28 @@ def test_axes_hold_every_frame_of_a_run() -> None:
 def test_an_address_holds_settings_and_what_it_says_badly_is_usual(
     query: dict[str, str], change: dict[str, Any]
 ) -> None:
-    assert from_query(query) == replace(Settings(), **change)
+    assert settings(query) == replace(Settings(), **change)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_survives_its_address(name: str) -> None:
-    settings = PRESETS[name]
-    assert from_query({key: str(value) for key, value in asdict(settings).items()}) == settings
+    preset = PRESETS[name]
+    assert settings({key: str(value) for key, value in asdict(preset).items()}) == preset
+
+
+def test_what_comes_over_the_socket_is_kept_within_the_limits() -> None:
+    page = Page(Document(), Settings())
+    for value, end in ((1e7, 1), (-1e7, 0)):
+        for name, slider in page.sliders.items():
+            slider.value = value
+            if name == "noise":
+                slider.value = math.nan
+        page.objective.value, page.method.active = "unknown", 7
+        page.preset.value = "unknown"
+        read = page._read()
+        assert (read.objective, read.method, read.noise) == ("quadratic", "SGD", Settings().noise)
+        for name in page.sliders.keys() - {"noise"}:
+            assert getattr(read, name) == LIMITS[name][end]
 
 
 def test_a_usual_setting_needs_no_explanation() -> None:

@@ -21,7 +21,7 @@ from jinja2 import Template
 from coco_denoiser import Solution
 from coco_denoiser.explore.objectives import OBJECTIVES, contours
 from coco_denoiser.explore.pictures import COLOURS, NO_DISC, Pictures, Scene, axes, frame, legend
-from coco_denoiser.explore.presets import LIMITS, PRESETS, from_query
+from coco_denoiser.explore.presets import LIMITS, PRESETS, settings
 from coco_denoiser.explore.remarks import remarks, summary
 from coco_denoiser.explore.simulation import METHODS, Settings, Simulation, simulate
 from coco_denoiser.palette import COCO
@@ -75,9 +75,9 @@ def certificate(found: Solution, taken: int, last: int) -> str:
 class Page:
     """One visitor's page: the widgets, the pictures, and the step that is shown."""
 
-    def __init__(self, document: Document, settings: Settings) -> None:
+    def __init__(self, document: Document, shown: Settings) -> None:
         self._document = document
-        self._settings = settings
+        self._settings = shown
         self._playing: Any = None
         self._pending = False
         self._contours = ""  # of which function they are drawn
@@ -98,27 +98,27 @@ class Page:
         )
         self.one = Button(label="One step", name="one", width=90, stylesheets=[_STYLE])
         self.pictures = Pictures()
-        self._turn(settings)
+        self._turn(shown)
         self._listen()
         self.scene = self._run()
         self.pictures.fill(self.scene)
 
-    def _turn(self, settings: Settings) -> None:
+    def _turn(self, to: Settings) -> None:
         """Turn the widgets to these settings."""
-        self.objective.value = settings.objective
-        self.method.active = list(METHODS).index(settings.method)
+        self.objective.value = to.objective
+        self.method.active = list(METHODS).index(to.method)
         for name, slider in self.sliders.items():
-            value = getattr(settings, name)
+            value = getattr(to, name)
             slider.value = math.log10(value) if name == "L" else value
 
     def _read(self) -> Settings:
-        """Return the settings that the widgets are turned to."""
-        numbers = {name: type(getattr(self._settings, name))(slider.value)
-                   for name, slider in self.sliders.items()}  # fmt: skip
-        numbers["L"] = round(10 ** self.sliders["L"].value, 4)
-        return Settings(
-            objective=self.objective.value, method=list(METHODS)[self.method.active], **numbers
-        )
+        """Return the settings that the widgets are turned to, by whatever the browser sent."""
+        asked: dict[str, object] = {name: slider.value for name, slider in self.sliders.items()}
+        power = min(max(self.sliders["L"].value, -9.0), 9.0)
+        asked["L"] = round(10.0**power, 4)
+        asked["objective"] = self.objective.value
+        asked["method"] = dict(enumerate(METHODS)).get(self.method.active)
+        return settings(asked)
 
     def _listen(self) -> None:
         self.preset.on_change("value", self._preset_chosen)
@@ -134,8 +134,9 @@ class Page:
         self.one.on_click(self._one_step)
 
     def _preset_chosen(self, _attr: str, _old: object, _new: object) -> None:
-        if self.preset.value and PRESETS[self.preset.value] != self._settings:
-            self._turn(PRESETS[self.preset.value])
+        chosen = PRESETS.get(self.preset.value, self._settings)
+        if chosen != self._settings:
+            self._turn(chosen)
 
     def _changed(self, _attr: str, _old: object, _new: object) -> None:
         """Redraw soon: a slider that is dragged asks faster than large windows are solved."""
@@ -224,7 +225,7 @@ def build(document: Document) -> None:
     """Put a page of its own into the document of a new visitor."""
     asked = document.session_context.request.arguments if document.session_context else {}
     query = {name: values[-1].decode(errors="replace") for name, values in asked.items()}
-    page = Page(document, from_query(query))
+    page = Page(document, settings(query))
     for root in page.roots:
         document.add_root(root)
     document.title = "COCO denoiser: explore"

@@ -1,7 +1,7 @@
 """Settings worth a look, and settings in an address, so that a picture can be shared."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 from coco_denoiser.explore.objectives import OBJECTIVES
@@ -16,7 +16,7 @@ PRESETS = {
     "Not convex": Settings(objective="bumps", mu=-0.1),
     "50 dimensions": Settings(objective="many"),
 }
-# What a setting may be, for its slider and for an address: least, largest, step.
+# What a setting may be, wherever it comes from: least, largest, step.
 LIMITS: dict[str, tuple[float, float, float]] = {
     "window": (1, 64, 1),
     "L": (0.1, 10.0, 0.05),  # the step is one of its logarithm
@@ -26,24 +26,26 @@ LIMITS: dict[str, tuple[float, float, float]] = {
     "steps": (10, 150, 5),
     "seed": (1, 50, 1),
 }
-_CHOICES = {"objective": list(OBJECTIVES), "method": list(METHODS)}
+_CHOICES: dict[str, Collection[str]] = {"objective": OBJECTIVES, "method": METHODS}
 
 
-def from_query(query: Mapping[str, str]) -> Settings:
-    """Return the settings that an address asks for; the usual ones where it is silent or wrong."""
+def settings(asked: Mapping[str, object]) -> Settings:
+    """Return the settings asked for, within the limits; the usual ones where it makes no sense.
+
+    What asks is an address or a browser, and neither is trusted.
+    """
     usual = asdict(Settings())
-    chosen = {name: query[name] for name, known in _CHOICES.items() if query.get(name) in known}
-    return Settings(**{**usual, **chosen, **_numbers(query, usual)})
-
-
-def _numbers(query: Mapping[str, str], usual: Mapping[str, object]) -> dict[str, float]:
-    numbers = {}
+    chosen = {name: asked[name] for name, known in _CHOICES.items() if asked.get(name) in known}
     for name, (least, largest, _) in LIMITS.items():
-        try:
-            number = float(query.get(name, ""))
-        except ValueError:
-            continue
+        number = _number(asked.get(name))
         if math.isfinite(number):
             number = min(max(number, least), largest)
-            numbers[name] = round(number) if isinstance(usual[name], int) else number
-    return numbers
+            chosen[name] = round(number) if isinstance(usual[name], int) else number
+    return Settings(**{**usual, **chosen})
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
