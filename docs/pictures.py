@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import theory_pictures
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
@@ -258,11 +259,16 @@ def gallery(results: Path) -> None:
         entry = load(experiment, results)
         if entry is None:
             continue
-        picture = io.BytesIO()
-        experiment.plot(entry.result).savefig(picture, dpi=80)
-        with Image.open(picture) as image:
-            few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
-            few.save(HERE / "figures" / f"{name}.png", optimize=True)
+        save_small(experiment.plot(entry.result), name, dpi=80)
+
+
+def save_small(figure: Figure, name: str, *, dpi: int) -> None:
+    """Save a figure in few colours."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=dpi)
+    with Image.open(picture) as image:
+        few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        few.save(HERE / "figures" / f"{name}.png", optimize=True)
 
 
 def main(results: Path | None) -> None:
@@ -278,6 +284,8 @@ def main(results: Path | None) -> None:
         ("gaussian", gaussian),
     ):
         draw().savefig(HERE / f"{name}.png", dpi=110)
+    for name, draw in theory_pictures.PICTURES.items():
+        save_small(draw(), name, dpi=110)
 
 
 if __name__ == "__main__":
