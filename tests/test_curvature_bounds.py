@@ -53,10 +53,14 @@ def in_torch(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
 
 def in_jax(x: Float64, g: Float64, mu: float, _: Path) -> Float64:
     jax = pytest.importorskip("jax")
-    from coco_denoiser.optax import denoise
+    from coco_denoiser.optax import coco_denoise
 
     with jax.enable_x64(True):
-        return np.asarray(denoise(x, g, L=1.0, mu=mu)[-1])
+        tx = coco_denoise(1.0, len(x), mu=mu, tol=1e-12)
+        state, update = tx.init(x[0]), jax.jit(tx.update)
+        for point, gradient in zip(x, g, strict=True):
+            theta, state = update(gradient, state, point)
+        return np.asarray(theta)
 
 
 def command(x: Float64, g: Float64, mu: float, folder: Path) -> Float64:

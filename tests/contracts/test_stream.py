@@ -98,7 +98,9 @@ class Torch:
 @cache
 def compiled(window: int, forget: Any) -> Any:
     def update(g: Any, state: Any, x: Any, L: Any = None, mu: Any = 0.0) -> Any:
-        return coco_denoise(L, window, mu=mu, forget=forget, tol=1e-12).update(g, state, x)
+        model: Any = "gaussian" if L is None else "cocoercive"
+        tx = coco_denoise(L, window, model=model, mu=mu, forget=forget, tol=1e-12)
+        return tx.update(g, state, x)
 
     return jax.jit(update)
 

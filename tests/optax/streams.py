@@ -14,6 +14,7 @@ import optax
 from coco_denoiser.optax import coco_denoise
 
 K, STEPS = 4, 10
+TOL = {False: 1e-6, True: 1e-12}  # with and without 64-bit numbers
 PARAMS = {"w": np.linspace(-2, 3, 6).reshape(2, 3), "b": np.ones(3)}
 
 
@@ -41,14 +42,16 @@ def make_step(tx: Any, **options: Any) -> Any:
 
 
 TRACES: list[Any] = []  # one for each time that `update` was compiled
-CHAIN = optax.chain(coco_denoise(1.0, K), optax.adam(0.1))
+CHAIN = optax.chain(coco_denoise(1.0, K), optax.sgd(0.1))
 step = make_step(CHAIN)
 
 
 @jax.jit
 def update(g: Any, state: Any, params: Any, L: Any = 1.0, mu: Any = 0.0) -> Any:
     TRACES.append(g)
-    return coco_denoise(L, K, mu=mu).update(g, state, params, value=1.0, anything="else")
+    return coco_denoise(L, K, mu=mu, tol=TOL[jax.config.jax_enable_x64]).update(
+        g, state, params, value=1.0, anything="else"
+    )
 
 
 def as_tree(dtype: Any, params: Any = PARAMS) -> Any:

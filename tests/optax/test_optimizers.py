@@ -16,7 +16,7 @@ PAIRS = {
 }
 
 
-COCO = coco_denoise(1.0, 4)
+COCO = coco_denoise(1.0, 4, tol=1e-12)
 # Compiled once for all.
 SHARED = optax.GradientTransformationExtraArgs(COCO.init, jax.jit(COCO.update))
 

@@ -43,7 +43,9 @@ def borrowed(name: str, table: str, ours: Any) -> ModuleType:
 
 
 def coco_sgd(learning_rate: float, L: float | None = None) -> optax.GradientTransformation:
-    denoised = optax.chain(coco_denoise(L, 3), optax.trace(0.9))
+    denoised = optax.chain(
+        coco_denoise(L, 3, model="gaussian" if L is None else None), optax.trace(0.9)
+    )
     return optax.chain(denoised, optax.scale_by_learning_rate(learning_rate))
 
 

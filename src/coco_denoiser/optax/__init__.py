@@ -1,6 +1,6 @@
-"""COCO for JAX: an Optax gradient transformation, and the batch solver it is made of.
+"""COCO for JAX: an Optax gradient transformation.
 
-tx = optax.chain(coco_denoise(L=4.0, window=8), optax.adam(1e-2))
+tx = optax.chain(coco_denoise(L=4.0), optax.sgd(0.1))
 """
 
 try:
@@ -12,8 +12,7 @@ except ImportError as error:
         "pip install 'coco-denoiser[jax]'."
     ) from error
 
-from coco_denoiser.optax._curvature import hessian_bounds
-from coco_denoiser.optax.batch import denoise
-from coco_denoiser.optax.transformation import CocoState, FoldState, coco_denoise
+from coco_denoiser.optax.transform import CocoState, FoldState, coco_denoise
+from coco_denoiser.optax.tree import hessian_bounds
 
-__all__ = ["CocoState", "FoldState", "coco_denoise", "denoise", "hessian_bounds"]
+__all__ = ["CocoState", "FoldState", "coco_denoise", "hessian_bounds"]

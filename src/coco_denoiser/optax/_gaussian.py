@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from coco_denoiser.models._likelihood import NEGLIGIBLE, NODES
 from coco_denoiser.models.gaussian import GUARD
-from coco_denoiser.optax._solver import dot
+from coco_denoiser.optax.solver import dot
 
 _PARTS = 32  # of an interval that is searched
 _FARTHEST = 30.0  # in log t from the best: beyond, the likelihood vanishes

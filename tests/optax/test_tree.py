@@ -71,3 +71,14 @@ def test_schedules_and_words_are_no_bounds(name: str) -> None:
         coco_denoise(**settings | {name: schedule})
     with pytest.raises(TypeError, match=f"{name} must be a number, got 'Auto'.*hessian_bounds"):
         coco_denoise(**settings | {name: "Auto"})
+
+
+@pytest.mark.parametrize("options", WINDOWS, ids=["window", "filter"])
+def test_a_model_with_functions_among_its_leaves_is_named(options: Any) -> None:
+    """As an Equinox module is, which holds its activation function."""
+    tx, model = coco_denoise(1.0, **options), {"w": jnp.ones(2), "activation": jax.nn.relu}
+    words = r"must hold arrays, got .* at params\['activation'\].*equinox\.filter"
+    with pytest.raises(TypeError, match=words):
+        tx.init(model)
+    with pytest.raises(TypeError, match=words):
+        tx.update(model, tx.init({"w": jnp.ones(2)}), model)

@@ -51,7 +51,7 @@ class Precision(NamedTuple):
 def precision(dtype: Any) -> Precision:
     """Return the constants of float64 or float32."""
     if dtype == jnp.float64:
-        return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-16, 1e-10, 1e-12)
+        return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-16, 1e-10, 1e-9)
     return Precision(2.0**-23, 3e-5, 1e-6, 2e-6, 1e-8, 1e-3, 1e-6)
 
 

@@ -1,12 +1,15 @@
-"""The edge of the Optax plug-in: which trees are accepted, and the errors for all others."""
+"""Trees of parameters and updates: which are accepted, and the errors for all others."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from coco_denoiser import _validation as check
+from coco_denoiser.curvature import Curvature, spectrum
 
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
@@ -85,7 +88,12 @@ def precision(noise_variance: Any, dtype: Any) -> Any:
 def _array(name: str, where: str, leaf: Any) -> Any:
     if isinstance(leaf, (int, float, complex)):  # explicitly, lest it be weakly typed
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))
-    dtype = leaf.dtype
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:
+        raise TypeError(
+            f"{name} must hold arrays, got {type(leaf).__name__} at {name}{where}. Pass the "
+            "arrays of the model alone, as with equinox.filter(model, equinox.is_inexact_array)."
+        )
     if dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.inexact):
         raise TypeError(
             f"{name} must hold real or complex floating-point numbers, got {dtype} at "
@@ -93,3 +101,30 @@ def _array(name: str, where: str, leaf: Any) -> Any:
         )
     # Shapes without values, as in jax.eval_shape, are enough here.
     return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jnp.asarray(leaf)
+
+
+def hessian_bounds(
+    loss: Callable[[Any], Any],
+    params: Any,
+    *,
+    seed: int = 0,
+    steps: int = 32,
+    failure: float = 1e-3,
+) -> Curvature:
+    """Return L and mu of a loss at these parameters.
+
+    Both hold with probability 1 - failure, there and for the data that `loss` sees; elsewhere the
+    curvature differs. See `coco_denoiser.curvature.spectrum`.
+
+    Args:
+        loss: a function of the parameters that returns a number.
+        params: a pytree of real arrays.
+        seed: of the random start.
+        steps: Hessian-vector products, at most.
+        failure: the probability that one of the bounds does not hold.
+    """
+    flat, unravel = ravel_pytree(params)
+    slope = jax.grad(lambda x: loss(unravel(x)))
+    product = jax.jit(lambda v: jax.jvp(slope, (flat,), (v,))[1])
+    start = jax.random.normal(jax.random.key(seed), flat.shape, flat.dtype)
+    return spectrum(product, start, steps=steps, failure=failure)

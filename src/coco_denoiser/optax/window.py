@@ -13,23 +13,21 @@ to exchange.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from coco_denoiser.optax import _solver as solver
+from coco_denoiser.optax import solver
 
 _Three: TypeAlias = tuple[Array, Array, Array]
 _Terms: TypeAlias = Callable[..., _Three]
-Moved: TypeAlias = tuple[Array, Array] | None  # a vector, and the slots it is added to
 
 _BLOCK = 1024  # the sums of a block, for K = 8, fit into a core's own cache
 
 
-class Products(NamedTuple):
+class Tables(NamedTuple):
     """What the window knows, in tables (K, K); slots in use are the first ones."""
 
     size: Array  # slots in use
@@ -41,13 +39,13 @@ class Products(NamedTuple):
     precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
-def empty(K: int, leaves: list[Array]) -> Products:
+def empty(K: int, leaves: list[Array]) -> Tables:
     """Return the tables of a window without observations, whose leaves these are."""
     zero = origin(leaves)
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
     tables = [jnp.zeros_like(zero, shape=shape) for shape in 3 * [(K, K)] + [(K,)]]
-    return Products(*numbers, *tables)
+    return Tables(*numbers, *tables)
 
 
 def origin(leaves: list[Array]) -> Array:
@@ -62,14 +60,14 @@ def origin(leaves: list[Array]) -> Array:
     return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
-def recentred(tables: Products, centre: Array) -> Products:
+def recentred(tables: Tables, centre: Array) -> Tables:
     """Return the tables for a centre."""
     e, point, cross = centre - tables.centre, tables.point, tables.cross
     residual = jnp.maximum(tables.residual - 2.0 * e * cross + e * e * point, 0.0)
     return tables._replace(centre=centre, cross=cross - e * point, residual=residual)
 
 
-def insert(tables: Products, rows: Array, precision: Array) -> Products:
+def insert(tables: Tables, rows: Array, precision: Array) -> Tables:
     """Return the tables with a new observation, its rows being (3, K), in the next slot."""
     slot = tables.slot
     return replace(tables, slot, rows, precision)._replace(
@@ -77,12 +75,12 @@ def insert(tables: Products, rows: Array, precision: Array) -> Products:
     )
 
 
-def successor(tables: Products) -> Array:
+def successor(tables: Tables) -> Array:
     """Return the slot after the next: that of the second oldest, if the window is full."""
     return jnp.where(tables.slot + 1 == tables.precision.size, 0, tables.slot + 1)
 
 
-def replace(tables: Products, slot: Array, rows: Array, precision: Array) -> Products:
+def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Tables:
     """Return the tables with other rows (3, K), and another precision, of one slot."""
     here = jnp.arange(tables.precision.size) == slot
     mine, yours = here[:, None], here[None, :]
@@ -99,15 +97,15 @@ def replace(tables: Products, slot: Array, rows: Array, precision: Array) -> Pro
     )
 
 
-def leaving(tables: Products, radius: Array) -> tuple[Array, Array]:
+def leaving(tables: Tables, radius: Array) -> tuple[Array, Array]:
     """Return the weight of the oldest in its successor, and the precision after that."""
-    old, heir = tables.slot, successor(tables)
-    apart, distance = jnp.sqrt(tables.residual[old, heir]), jnp.sqrt(tables.point[old, heir])
-    return fold(apart, radius * distance, tables.precision[old], tables.precision[heir])
+    old, new, n = tables.slot, successor(tables), tables.precision
+    apart, distance = (jnp.sqrt(table[old, new]) for table in (tables.residual, tables.point))
+    return fold(apart, radius * distance, n[old], n[new])
 
 
 def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, Array]:
-    """Do what `window.history.merge` does, with precisions: return the weight and the precision.
+    """Do what `merge` does, with precisions: return the weight and the precision.
 
     An older one of precision 0 stands for none: its weight is 0.
 
@@ -125,7 +123,7 @@ def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, A
 
 
 def newest_weights(
-    tables: Products, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
+    tables: Tables, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
 ) -> tuple[Array, Array, Array]:
     """Return the weights (K,) that denoise the slot, the relative gap, and the iterations."""
     K = tables.point.shape[0]
@@ -178,7 +176,7 @@ def _embed(squares: Array, origin: Array, used: Array) -> Array:
     return factor
 
 
-def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array, moved: Moved = None) -> Array:
+def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     """Return one leaf's share of the rows (3, K) of the tables.
 
     Args:
@@ -187,11 +185,14 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array, moved: Moved = No
         x: (*shape), the new point.
         g: (*shape), its gradient.
         c: the centre, whose dtype is the one to sum in.
-        moved: (*shape) and (K,), what has to be subtracted from points of which slots.
     """
-    if moved is None:
-        return _rows(partial(_products, c), X, G, x, g)
-    return _rows(partial(_products, c), X, G, x, g, *moved)
+
+    def terms(X: Array, G: Array, x: Array, g: Array) -> _Three:
+        dx = _difference(X, x, c.dtype)
+        dh = _difference(G, g, c.dtype) - c * dx
+        return _product(dx, dx), _product(dx, dh), _product(dh, dh)
+
+    return _rows(terms, X, G, x, g)
 
 
 def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
@@ -215,17 +216,16 @@ def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     return _rows(terms, X[None], G[None], x, g)[:, 0]
 
 
-def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array, *moved: Array) -> Array:
+def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
     """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
     if not _in_blocks(X):
-        return _sums(terms, X, G, x, g, *moved)
+        return _sums(terms, X, G, x, g)
     K, block = X.shape[0], _block(X.shape[0])
     count = x.size // block
-    vectors = [X.reshape(K, -1), G.reshape(K, -1), *(v.ravel() for v in (x, g, *moved[:1]))]
+    vectors = [X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()]
 
     def part(start: int | Array, size: int) -> list[Array]:
-        cut = [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
-        return [*cut, *moved[1:]]
+        return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
 
     def add(n: int | Array, sums: _Three) -> _Three:
         return _add(sums, terms(*part(n * block, block)))
@@ -258,24 +258,13 @@ def _in_blocks(X: Array) -> bool:
     return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
 
 
-def _products(c: Array, X: Array, G: Array, x: Array, g: Array, *moved: Array) -> _Three:
-    dx = _difference(X, x, c.dtype)
-    if moved:
-        move, where = moved
-        dx = dx - where.reshape(-1, *(1 for _ in x.shape)) * move.astype(dx.dtype)
-    dh = _difference(G, g, c.dtype) - c * dx
-    return _product(dx, dx), _product(dx, dh), _product(dh, dh)
-
-
 def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
     # Three reductions, and not one of three: that one would add one number after the other, and
     # devices would have to gather its parts instead of adding them up.
     return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, *others)])
 
 
-def weighted_sum(
-    X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array, moved: Moved = None
-) -> Array:
+def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction; c is None for 0."""
     # Term by term, because compiled reductions over the leading axis are very slow.
     differences = (_difference(G[i], g, w.dtype) for i in range(w.size))
@@ -283,11 +272,7 @@ def weighted_sum(
         w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
         for i, dg in enumerate(differences)
     )
-    found = sum(terms, start=jnp.zeros((), w.dtype))
-    if moved is None or c is None:
-        return found
-    move, where = moved
-    return found + c * (w * where).sum() * move.astype(jnp.promote_types(move.dtype, c.dtype))
+    return sum(terms, start=jnp.zeros((), w.dtype))
 
 
 def _add(a: _Three, b: _Three) -> _Three:

@@ -1,0 +1,110 @@
+"""The solver in JAX: the core's answer for the newest gradient of hard windows."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import coco_denoiser
+from coco_denoiser.optax.window import Tables, newest_weights
+from coco_denoiser.typing import Float64
+
+# Few sizes: each is compiled once a precision.
+SHAPES = [(6, 1), (6, 3), (6, 20)]
+KINDS = ["random", "duplicates", "close", "collinear", "inactive", "active", "noiseless", "grid"]
+TOLERANCE = {np.float32: 1e-3, np.float64: 1e-6}
+TIGHT = {np.float32: 1e-6, np.float64: 1e-12}
+
+
+def window(
+    kind: str, shape: tuple[int, int], seed: int, x_scale: float = 1.0, g_scale: float = 1.0
+) -> tuple[Float64, Float64, float]:
+    """Return points, gradients and L of one window."""
+    rng = np.random.default_rng(seed)
+    K, d = shape
+    x = rng.uniform(-10, 10, (K, d))
+    noise = 10 * rng.standard_normal((K, d))
+    if kind == "duplicates":
+        x = x[rng.integers(0, max(K // 2, 1), K)]
+    elif kind == "close":
+        x = x[rng.integers(0, max(K // 2, 1), K)]
+        x = x + 10.0 ** -rng.integers(1, 12) * rng.standard_normal((K, d))
+    elif kind == "collinear":
+        x = rng.uniform(-10, 10, (K, 1)) * rng.standard_normal(d)
+    elif kind == "inactive":
+        x *= 1e4
+    elif kind == "active":
+        x *= 1e-4
+    elif kind == "noiseless":
+        noise *= 0
+    elif kind == "grid":
+        x = np.round(x / 5)
+    g = x * np.linspace(1, 1 / 3, d) + noise
+    return x_scale * x, g_scale * g, g_scale / x_scale
+
+
+@jax.jit
+def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
+    """Return the denoised gradient of the last observation, from the tables of its window."""
+    K, c = x.shape[0], 0.5 * (L + mu)
+    dx, dg = x[:, None] - x, g[:, None] - g
+    dh = dg - c * dx
+    sums = ((a * b).sum(-1) for a, b in ((dx, dx), (dx, dh), (dh, dh)))
+    tables = Tables(jnp.array(K), jnp.array(0), c, *sums, jnp.ones(K, x.dtype))
+    w, gap, _ = newest_weights(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol, max_iter=50)
+    return g[-1] + w @ (dh[:, -1]), gap
+
+
+def difference(x: Float64, g: Float64, L: float, mu: float, dtype: Any, tol: float = 1e-9) -> float:
+    """Return how far JAX is from the core, relative to the gradients."""
+    x, g = x.astype(dtype), g.astype(dtype)
+    core = coco_denoiser.solve(x, g, L=L, mu=mu, tol=tol, throw=False).gradients
+    with jax.enable_x64(dtype is np.float64):
+        bounds = (jnp.asarray(v, dtype) for v in (L, mu, TIGHT[dtype]))
+        theta, _ = newest(jnp.asarray(x), jnp.asarray(g), *bounds)
+    size = max(float(np.linalg.norm(core)), float(np.linalg.norm(g)), 1e-300)
+    return float(np.linalg.norm(np.asarray(theta, dtype=np.float64) - core[-1]) / size)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=60)
+@given(
+    kind=st.sampled_from(KINDS),
+    shape=st.sampled_from(SHAPES),
+    seed=st.integers(0, 10**6),
+    x_scale=st.sampled_from([1e-6, 1e-3, 1.0, 1e6]),
+    g_scale=st.sampled_from([1e-6, 1.0, 1e3, 1e6]),
+    mu=st.sampled_from([0.0, 0.2, -1.0]),
+)
+@example(kind="active", shape=(6, 20), seed=0, x_scale=1e6, g_scale=1e-6, mu=0.0)
+@example(kind="close", shape=(6, 20), seed=7, x_scale=1.0, g_scale=1.0, mu=0.0)
+def test_the_newest_gradient_is_the_cores(
+    dtype: Any,
+    kind: str,
+    shape: tuple[int, int],
+    seed: int,
+    x_scale: float,
+    g_scale: float,
+    mu: float,
+) -> None:
+    x, g, L = window(kind, shape, seed, x_scale, g_scale)
+    assert difference(x, g, L, mu * L, dtype, tol=1e-11) <= TOLERANCE[dtype]
+
+
+def test_wide_windows_agree_as_well() -> None:
+    for kind in KINDS:
+        x, g, L = window(kind, (32, 10), seed=3)
+        assert difference(x, g, L, 0.0, np.float32) <= TOLERANCE[np.float32]
+
+
+@pytest.mark.parametrize("kind", ["inactive", "noiseless"])
+def test_what_obeys_the_bounds_is_left_alone(kind: str) -> None:
+    x, g, _ = window(kind, (6, 20), seed=1)
+    x, g = x.astype(np.float32), g.astype(np.float32)
+    theta, gap = newest(jnp.asarray(x), jnp.asarray(g), jnp.float32(1.5), jnp.float32(0.1), 1e-6)
+    assert gap == 0.0
+    assert np.array_equal(theta, g[-1])
