@@ -45,6 +45,11 @@ TESTS = {
     "solvers/newton.py": "solvers/test_newton.py",
     "solvers/barrier.py": "solvers/test_barrier.py",
     "descent.py": "test_minimize.py",
+    "files.py": "test_files.py",
+    "_storage.py": "test_storage.py",
+    "experiments/claims.py": "experiments/test_claims.py",
+    "experiments/units.py": "experiments/test_units.py",
+    "explore/presets.py": "explore/test_simulation.py",
     "models/cocoercive.py": "test_streaming.py",
 }
 
@@ -150,7 +155,28 @@ MUTATIONS = [
             ("else min(size, 1.0 / self.L)", "else size"),
             ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),
             ("deepcopy(resume._path)", "resume._path"),
+            ("self.reach > _FAR * self.first and", ""),
+            ("and self.typical >= 0.5 * self.initial", "and False"),
         ],
+        "files.py": [
+            ("len(columns) != len(names) or ", ""),
+            ("    check_regular(path)\n", ""),
+            ("_NUMBER.fullmatch(cell.strip())", "cell"),
+        ],
+        "_storage.py": [
+            ("if part and not _running(int(part[1])):", "if part:"),
+            ("if part and not _running(int(part[1])):", "if False:"),
+        ],
+        "experiments/claims.py": [
+            ("exact = bool(np.all(", "exact = bool(np.any("),
+            ("FEWEST = 5", "FEWEST = 3"),
+            ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
+        ],
+        "experiments/units.py": [
+            ("np.array_equal(name, self._name(index))", "True"),
+            ("name is not None and", "name is None or"),
+        ],
+        "explore/presets.py": [("min(max(number, least), largest)", "number")],
         "models/cocoercive.py": [
             ("share = pull * (v / (v + u))", "share = pull * (u / (v + u))"),
         ],

@@ -1,6 +1,7 @@
 """minimize(): laws of the answer, of what it tells, and of what goes wrong on the way."""
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
     errors = []
     for seed in range(40):
         result = coco.minimize(noisy(seed), [10.0] * 3, 100, L=1.0)
-        errors.append((result.gradient - CURVATURE * result.x) / result.std)
+        errors.append((result.grad - CURVATURE * result.x) / result.std)
     assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.6
 
 
@@ -180,7 +181,7 @@ def test_the_budget_is_kept_and_the_last_call_is_at_the_answer() -> None:
     for L in (1.0, None):
         asked.clear()
         result = coco.minimize(watched, [10.0] * 3, 57, L=L)
-        assert len(asked) == result.calls == 57
+        assert len(asked) == result.nfev == 57
         assert np.array_equal(asked[-1], result.x)
 
 
@@ -193,7 +194,7 @@ def test_any_shape_and_a_generator() -> None:
     first, second = (
         coco.minimize(gradient, np.ones((2, 2)), 50, rng=np.random.default_rng(3)) for _ in "12"
     )
-    assert first.x.shape == first.gradient.shape == (2, 2)
+    assert first.x.shape == first.grad.shape == (2, 2)
     assert np.array_equal(first.x, second.x)
     with pytest.raises(TypeError, match="rng must be"):
         coco.minimize(gradient, np.ones((2, 2)), 50)
@@ -216,9 +217,9 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
     assert isinstance(caught.value.__cause__, ConnectionError)
     for _ in "12":  # a result can be gone on from more than once
         again = coco.minimize(noisy_from(80), [10.0] * 3, 120, resume=caught.value.result)
-        assert again.calls == 201  # one failed
+        assert again.nfev == 201  # one failed
         assert np.array_equal(again.x, whole.x)
-        assert np.array_equal(again.gradient, whole.gradient)
+        assert np.array_equal(again.grad, whole.grad)
 
 
 @pytest.mark.parametrize(
@@ -255,28 +256,82 @@ def test_the_callback_sees_every_call_and_can_end_the_run() -> None:
 
     result = coco.minimize(noisy(), [10.0] * 3, 100, L=1.0, callback=stop)
     assert seen == list(range(1, 31))
-    assert result.calls == 30
+    assert result.nfev == 30
     assert "callback" in result.message
 
 
-def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_a_few_times_a_second_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     coco.minimize(noisy(), [10.0] * 3, 20, L=1.0)
     assert capsys.readouterr().err == ""
-    coco.minimize(noisy(), [10.0] * 3, 20, L=1.0, progress=True)
-    assert "20 of 20 calls" in capsys.readouterr().err
-
-
-def test_the_repr_is_a_table_and_the_message_a_sentence() -> None:
-    result = coco.minimize(noisy(), [10.0] * 3, 300, L=1.0)
-    assert result.message == (
-        "used all 300 calls; the gradient cannot be told from noise any more."
+    begun = time.monotonic()
+    result = coco.minimize(noisy(), [10.0] * 3, 200, L=1.0, progress=True)
+    printed = capsys.readouterr().err.split("\r")[1:]
+    assert len(printed) <= 2 + (time.monotonic() - begun) / 0.2
+    length, error = np.linalg.norm(result.grad), np.sqrt(3) * result.std
+    assert printed[-1].rstrip() == (
+        f"minimize: 200 of 200 calls, |gradient| {length:.3g} ± {error:.2g}"
     )
+
+
+def test_the_result_has_scipys_names_and_a_history_for_a_plot() -> None:
+    asked: list[float] = []
+    gradient = noisy()
+
+    def watched(x: Float64) -> Float64:
+        g = gradient(x)
+        asked.append(float(np.linalg.norm(g)))
+        return g
+
+    result = coco.minimize(watched, [10.0] * 3, 300, L=1.0)
+    assert result.success
+    assert result.message == "used all 300 calls; the gradient is within its standard error."
+    np.testing.assert_allclose(result.history, asked)
     lines = repr(result).splitlines()
     assert [line.split(":")[0].strip() for line in lines] == [
-        "message", "x", "gradient", "std", "calls",
+        "message", "success", "nfev", "x", "grad", "std",
     ]  # fmt: skip
     early = coco.minimize(noisy(noise=0.01), [10.0] * 3, 12, L=1.0)
     assert "more calls would help" in early.message
+    assert not early.success
+
+
+@pytest.mark.parametrize("L", [1.0, None])
+@pytest.mark.parametrize(
+    "gradient", [lambda x: -x, lambda x: 0 * x + [1.0, 2.0, 3.0], lambda x: -(x**3)]
+)
+def test_an_objective_without_a_minimum_is_said_to_have_none(
+    gradient: Callable[[Float64], Float64], L: float | None
+) -> None:
+    rng = np.random.default_rng(0)
+    result = coco.minimize(lambda x: gradient(x) + 0.1 * rng.normal(size=3), [1.0] * 3, 500, L=L)
+    assert not result.success
+    # With L given, a constant gradient leads away at a constant pace, and not far.
+    far = np.linalg.norm(result.x) > 1e5
+    assert ("unbounded below" in result.message) == far
+    assert far == (result.nfev < 500)
+    assert far or L is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "named"),
+    [
+        ((noisy(), [1.0]), {"jac": noisy()}, "'jac'"),
+        ((noisy(), noisy(), [1.0]), {}, "as x0"),
+        (((noisy(), noisy()), [1.0]), {}, "as gradient"),
+    ],
+)
+def test_a_call_as_of_scipys_minimize_is_told_what_to_pass(
+    arguments: tuple[Any, ...], options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(TypeError, match=r"minimize\(gradient, x0, calls=500\).*" + named):
+        coco.minimize(*arguments, **options)
+
+
+def test_a_function_that_returns_the_value_too_is_told_to_return_the_gradient_alone() -> None:
+    with pytest.raises(coco.MinimizeError, match="gradient alone"):
+        coco.minimize(lambda x: (float(x @ x), 2 * x), [1.0, 2.0], 10)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from coco_denoiser._version import __version__
 from coco_denoiser.batch import denoise, solve
-from coco_denoiser.descent import MinimizeError, Minimum, minimize
+from coco_denoiser.descent import MinimizeError, MinimizeResult, minimize
 from coco_denoiser.solution import ConvergenceError, ConvergenceWarning, Solution, Status
 from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.streaming import Denoiser
@@ -12,7 +12,7 @@ __all__ = [
     "ConvergenceWarning",
     "Denoiser",
     "MinimizeError",
-    "Minimum",
+    "MinimizeResult",
     "Solution",
     "Status",
     "__version__",

@@ -15,21 +15,24 @@ The method is stochastic gradient descent that finds its own step, and averages 
   and all longer ones, are then left out.
 
 The last call is spent at the answer. From it and from the last points of the path, the Gaussian
-model of `Denoiser` estimates the gradient there and its standard error.
+model estimates the gradient there and its standard error. A path that leads ever further away
+along gradients that do not shrink is ended.
 """
 
 import math
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 
 from coco_denoiser import _validation as check
+from coco_denoiser.batch import solve
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
-from coco_denoiser.streaming import Denoiser
 from coco_denoiser.typing import ArrayLike, Float64
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
@@ -41,7 +44,13 @@ _FASTEST = 2.0
 _SHORTEST = 0.2  # of the path, in the answer
 _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is small, unlike noise
 _APART = 3.5  # standard errors by which the two halves of the answer's part may differ
+_FAR = 1e8  # first distances from x0, beyond which a path diverges unless its gradients shrink
 _WINDOW = 32  # points from which curvature, and the gradient at the answer, are estimated
+
+_DIVERGES = (
+    "diverged after {} calls: far from x0 the gradients are as long as at the start, so that the "
+    "objective seems unbounded below."
+)
 
 
 def _length(v: Float64) -> float:
@@ -108,19 +117,23 @@ class _Path:
     turn: Float64  # where the present block began
     way: Float64 | None  # of the last block
     reach: float  # the largest distance from the start
+    first: float  # what it began with
     gradients: float = 0.0  # root of the sum of their squared lengths
     latest: float = 0.0  # the same for the present block
     typical: float = 0.0  # length of a gradient in the last block
+    initial: float = 0.0  # and in the first
     speed: float = 1.0
     block: int = _BLOCK
     blocks: list[_Block] = field(default_factory=list)  # the last one may be incomplete
     steps: int = 0
     calls: int = 0
+    history: list[float] = field(default_factory=list)  # lengths of gradients
     recent: deque[tuple[Float64, Float64]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @classmethod
     def begin(cls, x: Float64, L: float | None) -> "_Path":
-        return cls(x, L, x, np.zeros_like(x), x, None, _FIRST * (_length(x) or 1.0))
+        first = _FIRST * (_length(x) or 1.0)
+        return cls(x, L, x, np.zeros_like(x), x, None, first, first)
 
     def step(self, g: Float64) -> None:
         """Take one step along a noisy gradient at x."""
@@ -158,10 +171,22 @@ class _Path:
             self.speed = min(max(self.speed * change, 1.0), _FASTEST)
         self.way = way
         self.typical, self.latest = self.latest / math.sqrt(self.block), 0.0
+        self.initial = self.initial or self.typical
         if len(self.blocks) == _BLOCKS:
             pairs = zip(self.blocks[::2], self.blocks[1::2], strict=True)
             self.blocks = [first.join(second) for first, second in pairs]
             self.block *= 2
+
+    @property
+    def runs_away(self) -> bool:
+        """Whether the path leads far away along gradients that do not shrink."""
+        return self.reach > _FAR * self.first and self.typical >= 0.5 * self.initial
+
+    def estimate(self, noise: float | None) -> tuple[Float64, float]:
+        """Return the gradient at the last point, by the Gaussian model, and its standard error."""
+        points, gradients = (np.array(v) for v in zip(*self.recent, strict=True))
+        found = solve(points, gradients, L=self.L, model="gaussian", noise_std=noise)
+        return found.gradients[-1], float(found.std[-1])
 
     def answer(self) -> Float64:
         """Return the average of the last part of the path, which is as long as the data advise."""
@@ -189,39 +214,44 @@ class _Path:
 
 
 @dataclass(frozen=True, repr=False)
-class Minimum:
-    """What `minimize` found.
+class MinimizeResult:
+    """What `minimize` found, under the names that SciPy uses.
 
     Attributes:
         x: the answer, of the shape of x0.
-        gradient: the gradient there, denoised; NaN where the run ended early.
-        std: standard error of every coordinate of `gradient`.
+        success: whether the gradient at x is within its standard error.
         message: a sentence on how it ended.
-        calls: how many gradients were asked for, earlier runs included.
+        nfev: how many gradients were asked for, earlier runs included.
+        grad: the gradient at x, denoised; NaN where the run ended early.
+        std: standard error of every coordinate of `grad`; NaN where it is not known.
+        history: (nfev,), the length of every noisy gradient, in the order of the calls.
     """
 
     x: Float64
-    gradient: Float64
-    std: float
+    success: bool
     message: str
-    calls: int
+    nfev: int
+    grad: Float64
+    std: float
+    history: Float64
     _path: _Path
 
     def __repr__(self) -> str:
         rows = {
             "message": self.message,
-            "x": np.array2string(self.x, threshold=10, prefix=" " * 10),
-            "gradient": np.array2string(self.gradient, threshold=10, prefix=" " * 10),
+            "success": self.success,
+            "nfev": self.nfev,
+            "x": np.array2string(self.x, threshold=10, prefix=" " * 9),
+            "grad": np.array2string(self.grad, threshold=10, prefix=" " * 9),
             "std": f"{self.std:.4g}",
-            "calls": self.calls,
         }
-        return "\n".join(f"{name:>8s}: {value}" for name, value in rows.items())
+        return "\n".join(f"{name:>7s}: {value}" for name, value in rows.items())
 
 
 class MinimizeError(RuntimeError):
     """A call to the gradient failed; `result` is the best point so far."""
 
-    def __init__(self, result: Minimum) -> None:
+    def __init__(self, result: MinimizeResult) -> None:
         self.result = result
         super().__init__(
             f"{result.message} The error carries the best point so far as `result`; to go on from "
@@ -239,20 +269,22 @@ def minimize(
     rng: np.random.Generator | None = None,
     progress: bool = False,
     callback: Callable[[Float64, int], object] | None = None,
-    resume: Minimum | None = None,
-) -> Minimum:
+    resume: MinimizeResult | None = None,
+    **unknown: object,
+) -> MinimizeResult:
     r"""Minimise a smooth function of which only noisy gradients can be had.
 
     $$\operatorname{argmin}_x\ f(x), \qquad \mathrm{E}\,\text{gradient}(x) = \nabla f(x)$$
 
         result = minimize(gradient, x0, calls=500)
-        result.x, result.gradient, result.std, result.message
+        result.x, result.grad, result.std, result.message
 
     There is nothing to tune: it is stochastic gradient descent that finds its own step and
-    averages the last part of its path (`coco_denoiser.descent` says how). L is not needed, and no
-    calls are spent on estimating it: the curvature at x0 may be far from the one that matters. If
-    you know L, pass it: it keeps steps from becoming too long, and lets them grow again where
-    gradients are far larger at the start than later on.
+    averages the last part of its path (`coco_denoiser.descent` says how). The steps are not
+    denoised; the Gaussian model of `Denoiser` gives the gradient at the answer and its error. L is
+    not needed, and no calls are spent on estimating it: the curvature at x0 may be far from the
+    one that matters. If you know L, pass it: it keeps steps from becoming too long, and lets them
+    grow again where gradients are far larger at the start than later on.
 
     Without L, the first step is 3% of the length of x0, or 0.03 if x0 is zero. If the
     minimum is far nearer than that, start from a point whose size says so, or pass L.
@@ -269,16 +301,17 @@ def minimize(
         callback: called after every call with the answer so far and the number of calls; if it
             returns True, the run ends.
         resume: an earlier result, or that of an error, to go on from; x0 and L are then its own.
+        unknown: there are no other options; SciPy's are refused with a hint.
 
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
     """
+    if unknown or not callable(gradient) or callable(x0):
+        _refuse(gradient, x0, unknown)
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     known = None if L is None else check.positive("L", L)
     noise = None if noise_std is None else check.positive("noise_std", noise_std)
-    if not callable(gradient):
-        raise TypeError(f"gradient must be a function of x, got {gradient!r}.")
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
     if oracle.draws and not isinstance(rng, np.random.Generator):
         raise TypeError(
@@ -289,6 +322,7 @@ def minimize(
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
     end = path.calls + budget
+    shown = _Progress(end, noise) if progress else None
 
     def ask(point: Float64) -> Float64:
         path.calls += 1
@@ -297,47 +331,96 @@ def minimize(
             if not np.isfinite(g).all():
                 raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301
         except Exception as error:
+            path.history.append(math.nan)
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             message = f"call {path.calls} failed: {reason}."
             raise MinimizeError(_early(path, start.shape, message)) from error
-        if progress:
-            length = float(np.linalg.norm(g))
-            sys.stderr.write(f"\rminimize: {path.calls} of {end} calls, |gradient| {length:.3g} ")
-            sys.stderr.flush()
-        return np.asarray(g.reshape(-1), np.float64)
+        flat = np.asarray(g.reshape(-1), np.float64)
+        path.history.append(_length(flat))
+        return flat
 
     try:
         while path.calls < end - 1:
             path.step(ask(path.x))
+            if shown is not None:
+                shown.update(path)
+            if path.runs_away:
+                return _early(path, start.shape, _DIVERGES.format(path.calls))
             if callback is not None and callback(path.answer().reshape(start.shape), path.calls):
                 return _early(path, start.shape, f"the callback ended it after {path.calls} calls.")
         answer = path.answer()
-        g = ask(answer)
+        path.recent.append((answer, ask(answer)))
+        theta, std = path.estimate(noise)
     finally:
-        if progress:
-            sys.stderr.write("\n")
-    path.recent.append((answer, g))
-    denoiser = Denoiser(L=path.L, window=_WINDOW, model="gaussian", noise_std=noise)
-    theta = g
-    for point, seen in path.recent:
-        theta = np.asarray(denoiser(point, seen), np.float64)
-    return _result(path, answer, theta.reshape(start.shape), denoiser.std)
+        if shown is not None:
+            shown.close(path)
+    return _result(path, answer, theta.reshape(start.shape), std)
 
 
-def _result(path: _Path, answer: Float64, theta: Float64, std: float) -> Minimum:
-    message = f"used all {path.calls} calls"
+def _refuse(gradient: object, x0: object, unknown: dict[str, object]) -> NoReturn:
+    """Say what `minimize` takes, to those who call it as SciPy's."""
+    got = (
+        f"keyword {min(unknown)!r}"
+        if unknown
+        else f"the function {x0!r} as x0"
+        if callable(x0)
+        else f"{gradient!r} as gradient"
+    )
+    raise TypeError(
+        f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
+        f"x, and no objective; got {got}. Options: L, noise_std, rng, progress, callback, resume."
+    )
+
+
+class _Progress:
+    """A line on the standard error stream, written anew a few times a second."""
+
+    def __init__(self, end: int, noise: float | None) -> None:
+        self._end, self._noise, self._next = end, noise, 0.0
+
+    def update(self, path: _Path) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + 0.2
+            self._write(path)
+
+    def close(self, path: _Path) -> None:
+        self._write(path)
+        sys.stderr.write("\n")
+
+    def _write(self, path: _Path) -> None:
+        line = f"minimize: {path.calls} of {self._end} calls"
+        if path.recent:
+            theta, std = path.estimate(self._noise)
+            line += f", |gradient| {_length(theta):.3g} ± {math.sqrt(theta.size) * std:.2g}"
+        sys.stderr.write(f"\r{line:60s}")
+        sys.stderr.flush()
+
+
+def _result(path: _Path, answer: Float64, theta: Float64, std: float) -> MinimizeResult:
+    message, success = f"used all {path.calls} calls", False
     # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
     limit = (math.sqrt(2.0 * math.log(theta.size)) + 2.0) * std if theta.size > 1 else 2.0 * std
-    if np.abs(theta).max() > limit:
-        message += "; the gradient is still larger than its error: more calls would help."
-    elif math.isnan(std):
+    if math.isnan(std):
         message += ", too few to estimate the error of the gradient."
+    elif np.abs(theta).max() > limit:
+        message += "; the gradient is still larger than its error: more calls would help."
     else:
-        message += "; the gradient cannot be told from noise any more."
+        message += "; the gradient is within its standard error."
+        success = True
     x = answer.reshape(theta.shape).copy()
-    return Minimum(x, theta, std, message, path.calls, path)
+    history = np.array(path.history)
+    return MinimizeResult(x, success, message, path.calls, theta, std, history, path)
 
 
-def _early(path: _Path, shape: tuple[int, ...], message: str) -> Minimum:
-    x = path.answer().reshape(shape).copy()
-    return Minimum(x, np.full(shape, np.nan), math.nan, message, path.calls, path)
+def _early(path: _Path, shape: tuple[int, ...], message: str) -> MinimizeResult:
+    return MinimizeResult(
+        x=path.answer().reshape(shape).copy(),
+        success=False,
+        message=message,
+        nfev=path.calls,
+        grad=np.full(shape, np.nan),
+        std=math.nan,
+        history=np.array(path.history),
+        _path=path,
+    )

@@ -30,6 +30,11 @@ class FunctionOracle:
         """Return one noisy gradient at x, of the shape of x."""
         # A copy: the function may keep or overwrite what it is given.
         found = self._gradient(x.copy(), rng) if self.draws else self._gradient(x.copy())
+        if isinstance(found, tuple):
+            raise TypeError(
+                f"gradient must return the gradient alone, got a tuple of {len(found)}, such as "
+                "(value, gradient)."
+            )
         g = np.asarray(found)
         if g.dtype.kind not in "iuf" or g.shape != x.shape:
             raise ValueError(
