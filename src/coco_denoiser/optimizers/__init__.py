@@ -6,6 +6,14 @@ from coco_denoiser.optimizers.base import SGD, DenoiserLike, Optimizer
 from coco_denoiser.optimizers.driver import Trajectory, run
 from coco_denoiser.optimizers.finite_sum import SAGA, STRSAGA
 from coco_denoiser.optimizers.momentum import GradientEMA, HeavyBall
+from coco_denoiser.optimizers.proximal import (
+    DualAveraging,
+    FrankWolfe,
+    GradientMean,
+    project_l1_ball,
+    project_simplex,
+    soft_threshold,
+)
 from coco_denoiser.optimizers.recursive import MARS, STORM
 from coco_denoiser.optimizers.schedule_free import ScheduleFree
 from coco_denoiser.optimizers.schedules import Schedule, decreasing, fixed
@@ -20,7 +28,10 @@ __all__ = [
     "STRSAGA",
     "Adam",
     "DenoiserLike",
+    "DualAveraging",
+    "FrankWolfe",
     "GradientEMA",
+    "GradientMean",
     "HeavyBall",
     "Optimizer",
     "PolyakRuppert",
@@ -30,5 +41,8 @@ __all__ = [
     "Trajectory",
     "decreasing",
     "fixed",
+    "project_l1_ball",
+    "project_simplex",
     "run",
+    "soft_threshold",
 ]

@@ -55,4 +55,10 @@ class Adam(Optimizer):
         self._v += (1 - self._beta2) * (g * g)
         scale: Array = np.sqrt(self._v / (1 - math.pow(self._beta2, self.steps)))
         scale += self._eps
+        self._last_step = step_size / scale
         return step_size / (1 - math.pow(self._beta1, self.steps)) * self._m / scale
+
+    @property
+    def last_step(self) -> Array:
+        """The last step's size in every coordinate, without the mean of the gradients."""
+        return self._last_step

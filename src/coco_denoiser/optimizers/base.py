@@ -90,6 +90,11 @@ class Optimizer:
         """Return what to subtract from x."""
         return step_size * g
 
+    @property
+    def last_step(self) -> float | Array:
+        r"""The last step's size $\gamma_k$, as a proximal step needs it; for Adam by coordinate."""
+        return self._schedule(self.steps)
+
     def answer(self, x: Array) -> Array:
         """Return the solution so far, if the next gradient is due at x: by default x itself."""
         return x

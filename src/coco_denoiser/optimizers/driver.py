@@ -1,5 +1,6 @@
 """Run an optimizer on a problem and keep the path."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,8 @@ def run(
     steps: int,
     rng: np.random.Generator | None = None,
     average: Average | None = None,
+    project: Callable[[Array], Array] | None = None,
+    prox: Callable[[Array, float | Array], Array] | None = None,
 ) -> Trajectory:
     """Minimise `problem` from x0 by `steps` steps of `optimizer`.
 
@@ -49,7 +52,12 @@ def run(
         steps: how many steps to take.
         rng: the only source of randomness. A function gradient(x) needs none.
         average: what to record instead of the iterates; it does not change the path.
+        project: project(x) is the next iterate in the place of x, where the next gradient is
+            observed. x0 is taken as it is.
+        prox: the same with the step that was taken, prox(x, step): a proximal step. The step is a
+            number, for Adam an array with one for each coordinate.
     """
+    apply = _constraint(optimizer, project, prox)
     x: Array = np.array(x0, dtype=np.float64)
     oracle = _oracle(problem, x)
     if rng is None and isinstance(oracle, FunctionOracle) and not oracle.draws:
@@ -72,11 +80,31 @@ def run(
     evaluations = np.zeros(steps + 1, dtype=np.int64)
     iterates[0] = x if average is None else average(x)
     for k in range(1, steps + 1):
-        x = optimizer.advance(oracle, x, rng)
+        x = apply(optimizer.advance(oracle, x, rng))
         found = optimizer.answer(x)
         iterates[k] = found if average is None else average(found)
         evaluations[k] = optimizer.evaluations
     return Trajectory(iterates, evaluations)
+
+
+def _constraint(
+    optimizer: Optimizer,
+    project: Callable[[Array], Array] | None,
+    prox: Callable[[Array, float | Array], Array] | None,
+) -> Callable[[Array], Array]:
+    """Return what is applied after every step: the identity, a projection or a proximal step."""
+    if project is None and prox is None:
+        return lambda x: x
+    if project is not None and prox is not None:
+        raise ValueError("pass project or prox, not both: a proximal step includes the projection.")
+    if type(optimizer).answer is not Optimizer.answer:
+        raise TypeError(
+            f"{type(optimizer).__name__} keeps its iterates apart from the points where it asks, "
+            "so project and prox cannot reach them; use SGD, GradientEMA or Adam."
+        )
+    if prox is not None:
+        return lambda x: np.asarray(prox(x, optimizer.last_step))
+    return lambda x: np.asarray(project(x))  # type: ignore[misc]
 
 
 def _oracle(problem: Oracle | GradientFunction, x: Array) -> Oracle:
