@@ -23,6 +23,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
+    "constraints": {
+        "runs": 2,
+        "dear_runs": 1,
+        "calls": 10,
+        "steps": (0.1, 1.0),
+        "problems": ("box", "lasso", "quadratic"),
+        "frank_wolfe": ("traffic",),
+    },
     "gaussian": {
         "runs": 3,
         "calls": 40,

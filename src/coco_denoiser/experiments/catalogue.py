@@ -1,6 +1,7 @@
 """The experiments, in the order in which they are run and shown."""
 
 from coco_denoiser.experiments import (
+    constraints,
     elementwise_mse,
     fewer_constraints,
     fold,
@@ -30,5 +31,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *gaussian.EXPERIMENTS,
         *rivals.EXPERIMENTS,
         fewer_constraints.EXPERIMENT,
+        constraints.EXPERIMENT,
     )
 }

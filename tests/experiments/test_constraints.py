@@ -1,0 +1,48 @@
+"""The problems of the experiment `constraints`, and what its ratios are ratios of."""
+
+import numpy as np
+import pytest
+
+from coco_denoiser.experiments.constraint_problems import FRANK_WOLFE, FREE, HELD_OUT, SEEN, problem
+from coco_denoiser.experiments.constraints import EXPERIMENT, ConstraintsConfig
+from coco_denoiser.experiments.experiment import Result
+
+CONFIG = ConstraintsConfig(
+    runs=3, dear_runs=2, calls=12, steps=(0.01, 1.0, 10.0), problems=("box",), frank_wolfe=()
+)
+
+
+@pytest.mark.parametrize("name", [*SEEN, *HELD_OUT, *FREE, "matrix completion", "traffic"])
+def test_reference_solutions_are_stationary_and_oracles_unbiased(name: str) -> None:
+    of = problem(name)
+    best = of.minimizer[None]
+    g = of.smooth.gradient(best)
+    if name in FRANK_WOLFE:  # no point of the set is lower along the gradient
+        gap = float((g * (best - of.map.corner(g))).sum())
+        assert gap <= 1e-7 * of.excess(of.start[None])[0]
+    if name != "traffic":
+        again = of.map.prox(best - g / of.smooth.L, 1 / of.smooth.L)
+        np.testing.assert_allclose(again, best, atol=1e-9)
+    way = 1e-4 * (of.start - of.minimizer)
+    ahead, behind = of.smooth.value(of.start + np.array([[1.0], [-1.0]]) * way)
+    assert (ahead - behind) / 2.0 == pytest.approx(
+        of.smooth.gradient(of.start[None])[0] @ way, 1e-5
+    )
+    points = np.tile(of.start, (300, 1))
+    noise = of.oracle(points, np.random.default_rng(0)) - of.smooth.gradient(points[:1])
+    bias = np.linalg.norm(noise.mean(axis=0))
+    assert bias <= 1.5 * np.sqrt((noise**2).sum(axis=1).mean() / len(points))
+
+
+def test_ratios_are_to_the_best_rival_at_its_best_step() -> None:
+    units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
+    assert "fold 16 last" not in units[0]  # below 0.03/L the rivals are alone
+    units[1]["dual averaging average"] = np.full(3, 1e-9)
+    units[2]["fold 16 last"] = np.full(3, 2e-9)
+    result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
+    ratios = result.curves["held out: best step", "fold 16"].mean
+    np.testing.assert_allclose(ratios, 2.0)
+    assert result.curves["held out: usable", "fold 16"].mean.tolist() == [0.0, 0.0, 1.0]
+    claim = EXPERIMENT.claims(result)[0]
+    assert "box 2.00" in claim.sentence
+    assert claim.number == pytest.approx(2.0)
