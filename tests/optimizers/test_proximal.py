@@ -1,6 +1,5 @@
 """Projections, proximal steps, and the methods that are made for them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ CENTRE = np.array([2.0, 0.3, -1.0])
 
 
 def gradient(x: Array) -> Array:
-    return np.array([1.0, 0.5, 0.25]) * (x - CENTRE)
+    return np.asarray([1.0, 0.5, 0.25] * (x - CENTRE))
 
 
 @pytest.mark.parametrize("project", [project_simplex, project_l1_ball])
@@ -96,7 +95,7 @@ def test_frank_wolfe_stays_in_the_set_and_finds_its_minimum() -> None:
     ],
 )
 def test_what_cannot_be_projected_is_refused(
-    optimizer: Any, options: dict[str, Callable[..., Array]], error: type[Exception]
+    optimizer: Any, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match="project"):
         run(optimizer, gradient, np.zeros(3), steps=1, **options)
