@@ -20,7 +20,7 @@ from benchmarks.measure import RESULTS, duration, save, table
 from benchmarks.solvers import windows
 
 SIZES = (64, 128, 256, 512, 1000, 2000)
-METHODS = {"active-pairs": 2000, "interior-point": 256}  # and the most points for each
+METHODS = {"large": 2000, "interior-point": 256}  # and the most points for each
 PLACES = ("SGD path", "uniform")
 DIMENSION = 10
 
@@ -78,7 +78,7 @@ def report(rows: list[dict[str, Any]]) -> str:
     lines = []
     for K in SIZES:
         for place in PLACES:
-            ours = found[K, place, "active-pairs"]
+            ours = found[K, place, "large"]
             peer = found.get((K, place, "interior-point"))
             lines.append(
                 [
@@ -94,7 +94,7 @@ def report(rows: list[dict[str, Any]]) -> str:
             )
     head = [
         "window",
-        "active-pairs",
+        "large",
         "interior-point",
         "ratio",
         "memory",
@@ -108,7 +108,7 @@ def report(rows: list[dict[str, Any]]) -> str:
 def plot(rows: list[dict[str, Any]]) -> None:
     """Time and memory against K."""
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    styles = {"active-pairs": ("black", "o"), "interior-point": ("#c98f00", "s")}
+    styles = {"large": ("black", "o"), "interior-point": ("#c98f00", "s")}
     for axes, key, label, scale in zip(
         figure.subplots(1, 2),
         ("seconds", "bytes"),

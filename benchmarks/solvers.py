@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 import coco_denoiser as coco
 from benchmarks import peers
 from benchmarks.measure import RESULTS, duration, median_seconds, save, table
-from coco_denoiser import geometry
-from coco_denoiser.geometry import Window
+from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Array, Float64
 
@@ -56,9 +55,9 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
     return found
 
 
-def cold(window: Window) -> object:
+def cold(problem: Problem) -> object:
     """Run the compiled kernel of Newton's method by itself, from nothing, to a gap of 1e-9."""
-    return newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
+    return newton.solve(problem, tol=1e-9, max_iter=newton.STEPS)
 
 
 def kernels() -> list[dict[str, Any]]:
@@ -67,8 +66,8 @@ def kernels() -> list[dict[str, Any]]:
     for K, d, count, peer_count, target in KERNELS:
         times, default, one_thread, iterations, active, worst = [], [], [], [], [], 0.0
         for number, (points, gradients) in enumerate(windows(K, d, count)):
-            window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))
-            times.append(median_seconds(partial(cold, window), 5))
+            problem, _ = from_observations(points, gradients, L=1.0, mu=0.0, variances=np.ones(K))
+            times.append(median_seconds(partial(cold, problem), 5))
             solution = coco.solve(points, gradients, L=1.0, method="newton")
             worst = max(worst, solution.gap)
             iterations.append(solution.iterations)
@@ -98,7 +97,7 @@ def kernels() -> list[dict[str, Any]]:
 def large() -> list[dict[str, Any]]:
     """Windows that general solvers do not try: exact, once each."""
     rows = []
-    coco.solve(*windows(8, 10, 2)[1], L=1.0, method="active-pairs")  # compiled first
+    coco.solve(*windows(8, 10, 2)[1], L=1.0, method="large")  # compiled first
     for K in LARGE:
         points, gradients = windows(K, 10, 2)[1]
         start = time.perf_counter()

@@ -25,6 +25,7 @@ class Case(NamedTuple):
     L: float
     mu: float = 0.0
     noise_variance: Float64 | None = None
+    covariance: Float64 | None = None
 
 
 Family: TypeAlias = Callable[[Generator, int, int], Case]
@@ -259,6 +260,23 @@ def _weighted(rng: Generator, K: int, d: int, *, family: Family, spread: float) 
     return case._replace(name=f"{case.name}, variances 1e±{spread:.0f}", noise_variance=variance)
 
 
+def _coloured(rng: Generator, K: int, d: int, *, family: Family) -> Case:
+    """A window of another family with a covariance, diagonal or full, over up to four decades."""
+    case = family(rng, K, d)
+    covariance = decades(rng, 0, float(rng.uniform(0, 4)), d)
+    if rng.integers(2):
+        Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        covariance = (Q * covariance) @ Q.T
+        covariance = 0.5 * (covariance + covariance.T)
+    return case._replace(name=f"{case.name}, covariance", covariance=covariance)
+
+
+def _moved(rng: Generator, K: int, d: int, *, shift: float) -> Case:
+    """Points at distances of 1 to 10, all of them far away from the origin."""
+    points, gradients = box(rng, K, d)
+    return Case(f"moved by {shift:.0e}", points + shift, gradients, 1.0)
+
+
 _HARD: tuple[Family, ...] = (
     *(partial(_box, half=half) for half in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)),
     *(partial(_path, step=step) for step in (0.7, 0.05, 1e-4)),
@@ -305,6 +323,17 @@ _WEIGHTED: tuple[Family, ...] = (
     _clusters,
     partial(_wrong, factor=0.1),
 )
+_COLOURED: tuple[Family, ...] = (
+    partial(_path, step=0.7),
+    partial(_box, half=10.0),
+    partial(_moved, shift=1e8),
+    partial(_moved, shift=1e12),
+    partial(_scaled, scale=1e-8),
+    _geometric,
+    partial(_near_duplicates, apart=None),
+    partial(_far_point, name="far point", least=2, most=9),
+    partial(_weighted, family=partial(_path, step=0.7), spread=1),
+)
 
 
 def _named(families: tuple[Family, ...]) -> dict[str, Family]:
@@ -317,6 +346,7 @@ FAMILIES: dict[str, Family] = _named(
         *_MORE,
         partial(_weighted, family=partial(_path, step=0.7), spread=1),
         *(partial(_weighted, family=family, spread=6) for family in _WEIGHTED),
+        *(partial(_coloured, family=family) for family in _COLOURED),
     )
 )
 

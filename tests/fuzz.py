@@ -58,31 +58,42 @@ def draw(name: str, seed: int, number: int) -> Case:
 def judge(case: Case, solution: coco.Solution, tol: float = TOL) -> Verdict:
     """Recompute gap and violation in extended precision, from the observations alone.
 
-    Allowed are tol, twice over for the gap, and rounding to float64: for the gap that of the two
-    points of a pair, for the violation that of the largest of all, which everything is an
-    average with.
+    Allowed are tol, twice over for the gap, and the rounding to float64 of the two points of a
+    pair: of their gradients, and of c times where they are.
     """
     x, g, theta = (
         a.astype(np.longdouble) for a in (case.points, case.gradients, solution.gradients)
     )
     c, r = (np.longdouble(case.L) + case.mu) / 2, (np.longdouble(case.L) - case.mu) / 2
-    K = len(x)
+    K, d = x.shape
     variance = np.ones(K) if case.noise_variance is None else case.noise_variance
-    n = 1 / variance.astype(np.longdouble)
+    n = 1 / variance.astype(np.longdouble)[:, None]
+    S, P = _covariance(np.eye(d) if case.covariance is None else case.covariance)
     first, second = np.triu_indices(K, 1)
     h, phi = g - c * x, theta - c * x
     v, rho = phi[first] - phi[second], r * _norms(x[first] - x[second])
     size = _norms(g) + _norms(theta) + abs(c) * _norms(x)
     rounding = 16 * EPS * (size[first] + size[second])
-    excess = (_norms(v) - rho) / (tol * rho + 32 * EPS * size.max())
-    y = _forces(h, n, solution.multipliers.astype(np.longdouble))
-    unbalanced = n[:, None] * (h - phi)
+    excess = (_norms(v) - rho) / np.maximum(tol * rho + rounding, np.finfo(float).tiny)
+    y = _forces(h, n, S, P, solution.multipliers.astype(np.longdouble))
+    unbalanced = n * ((h - phi) @ P)
     np.subtract.at(unbalanced, first, y)
     np.add.at(unbalanced, second, y)
-    gap = 0.5 * np.sum(unbalanced**2 / n[:, None]) + np.sum(rho * _norms(y) - np.sum(y * v, axis=1))
-    value = 0.5 * np.sum(n[:, None] * (h - phi) ** 2)
-    allowed = 2 * tol * value + np.sum(rounding * _norms(y)) + 0.5 * np.sum(n * (EPS * size) ** 2)
+    gap = np.sum(rho * _norms(y) - np.sum(y * v, axis=1))
+    gap += 0.5 * np.sum(unbalanced * (unbalanced @ S) / n)
+    value = 0.5 * np.sum(n * (h - phi) * ((h - phi) @ P))
+    allowed = 2 * tol * value + np.sum(rounding * _norms(y))
+    allowed += 0.5 * np.sum(n * np.abs(P).max() * (EPS * size[:, None]) ** 2)
     return Verdict(float(gap / allowed) if allowed > 0 else 0.0, float(excess.max(initial=0.0)))
+
+
+def _covariance(covariance: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a covariance and its inverse, (d, d), the latter refined by Newton's method."""
+    S = (np.diag(covariance) if covariance.ndim == 1 else covariance).astype(np.longdouble)
+    P = np.linalg.inv(S.astype(np.float64)).astype(np.longdouble)
+    for _ in range(3):
+        P = P @ (2 * np.eye(len(S)) - S @ P)
+    return S, P
 
 
 def _norms(a: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
@@ -90,7 +101,11 @@ def _norms(a: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
 
 
 def _forces(
-    h: NDArray[np.longdouble], n: NDArray[np.longdouble], lam: NDArray[np.longdouble]
+    h: NDArray[np.longdouble],
+    n: NDArray[np.longdouble],
+    S: NDArray[np.longdouble],
+    P: NDArray[np.longdouble],
+    lam: NDArray[np.longdouble],
 ) -> NDArray[np.longdouble]:
     """Return forces on the pairs, (pairs, d), that are in balance where the multipliers say.
 
@@ -104,16 +119,22 @@ def _forces(
     pull = np.zeros((len(groups),) * 2, np.longdouble)
     np.add.at(pull, (label[:, None], label), finite)
     weight = np.zeros(len(groups), np.longdouble)
-    np.add.at(weight, label, n)
+    np.add.at(weight, label, n[:, 0])
+    spread, axes = np.linalg.eigh(S.astype(np.float64))
+    if np.ptp(spread) == 0:
+        axes = np.eye(len(S))
     first, second = np.triu_indices(K, 1)
-    y, hat, rest = np.zeros((first.size, h.shape[1]), np.longdouble), 0 * h, n[:, None] * h
+    y, hat, rest = np.zeros((first.size, h.shape[1]), np.longdouble), 0 * h, n * (h @ P)
     for _ in range(3):  # strong pulls magnify the rounding of what they pull: again, on the rest
         total = np.zeros((len(groups), h.shape[1]), np.longdouble)
-        np.add.at(total, label, rest)
-        move = _stationary(pull, weight, total)[label]
+        np.add.at(total, label, rest @ axes)
+        for share in np.unique(spread):
+            here = spread == share
+            total[:, here] = _stationary(pull, weight / share, total[:, here])
+        move = (total @ axes.T)[label]
         hat += move
         y += finite[first, second][:, None] * (move[first] - move[second])
-        rest = n[:, None] * (h - hat)
+        rest = n * ((h - hat) @ P)
         np.subtract.at(rest, first, y)
         np.add.at(rest, second, y)
     inside = together[first, second]
@@ -152,6 +173,7 @@ def attempt(case: Case, method: str = "auto") -> tuple[coco.Solution, float]:
         L=case.L,
         mu=case.mu,
         noise_variance=case.noise_variance,
+        covariance=case.covariance,
         method=method,
         tol=TOL,
         throw=False,

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
 from coco_denoiser.typing import Float64
 from tests.families import box, path
-from tests.windows import pairwise, windows
+from tests.windows import pairwise, reduced, windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 
@@ -40,7 +39,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
-@pytest.mark.parametrize("method", ["interior-point", "fdpg", "conic"])
+@pytest.mark.parametrize("method", ["interior-point", "fdpg"])
 def test_anyone_can_recompute_it(method: str, mu: float) -> None:
     rng = np.random.default_rng(3)
     for points, gradients in (box(rng, 6, 4), path(rng, 6, 4), path(rng, 6, 4, 0.05)):
@@ -49,7 +48,7 @@ def test_anyone_can_recompute_it(method: str, mu: float) -> None:
                 points, gradients, L=1.0, mu=mu, method=method, tol=tol, throw=False
             )
             gap, excess = by_hand(points, gradients, 1.0, mu, solution)
-            assert solution.gap == pytest.approx(gap, rel=0.2, abs=1e-11)
+            assert solution.gap == pytest.approx(gap, rel=0.2, abs=1e-10)
             assert excess <= solution.violation + 1e-12
 
 
@@ -60,7 +59,7 @@ def test_the_gap_bounds_the_error_of_any_weights(
     """Feasible answers that are worse than the optimum have a gap of at least the difference."""
     points, gradients, L, mu = window
     rng = np.random.default_rng(seed)
-    observed, *_ = geometry.batch_window(points, gradients, L, mu, np.ones(len(points)))
+    observed = reduced(points, gradients, L=L, mu=mu)
     best = coco.solve(points, gradients, L=L, mu=mu)
     # Any mixture of the optimum with the centroid is feasible.
     K = len(points)
@@ -78,9 +77,7 @@ def test_the_gap_bounds_the_error_of_any_weights(
 
 def test_violations_are_seen() -> None:
     points = np.array([[0.0], [1.0], [2.0]])
-    window, *_ = geometry.batch_window(
-        points, np.array([[0.0], [5.0], [0.0]]), 1.0, 0.0, np.ones(3)
-    )
+    window = reduced(points, np.array([[0.0], [5.0], [0.0]]))
     _, violation = certify(window, window.residuals, np.zeros((3, 3)))
     # Residuals 0, 4.5, -1; the bound of the last two is 0.5, and they are 5.5 apart.
     assert violation == pytest.approx(10.0)
@@ -119,7 +116,7 @@ def test_the_answer_is_co_coercive(window: tuple[Float64, Float64, float, float]
 @pytest.mark.parametrize("multiplier", [0.0, np.nan])
 def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -> None:
     points, gradients = box(np.random.default_rng(0), 4, 3)
-    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(4))
+    window = reduced(points, gradients)
     phi = window.residuals.copy()
     phi[1, 2] = np.nan
     assert certify(window, phi, np.full((4, 4), multiplier))[0] == np.inf

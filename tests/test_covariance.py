@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
-from tests.families import box, hard, path
-from tests.windows import pairwise, windows
+from tests.families import box, path
+from tests.windows import windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 Window = tuple[Float64, Float64, float, float]
-METHODS = ("fdpg", "conic")
 
 
 def spread(rng: np.random.Generator, d: int) -> Float64:
@@ -25,67 +24,72 @@ def spread(rng: np.random.Generator, d: int) -> Float64:
     return np.asarray(0.5 * (covariance + covariance.T))
 
 
-def cost(theta: Float64, gradients: Float64, covariance: Float64, variance: Float64) -> float:
-    away = theta - gradients
-    return float(np.sum(away * np.linalg.solve(covariance, away.T).T / variance[:, None]))
-
-
 def size(points: Float64, gradients: Float64, L: float) -> float:
     """The scale that rounding is relative to: the spread of g and of L x."""
     return float(np.ptp(gradients, axis=0).max() + L * np.ptp(points, axis=0).max()) + 1e-300
 
 
-@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
-@pytest.mark.parametrize("method", METHODS)
-def test_agrees_with_cvxpy(mu: float, method: str) -> None:
+def near(points: Float64, m: int | None) -> list[tuple[int, int]]:
+    """The pairs, i > j, one point of which is among the m nearest of the other."""
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    K = len(points)
+    reach = np.sort(apart, axis=1)[:, K - 1 if m is None else m]
+    return [(i, j) for i in range(K) for j in range(i) if apart[i, j] <= max(reach[i], reach[j])]
+
+
+@pytest.mark.parametrize("m", [None, 2])
+@pytest.mark.parametrize("mu", [-0.5, 1.0 / 3.0])
+def test_everything_at_once_agrees_with_cvxpy(mu: float, m: int | None) -> None:
     rng = np.random.default_rng(4)
     for points, gradients in (box(rng, 5, 3), path(rng, 5, 3), box(rng, 4, 12, 100.0)):
         K, d = points.shape
         variance, covariance = np.asarray(rng.uniform(0.5, 2.0, K)), spread(rng, d)
-        theta = cp.Variable((K, d))
+        theta, c, r = cp.Variable((K, d)), (1.0 + mu) / 2, (1.0 - mu) / 2
+        constraints = []
+        for i, j in near(points, m):
+            dx = points[i] - points[j]
+            constraints.append(cp.norm(theta[i] - theta[j] - c * dx) <= r * np.linalg.norm(dx))
         root = np.linalg.inv(np.linalg.cholesky(covariance)).T
         white = cp.multiply(theta - gradients, variance[:, None] ** -0.5) @ root
-        problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), pairwise(theta, points, mu))
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), constraints)
         value = problem.solve(solver=cp.CLARABEL)
-        ours = coco.solve(
-            points,
-            gradients,
-            L=1.0,
-            mu=mu,
-            noise_variance=variance,
-            covariance=covariance,
-            method=method,
-            tol=1e-7,
-        )
-        assert ours.method == method
-        assert cost(ours.gradients, gradients, covariance, variance) == pytest.approx(
-            value, rel=1e-6
-        )
-        np.testing.assert_allclose(ours.gradients, theta.value, atol=2e-2)
+        for method in ("large", "barrier", "fdpg"):
+            ours = coco.solve(
+                points,
+                gradients,
+                L=1.0,
+                mu=mu,
+                noise_variance=variance,
+                covariance=covariance,
+                neighbors=m,
+                method=method,
+                tol=1e-7,
+            )
+            assert ours.method == method
+            away = (ours.gradients - gradients) @ root
+            assert np.sum(away**2 / variance[:, None]) == pytest.approx(value, rel=1e-6)
+            np.testing.assert_allclose(ours.gradients, theta.value, atol=2e-2)
+            unchanged = ours.status is coco.Status.UNCHANGED
+            assert unchanged or np.isnan(ours.weights).all()
 
 
 @given(window=windows(max_points=5), seed=st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_both_methods_agree_and_are_certified(window: Window, seed: int) -> None:
+def test_answers_are_certified_and_keep_the_weighted_centroid(window: Window, seed: int) -> None:
+    """Theorem 4.1, which the appendix proves for a general covariance."""
     points, gradients, L, mu = window
-    covariance = spread(np.random.default_rng(seed), points.shape[1])
-    auto = coco.solve(points, gradients, L=L, mu=mu, covariance=covariance)
-    assert auto.gap <= 1e-9
-    assert auto.violation <= 1e-9
-    conic = coco.solve(
-        points, gradients, L=L, mu=mu, covariance=covariance, method="conic", throw=False
+    rng = np.random.default_rng(seed)
+    variance, covariance = rng.uniform(0.1, 10.0, len(points)), spread(rng, points.shape[1])
+    solution = coco.solve(
+        points, gradients, L=L, mu=mu, noise_variance=variance, covariance=covariance
     )
-    assert conic.violation <= 1e-9
-    assert conic.status.success == (conic.gap <= 1e-9)
-    moved = np.linalg.norm(auto.gradients - gradients)
-    floor = 1e-6 * np.linalg.norm(gradients - gradients.mean(axis=0))
-    reach = np.sqrt(auto.gap) + np.sqrt(conic.gap) + 1e-9
-    # As in the contract of the solvers, with the ratio of the largest to the least eigenvalue.
-    assert np.linalg.norm(auto.gradients - conic.gradients) <= 8.0 * reach * max(moved, floor)
+    assert max(solution.gap, solution.violation) <= 1e-9
+    drift = ((solution.gradients - gradients) / variance[:, None]).sum(axis=0)
+    assert np.abs(drift).max() <= 1e-8 * size(points, gradients, L)
 
 
 @given(window=windows(max_points=6), s=st.floats(0.01, 100.0), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_a_multiple_of_the_identity_changes_nothing(window: Window, s: float, seed: int) -> None:
     points, gradients, L, mu = window
     d = points.shape[1]
@@ -101,7 +105,7 @@ def test_a_multiple_of_the_identity_changes_nothing(window: Window, s: float, se
 
 
 @given(window=windows(max_points=5), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_rotations_carry_over(window: Window, seed: int) -> None:
     points, gradients, L, mu = window
     rng, d = np.random.default_rng(seed), points.shape[1]
@@ -115,38 +119,32 @@ def test_rotations_carry_over(window: Window, seed: int) -> None:
     assert np.abs(plain @ Q - rotated).max() <= 3e-4 * size(points, gradients, L)
 
 
-@given(window=windows(max_points=6), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
-def test_the_weighted_centroid_is_kept_for_any_covariance(window: Window, seed: int) -> None:
-    """Theorem 4.1, which the appendix proves for a general covariance."""
-    points, gradients, L, mu = window
-    rng = np.random.default_rng(seed)
-    variance, covariance = rng.uniform(0.1, 10.0, len(points)), spread(rng, points.shape[1])
-    theta = coco.denoise(
-        points, gradients, L=L, mu=mu, noise_variance=variance, covariance=covariance
+@pytest.mark.parametrize("shift", [2.0**27, 2.0**40])
+def test_a_common_shift_of_the_points_changes_no_digit(shift: float) -> None:
+    """Points near 1e8 and 1e12, on a grid that float64 holds: rotated first, they would lose it."""
+    rng = np.random.default_rng(5)
+    points, gradients = rng.integers(-80, 80, (6, 4)) / 8.0, 10.0 * rng.normal(size=(6, 4))
+    here, there = (
+        coco.denoise(x, gradients, L=1.0, covariance=spread(np.random.default_rng(1), 4))
+        for x in (points, points + shift)
     )
-    drift = ((theta - gradients) / variance[:, None]).sum(axis=0)
-    assert np.abs(drift).max() <= 1e-8 * size(points, gradients, L)
+    np.testing.assert_array_equal(here, there)
 
 
-def test_what_is_drawn_in_keeps_its_centroid() -> None:
-    """Two points, for which an answer of the paper's method is a little outside."""
-    points = np.array([[-0.06734983, 0.04546343], [-0.3430548, 0.23157366]])
-    gradients = np.array([[0.06305018, 0.10986257], [-0.41342832, -0.04935093]])
-    rng = np.random.default_rng(0)
-    variance, covariance = rng.uniform(0.1, 10.0, 2), spread(rng, 2)
-    theta = coco.denoise(
-        points, gradients, L=1.0, mu=-1.0, noise_variance=variance, covariance=covariance
-    )
-    drift = ((theta - gradients) / variance[:, None]).sum(axis=0)
-    assert np.abs(drift).max() <= 1e-12
-
-
-def test_there_are_no_weights_and_it_says_why() -> None:
-    points, gradients = path(np.random.default_rng(1), 6, 4)
-    solution = coco.solve(points, gradients, L=1.0, covariance=[1.0, 2.0, 3.0, 4.0])
-    assert solution.weights is None
-    assert "every direction" in str(solution.no_weights)
+def test_two_points_solve_a_scalar_equation() -> None:
+    rng = np.random.default_rng(6)
+    for span in (1.0, 3.0, 6.0):
+        points, gradients = rng.normal(size=(2, 5)), 10.0 * rng.normal(size=(2, 5))
+        options: dict[str, Any] = {
+            "noise_variance": rng.uniform(0.1, 1.0, 2),
+            "covariance": 10.0 ** rng.uniform(-span, span, 5),
+        }
+        closed = coco.solve(points, gradients, L=1.0, **options)
+        assert closed.method == "closed-form"
+        assert closed.iterations <= 50
+        assert closed.gap <= 1e-12
+        other = coco.solve(points, gradients, L=1.0, method="barrier", **options)
+        np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
 
 def test_points_that_coincide_get_the_weighted_mean() -> None:
@@ -165,21 +163,6 @@ def test_what_is_feasible_is_unchanged() -> None:
     solution = coco.solve(points, 0.5 * points, L=1.0, covariance=[1.0, 2.0, 3.0])
     np.testing.assert_array_equal(solution.gradients, 0.5 * points)
     assert solution.status is coco.Status.UNCHANGED
-
-
-def test_hard_cases_are_feasible_and_say_how_good_they_are() -> None:
-    rng = np.random.default_rng(9)
-    for case in hard(rng, 4, 3):
-        solution = coco.solve(
-            case.points,
-            case.gradients,
-            L=case.L,
-            covariance=[0.25, 1.0, 4.0],
-            max_iter=20_000,
-            throw=False,
-        )
-        assert solution.violation <= 1e-9, case.name
-        assert solution.status.success == (solution.gap <= 1e-9), case.name
 
 
 def test_knowing_the_covariance_lowers_the_error() -> None:

@@ -51,7 +51,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"covariance": [1.0, 2.0, 3.0], "method": "interior-point"},
         ValueError,
-        "'interior-point' needs noise that is the same.*method='auto', or one of 'fdpg', 'conic'",
+        "'interior-point' does not support a covariance.*or one of 'barrier', 'large'",
     ),
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),

@@ -6,6 +6,7 @@ import cvxpy
 import numpy as np
 from hypothesis import strategies as st
 
+from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
@@ -20,6 +21,18 @@ def pairwise(theta: Any, points: Float64, mu: float) -> list[Any]:
         for i in range(len(points))
         for j in range(i)
     ]
+
+
+def reduced(points: Float64, gradients: Float64, **options: Any) -> Problem:
+    """The reduced problem of a window, with L = 1, mu = 0 and equal variances unless given."""
+    options = {"L": 1.0, "mu": 0.0, "variances": np.ones(len(points))} | options
+    return from_observations(points, gradients, **options)[0]
+
+
+def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None) -> Problem:
+    """A problem from its parts, without a covariance."""
+    n = np.ones(len(bounds)) if precisions is None else precisions
+    return Problem(residuals, bounds, n, np.ones(residuals.shape[1]))
 
 
 @st.composite

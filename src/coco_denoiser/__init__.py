@@ -4,7 +4,6 @@ from coco_denoiser._version import __version__
 from coco_denoiser.batch import denoise, solve
 from coco_denoiser.descent import MinimizeError, MinimizeResult, minimize
 from coco_denoiser.solution import ConvergenceError, ConvergenceWarning, Solution, Status
-from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.streaming import Denoiser
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Status",
     "__version__",
     "denoise",
-    "denoise_pairs",
     "minimize",
     "solve",
 ]

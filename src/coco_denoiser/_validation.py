@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,9 @@ _UNKNOWN_L = (
 
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return `value` as an array of real numbers; refuse booleans, text, objects and complex."""
+    """Return `value` as an array of real numbers; refuse masks, text, objects and complex."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must not be masked. Drop the observations that are.")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -181,6 +183,28 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
     if int(value) < 1:
         raise ValueError(f"{name} must be {what}, got {value}.")
     return int(value)
+
+
+def model(
+    name: object, L: object, *, cocoercive: Mapping[str, object], gaussian: Mapping[str, object]
+) -> Literal["cocoercive", "gaussian"]:
+    """Return the model that was asked for, by every front; None is the paper's, which needs L.
+
+    Args:
+        name: "cocoercive", "gaussian" or None.
+        L: upper bound on the curvature, or None.
+        cocoercive: options that only this model has; None for those that were not given.
+        gaussian: options that only the other has.
+    """
+    if name is not None:
+        one_of("model", name, ("cocoercive", "gaussian"))
+    if name != "gaussian" and L is None:
+        raise ValueError("Pass L for the paper's method, or model='gaussian', which needs none.")
+    other, refused = ("cocoercive", cocoercive) if name == "gaussian" else ("gaussian", gaussian)
+    for option, value in refused.items():
+        if value is not None:
+            raise ValueError(f"`{option}` is only supported with model={other!r}.")
+    return "gaussian" if name == "gaussian" else "cocoercive"
 
 
 def absent(name: str, value: object, wanted: str) -> None:

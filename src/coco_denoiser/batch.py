@@ -1,13 +1,11 @@
 """denoise() and solve(): a batch of observations at once."""
 
-import numpy as np
-
 from coco_denoiser import _validation as check
-from coco_denoiser.constraints import reduce
+from coco_denoiser import solvers
 from coco_denoiser.models import gaussian
-from coco_denoiser.models.choice import ModelName, named
+from coco_denoiser.models.choice import ModelName
+from coco_denoiser.problem import from_observations, nearest
 from coco_denoiser.solution import ConvergenceError, Solution
-from coco_denoiser.solvers import METHODS, answer
 from coco_denoiser.typing import ArrayLike, Float64
 
 
@@ -25,7 +23,7 @@ def denoise(
 ) -> Float64:
     r"""Denoise K noisy gradients.
 
-    With L they are projected onto the gradients that a smooth convex function can have:
+    They are projected onto the gradients that a smooth convex function can have:
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
@@ -36,17 +34,19 @@ def denoise(
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$. For $\mu = 0$ this is co-coercivity,
     $\|\theta_m - \theta_l\|^2 \le L\,\langle\theta_m - \theta_l, x_m - x_l\rangle$.
 
-    Without L they are modelled as a field with a random slope, $g_i = \theta_j + E (x_i - x_j) +
-    n_i$ with Gaussian E and n, whose sizes are estimated from the observations; every
-    $\theta_j$ is then estimated by generalised least squares.
+    With model="gaussian" they are modelled as a field with a random slope, $g_i = \theta_j +
+    E (x_i - x_j) + n_i$ with Gaussian E and n, whose sizes are estimated from the observations;
+    every $\theta_j$ is then estimated by generalised least squares.
+
+    Input that is not finite raises ValueError.
 
     Args:
         points: (K, d), where the gradients were observed.
         gradients: (K, d), the noisy gradients.
-        L: upper bound on the curvature of the objective; a cap on the slope of the Gaussian
-            model.
+        L: upper bound on the curvature of the objective. The Gaussian model needs none, and
+            takes it as a cap on its slope.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
-        model: "gaussian" or "cocoercive"; None is the latter if L is given.
+        model: "cocoercive", which is the default, or "gaussian".
         noise_std: for the Gaussian model, the standard deviation of the noise in every
             coordinate, if it is known; its square multiplies $v_i$.
         noise_variance: (K,), the noise variance $v_i$ of each observation; None if they are equal.
@@ -94,17 +94,16 @@ def solve(
         gradients: (K, d), the noisy gradients.
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
-        model: "gaussian" or "cocoercive"; None is the latter if L is given.
+        model: "cocoercive", which is the default, or "gaussian".
         noise_std: standard deviation of the noise, if known, for the Gaussian model.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
         neighbors: keep a pair only if one of its points is among this many nearest of the other
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
-        method: "closed-form" (two points), "newton" (exact, for ordinary windows),
-            "interior-point" (exact), "barrier" (exact, for hard windows), "active-pairs" (exact,
-            for large ones), "fdpg" (the paper's; with a covariance too), "conic" (Clarabel, for
-            everything), or "auto", which chooses one and names it in the solution.
+        method: "closed-form" (two points), "newton" (ordinary problems), "interior-point",
+            "barrier" (hard problems), "large" (many points, or a covariance), "fdpg" (the
+            paper's Algorithm 1), or "auto", which chooses and names its choice in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -112,47 +111,43 @@ def solve(
     """
     x, g = check.observations(points, gradients)
     variances = check.variances(noise_variance, len(x))
-    if named(model, given=L is not None) == "gaussian":
-        for name, value, default in (
-            ("mu", mu, 0.0),
-            ("covariance", covariance, None),
-            ("neighbors", neighbors, None),
-            ("method", method, "auto"),
-            ("max_iter", max_iter, None),
-        ):
-            if value is not default and not (np.isscalar(value) and value == default):
-                check.absent(name, value, "model='cocoercive', which needs L")
-        estimate = gaussian.solution(
+    tol = check.positive("tol", tol)
+    name = check.model(
+        model,
+        L,
+        cocoercive={
+            "mu": mu or None,
+            "covariance": covariance,
+            "neighbors": neighbors,
+            "method": None if method == "auto" else method,
+            "max_iter": max_iter,
+        },
+        gaussian={"noise_std": noise_std},
+    )
+    if name == "gaussian":
+        solution = gaussian.solution(
             x,
             g,
             variances,
             L=None if L is None else check.positive("L", L),
             noise_std=None if noise_std is None else check.positive("noise_std", noise_std),
-            tol=check.positive("tol", tol),
+            tol=tol,
         )
-        return _judged(estimate, tol, throw=throw)
-    check.absent("noise_std", noise_std, "model='gaussian'")
-    if L is None:
-        raise ValueError("model='cocoercive' needs L. Pass L, or use model='gaussian'.")
-    L, mu = check.curvature(L, mu)
-    if method != "auto":
-        check.one_of("method", method, ("auto", *METHODS))
-    tol = check.positive("tol", tol)
-    limit = check.count("max_iter", max_iter, optional=True)
-    window, frame = reduce(
-        x,
-        g,
-        L=L,
-        mu=mu,
-        variances=variances,
-        covariance=None if covariance is None else check.covariance(covariance, x.shape[1]),
-        neighbors=check.count("neighbors", neighbors, optional=True),
-    )
-    solution = frame.solution(answer(window, method=method, tol=tol, max_iter=limit), window)
-    return _judged(solution, tol, throw=throw)
-
-
-def _judged(solution: Solution, tol: float, *, throw: bool) -> Solution:
+    else:
+        L, mu = check.curvature(L, mu)
+        if method != "auto":
+            check.one_of("method", method, ("auto", *solvers.METHODS))
+        if max_iter is not None:
+            max_iter = check.count("max_iter", max_iter, optional=True)
+        if covariance is not None:
+            covariance = check.covariance(covariance, x.shape[1])
+        problem, units = from_observations(
+            x, g, L=L, mu=mu, variances=variances, covariance=covariance
+        )
+        if neighbors is not None:
+            problem = nearest(problem, check.count("neighbors", neighbors, optional=False))
+        answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
+        solution = units.restore(answer)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution

@@ -17,41 +17,38 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
-from coco_denoiser.geometry import ROUNDING, Window
+from coco_denoiser.problem import ROUNDING, Problem, rounding_sizes
 from coco_denoiser.typing import Float64
 
 
-def certify(window: Window, phi: Float64, multipliers: Float64) -> tuple[float, float]:
+def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
     A pair whose bound is infinite is not part of the problem.
 
     Args:
-        window: K residuals and what is asked of them.
+        problem: K residuals and what is asked of them.
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    if window.plain and len(phi) < MANY:
-        return certify_plain(window.residuals, window.bounds, window.precisions, phi, multipliers)
-    n = window.table()
-    value = 0.5 * float(np.sum(n * (phi - window.residuals) ** 2))
-    force, rest = _forces(window.residuals, n, phi, multipliers)
-    u = _relaxed(window, np.minimum(multipliers, 1e30), rest)
-    gap, violation = _pairs(phi, force, u, window.bounds, multipliers, n)
+    h = problem.residuals
+    if problem.isotropic and len(phi) < MANY:
+        return certify_plain(h, problem.bounds, problem.precisions, phi, multipliers)
+    n = problem.table
+    value = 0.5 * float(np.sum(n * (phi - h) ** 2))
+    force, rest = _forces(h, n, phi, multipliers)
+    u = _relaxed(problem, np.minimum(multipliers, 1e30), rest)
+    gap, violation = _pairs(h, phi, force, u, problem.bounds, multipliers, n)
     return _relative(gap, value), violation
 
 
-def _relaxed(window: Window, pull: Float64, rest: Float64) -> Float64:
+def _relaxed(problem: Problem, pull: Float64, rest: Float64) -> Float64:
     """Return (N + Laplacian(pull))^-1 rest, (K, q), coordinate by coordinate."""
-    if window.shares is None:
-        out = rest.copy()
-        solve_large_laplacian(pull.copy(), window.precisions.copy(), out, out.shape[1])
-        return out
-    out = np.empty_like(rest)
-    for share in np.unique(window.shares):
-        here = window.shares == share
+    shares, out = problem.coordinate_precisions, np.empty_like(rest)
+    for share in np.unique(shares):
+        here = shares == share
         part = rest[:, here] / share
-        solve_large_laplacian(pull / share, window.precisions.copy(), part, part.shape[1])
+        solve_large_laplacian(pull / share, problem.precisions.copy(), part, part.shape[1])
         out[:, here] = part
     return out
 
@@ -72,7 +69,7 @@ def certify_plain(
             pull[i, j] = min(lam[i, j], 1e30)
     force, u = _forces(h, n, phi, lam)
     solve_laplacian(pull, precisions.copy(), u, q)
-    gap, violation = _pairs(phi, force, u, bounds, lam, n)
+    gap, violation = _pairs(h, phi, force, u, bounds, lam, n)
     return _relative(gap, value), violation
 
 
@@ -105,12 +102,18 @@ def _forces(h: Float64, n: Float64, phi: Float64, lam: Float64) -> tuple[Float64
 
 @fragment
 def _pairs(
-    phi: Float64, force: Float64, u: Float64, bounds: Float64, lam: Float64, n: Float64
+    h: Float64,
+    phi: Float64,
+    force: Float64,
+    u: Float64,
+    bounds: Float64,
+    lam: Float64,
+    n: Float64,
 ) -> tuple[float, float]:
     """Return the gap and the violation; `force` is used up."""
     K, q = phi.shape
     gap, violation = 0.0, 0.0
-    near = np.zeros(K)
+    near, size = np.zeros(K), rounding_sizes(phi, h)
     for i in range(K):
         for c in range(q):
             near[i] += 2.0 * (abs(phi[i, c]) + abs(force[i, c]) / n[i, c])
@@ -129,9 +132,9 @@ def _pairs(
                     force[j, c] += y
             if strength > 0.0:  # a pair that is free has no force, and an infinite bound
                 gap += _unbalanced(bounds[i, j], np.sqrt(strength), work, near[i] + near[j])
-            excess = np.sqrt(squared) - bounds[i, j]
-            if excess > 2.0 * ROUNDING:  # once for the answer, once for this sum
-                violation = max(violation, excess / (bounds[i, j] + ROUNDING))
+            excess, lost = np.sqrt(squared) - bounds[i, j], ROUNDING * (size[i] + size[j])
+            if excess > 1.5 * lost:  # once for the answer, and half of it for this sum
+                violation = max(violation, excess / (bounds[i, j] + lost))
     for i in range(K):
         gap += _unforced(phi, force, bounds, lam, n, near, i)
     return gap, violation

@@ -18,7 +18,7 @@ _DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else
 _PROBLEMS: tuple[dict[str, Any], ...] = (
     {},
     {"method": "interior-point"},
-    {"method": "active-pairs"},
+    {"method": "large"},
     {"method": "fdpg"},
 )
 _STREAMS: tuple[dict[str, Any], ...] = (

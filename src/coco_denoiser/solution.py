@@ -1,8 +1,8 @@
 """What a solver answers: the denoised gradients, how they were averaged, and how good they are."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
 
 from coco_denoiser.typing import Float64
 
@@ -10,28 +10,11 @@ from coco_denoiser.typing import Float64
 class Status(Enum):
     """How the solver ended, as a sentence."""
 
-    SOLVED = "solved to the tolerance asked for"
+    SOLVED = "solved to tol"
     ESTIMATED = "estimated by the Gaussian model"
-    UNCHANGED = "the observations already agree with the curvature bounds and are unchanged"
-    ITERATION_LIMIT = "stopped at the iteration limit, before the tolerance was reached"
-    STALLED = "gave up at the limit of its work or of rounding, before the tolerance was reached"
-
-    @classmethod
-    def of(
-        cls, gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
-    ) -> "Status":
-        """Return the status that a certificate earns.
-
-        Args:
-            gap: relative duality gap.
-            violation: worst relative violation.
-            tol: what both must reach.
-            unchanged: whether the answer is the observations, to the last bit.
-            exhausted: whether the iterations were used up.
-        """
-        if gap <= tol and violation <= tol:
-            return cls.UNCHANGED if unchanged else cls.SOLVED
-        return cls.ITERATION_LIMIT if exhausted else cls.STALLED
+    UNCHANGED = "the observations already obey the curvature bounds and are unchanged"
+    ITERATION_LIMIT = "stopped before reaching tol: iteration limit"
+    STALLED = "stopped before reaching tol: work limit or machine precision"
 
     @property
     def success(self) -> bool:
@@ -43,82 +26,49 @@ class Status(Enum):
         return self.value
 
 
-class Answer(NamedTuple):
-    """What is known of a window once it is solved, in its own units and coordinates.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Solution:
+    r"""The denoised gradients, and what is known about them. What a model does not know is NaN.
+
+    Solvers return the same record: there `gradients` holds the residuals phi of the reduced
+    problem, and the multipliers are in its units.
 
     Attributes:
-        average: (K, K), W of phi = W h; None if no single matrix serves all coordinates.
-        phi: (K, q), the residuals of the answer.
-        multipliers: (K, K), one number for each pair; infinite for points that coincide.
-        gap: duality gap, relative to the objective.
+        gradients: (K, d), the denoised gradients.
+        weights: (K, K) matrix W of the average $\theta - c x = W (g - c x)$: rows sum to 1, no
+            entry is negative. With a covariance every direction has weights of its own, and
+            these are NaN; those of the Gaussian model may be negative.
+        multipliers: (K, K), one number for each pair, symmetric;
+            $W = (N + \text{Laplacian})^{-1} N$ with N = diag(1 / noise_variance). With a
+            covariance, the multipliers refer to it and to the variances together.
+            Infinite for points that coincide; NaN for the Gaussian model.
+        gap: duality gap, relative to the objective; for the Gaussian model, the relative
+            residual of its linear systems.
         violation: worst excess of a pair's distance over its bound, relative to the bound.
         iterations: number of iterations.
         method: the name of the method that answered.
         status: how it ended.
-        unchanged: whether phi is h, to the last bit.
+        std: (K,), for the Gaussian model: standard error of every coordinate of each gradient.
+        noise_std: standard deviation of the noise of an observation of variance 1.
+        curvature: size of the slope, s sqrt(d), comparable with L.
     """
 
-    average: Float64 | None
-    phi: Float64
+    gradients: Float64
+    weights: Float64
     multipliers: Float64
     gap: float
     violation: float
     iterations: int
     method: str
     status: Status
-    unchanged: bool
-
-    @property
-    def weights(self) -> Float64:
-        """W (K, K), of a window that has one: any but those with a covariance."""
-        if self.average is None:
-            raise ValueError("this window has no single matrix of weights for all coordinates.")
-        return self.average
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Solution:
-    r"""The denoised gradients, and what is known about them.
-
-    Attributes:
-        gradients: (K, d), the denoised gradients.
-        weights: (K, K) matrix W of the average $\theta - c x = W (g - c x)$: rows sum to 1, no
-            entry is negative. None if the answer is not such an average; `no_weights` says why.
-        no_weights: why there are no weights; None where there are.
-        multipliers: (K, K), one number for each pair, symmetric;
-            $W = (N + \text{Laplacian})^{-1} N$ with N = diag(1 / noise_variance). With a
-            covariance, the multipliers refer to it and to the variances together.
-            Infinite for points that coincide.
-        gap: duality gap, relative to the objective.
-        violation: worst excess of a pair's distance over its bound, relative to the bound.
-        iterations: number of iterations.
-        method: the name of the method that answered.
-        status: how it ended.
-        std: (K,), for the Gaussian model: standard error of every coordinate of each gradient.
-            Its weights may be negative, its multipliers and violation are None, and its gap is
-            the relative residual of the linear systems.
-        noise_std: standard deviation of the noise of an observation of variance 1.
-        curvature: size of the slope, s sqrt(d), comparable with L.
-    """
-
-    gradients: Float64
-    # None for some models only, whose callers know it: with an optional type, all would check.
-    weights: Any
-    multipliers: Any
-    gap: float
-    violation: Any
-    iterations: int
-    method: str
-    status: Status
-    no_weights: str | None = None
-    std: Float64 | None = None
-    noise_std: float | None = None
-    curvature: float | None = None
+    std: Float64
+    noise_std: float = math.nan
+    curvature: float = math.nan
 
     def __repr__(self) -> str:
         """Show shapes and the verdict; the arrays are fields."""
         shape = " x ".join(map(str, self.gradients.shape))
-        checked = "" if self.violation is None else f", violation={self.violation:.1e}"
+        checked = "" if math.isnan(self.violation) else f", violation={self.violation:.1e}"
         return (
             f"Solution({shape} gradients, status=Status.{self.status.name}, "
             f"gap={self.gap:.1e}{checked}, method={self.method!r}, iterations={self.iterations})"
@@ -131,7 +81,7 @@ class ConvergenceError(RuntimeError):
     def __init__(self, solution: Solution, tol: float) -> None:
         self.solution = solution
         worst = solution.violation
-        violated = "" if worst is None else f"violation {worst:.1e}, "
+        violated = "" if math.isnan(worst) else f"violation {worst:.1e}, "
         super().__init__(
             f"{solution.method} {solution.status}: relative gap {solution.gap:.1e}, "
             f"{violated}tol={tol:.1e}. Raise tol or max_iter, or pass "

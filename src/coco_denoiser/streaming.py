@@ -6,6 +6,7 @@ sum. What it does is in `window/engine.py`; the vectors are in `window/vectors.p
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -190,15 +191,11 @@ class Denoiser:
         raw = h + engine.centre * x
         h = h - (model.centre - engine.centre) * x
         gradients = raw + (W @ h - h)
-        return Solution(
+        return replace(
+            found,
             gradients=gradients.reshape(-1, *self._shape),
             weights=W,
             multipliers=found.multipliers[np.ix_(order, order)] / window.variances.min(),
-            gap=found.gap,
-            violation=found.violation,
-            iterations=found.iterations,
-            method=found.method,
-            status=found.status,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import solvers
-from coco_denoiser.geometry import Window
+from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
+from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 from tests.families import box, hard
 from tests.windows import windows
@@ -16,16 +17,15 @@ from tests.windows import windows
 GENERAL = [name for name in METHODS if name != "closed-form"]
 
 # What a method does not claim to solve to 1e-9. The first-order method needs too many
-# iterations where bounds differ by orders of magnitude; Clarabel's multipliers are too rough
-# there. Newton's method is for ordinary windows. All say so by their status, and their answers are
-# feasible all the same.
+# iterations where bounds differ by orders of magnitude; Newton's method, dense or by conjugate
+# gradients, is for ordinary windows. All say so by their status, and their answers are feasible
+# all the same.
 UNCLAIMED = {
     "newton": ("",),
     "interior-point": (),
     "barrier": (),
-    "active-pairs": (),
+    "large": ("",),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
-    "conic": ("near-duplicates", "two clusters", "shrinking"),
 }
 
 
@@ -64,7 +64,7 @@ def test_all_methods_agree_on_unequal_variances(
     other = coco.solve(
         points, gradients, L=L, mu=mu, noise_variance=variance, method=method, throw=False
     )
-    pairs = coco.denoise_pairs(
+    pairs = denoise_pairs(
         points[:2], gradients[:2], L=L, mu=mu, noise_variance=(variance[0], variance[1])
     )
     two = coco.solve(
@@ -135,21 +135,21 @@ def test_no_method_touches_what_is_feasible(method: str) -> None:
     assert solution.gap == 0.0
 
 
-@pytest.mark.parametrize(("K", "last"), [(8, "barrier"), (40, "active-pairs")])
+@pytest.mark.parametrize(("K", "last"), [(8, "barrier"), (40, "large")])
 def test_methods_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch, K: int, last: str) -> None:
     tried: list[str] = []
 
     def failing(name: str) -> solvers.Method:
-        def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+        def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
             tried.append(name)
-            return np.zeros_like(window.bounds), 1
+            return np.zeros_like(problem.bounds), 1
 
         return solvers.Method(solve, 1)
 
-    for name in ("newton", "interior-point", "barrier", "active-pairs", "conic"):
+    for name in ("newton", "interior-point", "barrier", "large"):
         monkeypatch.setitem(METHODS, name, failing(name))
     rng = np.random.default_rng(0)
     solution = coco.solve(*box(rng, K, 5), L=1.0, throw=False)
-    assert tried[:2] == ["interior-point", "barrier"]
+    assert tried[:3] == ["newton", "interior-point", "barrier"]
     assert tried[-1] == last
     assert not solution.status.success

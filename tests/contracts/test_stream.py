@@ -16,6 +16,7 @@ import torch
 
 import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
+from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.torch import GradientDenoiser, _vectors
 from coco_denoiser.typing import Array, Float64
 from tests.families import sgd
@@ -297,7 +298,7 @@ def test_at_two_it_is_the_closed_form(stream: Any) -> None:
     points, gradients = observations(8)
     found = follow(stream(L=1.0, mu=-0.5, window=2), points, gradients)
     x, g = (np.stack((v[:-1], v[1:]), axis=1) for v in (points, gradients))
-    expected = coco.denoise_pairs(x, g, L=1.0, mu=-0.5)[:, 1]
+    expected = denoise_pairs(x, g, L=1.0, mu=-0.5)[:, 1]
     np.testing.assert_allclose(found[1:], expected, atol=1e-10)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from coco_denoiser import denoise_pairs
 from coco_denoiser.experiments import (
     elementwise_mse,
     logistic,
@@ -18,6 +17,7 @@ from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.experiment import Result
 from coco_denoiser.problems import datasets
+from coco_denoiser.solvers.closed_form import denoise_pairs
 
 
 @pytest.mark.parametrize("L", [0.1, 0.55, 1.0, 1.45])

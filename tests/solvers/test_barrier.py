@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import geometry
 from coco_denoiser.solvers import barrier
 from tests import fuzz
 from tests.families import box
+from tests.windows import reduced
 
 # By name and number: all pairs at their bounds, distances over many decades, bounds broken by a
 # few roundings, and precisions over twelve decades besides.
@@ -46,7 +46,7 @@ def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
 def test_a_parent_is_near_and_known_as_precisely() -> None:
     points, gradients = box(np.random.default_rng(1), 9, 2)
     variances = np.random.default_rng(2).uniform(1.0, 2.0, 9)
-    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, variances)
+    window = reduced(points, gradients, variances=variances)
     tree = barrier._tree(window)
     for i in range(9):
         ancestors = np.flatnonzero(tree[i])
@@ -57,8 +57,5 @@ def test_a_parent_is_near_and_known_as_precisely() -> None:
 
 
 def test_its_cost_is_known_beforehand() -> None:
-    few, many = (
-        geometry.batch_window(*box(np.random.default_rng(0), K, d), 1.0, 0.0, np.ones(K))[0]
-        for K, d in ((48, 10), (48, 40))
-    )
-    assert barrier.multiplications(few) <= coco.solvers.BARRIER < barrier.multiplications(many)
+    few, many = (reduced(*box(np.random.default_rng(0), K, d)) for K, d in ((48, 10), (48, 40)))
+    assert barrier.multiplications(few) <= coco.solvers._BARRIER < barrier.multiplications(many)

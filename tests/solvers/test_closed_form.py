@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
+from coco_denoiser.solvers.closed_form import denoise_pairs
 
 
 @given(
@@ -18,7 +19,7 @@ def test_pairs_are_solved_as_windows_of_two(
 ) -> None:
     rng = np.random.default_rng(seed)
     points, gradients = rng.normal(size=(3, 4, 2, 5)), 3.0 * rng.normal(size=(3, 4, 2, 5))
-    theta = coco.denoise_pairs(points, gradients, L=1.0, mu=mu, noise_variance=variance)
+    theta = denoise_pairs(points, gradients, L=1.0, mu=mu, noise_variance=variance)
     for index in np.ndindex(3, 4):
         one = coco.denoise(
             points[index], gradients[index], L=1.0, mu=mu, noise_variance=list(variance)
@@ -29,20 +30,20 @@ def test_pairs_are_solved_as_windows_of_two(
 def test_one_pair_of_points_serves_many_gradients() -> None:
     rng = np.random.default_rng(0)
     points, gradients = rng.normal(size=(2, 3)), rng.normal(size=(7, 2, 3))
-    theta = coco.denoise_pairs(points, gradients, L=1.0)
-    repeated = coco.denoise_pairs(np.tile(points, (7, 1, 1)), gradients, L=1.0)
+    theta = denoise_pairs(points, gradients, L=1.0)
+    repeated = denoise_pairs(np.tile(points, (7, 1, 1)), gradients, L=1.0)
     np.testing.assert_array_equal(theta, repeated)
 
 
 def test_equal_points_and_equal_gradients() -> None:
     gradients = np.array([[1.0, 2.0], [3.0, 0.0]])
-    theta = coco.denoise_pairs(np.zeros((2, 2)), gradients, L=1.0)
+    theta = denoise_pairs(np.zeros((2, 2)), gradients, L=1.0)
     np.testing.assert_array_equal(theta, [[2.0, 1.0], [2.0, 1.0]])
     same = np.ones((2, 2))
-    np.testing.assert_array_equal(coco.denoise_pairs(same, same, L=1.0), same)
+    np.testing.assert_array_equal(denoise_pairs(same, same, L=1.0), same)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 3), (2, 3, 2)])
 def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"points must have shape \(\.\.\., 2, d\)"):
-        coco.denoise_pairs(np.zeros(shape), np.zeros(shape), L=1.0)
+        denoise_pairs(np.zeros(shape), np.zeros(shape), L=1.0)

@@ -1,22 +1,23 @@
 """The paper's Algorithm 1, against the same algorithm written with its matrix A."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from coco_denoiser import geometry
-from coco_denoiser.constraints import averages
-from coco_denoiser.geometry import Window
+from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import fdpg, interior_point
 from coco_denoiser.typing import Float64
 from tests.families import path
+from tests.windows import reduced
 
 
-def window(seed: int, K: int = 5, d: int = 3) -> Window:
+def window(seed: int, K: int = 5, d: int = 3) -> Problem:
     points, gradients = path(np.random.default_rng(seed), K, d)
-    return geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))[0]
+    return reduced(points, gradients)
 
 
-def dense(window: Window, steps: int) -> tuple[Float64, list[float]]:
+def dense(window: Problem, steps: int) -> tuple[Float64, list[float]]:
     """Algorithm 1 as it is printed: A as a matrix, prox by a projection onto balls."""
     K = len(window.residuals)
     first, second = np.triu_indices(K, 1)
@@ -54,7 +55,7 @@ def test_the_dual_objective_ends_at_minus_the_primal(seed: int) -> None:
     problem = window(seed)
     _, _, history = fdpg.iterate(problem, tol=1e-12, max_iter=100_000)
     lam, _ = interior_point.solve(problem, tol=1e-12, max_iter=100)
-    W = averages.weights(lam, problem)
+    W = average(lam, problem)[0]
     h = problem.residuals
     assert -history[-1] == pytest.approx(0.5 * np.sum((W @ h - h) ** 2), rel=1e-9)
     assert history[0] == 0.0
@@ -64,7 +65,7 @@ def test_the_dual_objective_ends_at_minus_the_primal(seed: int) -> None:
 def test_a_warm_start_begins_lower_and_ends_sooner() -> None:
     problem = window(1, K=6, d=10)
     s, cold, _ = fdpg.iterate(problem, tol=1e-9, max_iter=10_000)
-    shifted = Window(1.001 * problem.residuals, problem.bounds, problem.precisions)
+    shifted = replace(problem, residuals=1.001 * problem.residuals)
     _, warm, history = fdpg.iterate(shifted, tol=1e-9, max_iter=10_000, dual=s)
     _, _, from_zero = fdpg.iterate(shifted, tol=1e-9, max_iter=10_000)
     assert warm < cold

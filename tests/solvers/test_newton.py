@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
-from coco_denoiser.constraints import averages
-from coco_denoiser.geometry import Window
+from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import interior_point, newton
 from coco_denoiser.typing import Float64
+from tests.windows import plain, reduced
 
 
-def path(K: int, d: int, step: float, seed: int) -> Window:
+def path(K: int, d: int, step: float, seed: int) -> Problem:
     """K points along SGD with noise 10 on a quadratic, of unequal variances."""
     rng = np.random.default_rng(seed)
     curvature, x = np.linspace(1.0, 0.1, d), np.full(d, 100.0)
@@ -19,11 +18,11 @@ def path(K: int, d: int, step: float, seed: int) -> Window:
     for k in range(K):
         points[k], gradients[k] = x, curvature * x + 10.0 * rng.normal(size=d)
         x = x - step * gradients[k]
-    return geometry.batch_window(points, gradients, 1.0, 0.0, rng.uniform(0.5, 2.0, K))[0]
+    return reduced(points, gradients, variances=rng.uniform(0.5, 2.0, K))
 
 
-def verdict(window: Window, lam: Float64) -> float:
-    _, phi = averages.average(lam, window)
+def verdict(window: Problem, lam: Float64) -> float:
+    _, phi = average(lam, window)
     return max(certify(window, phi, lam))
 
 
@@ -36,9 +35,7 @@ def test_an_ordinary_window_takes_a_few_steps(K: int, d: int, step: float) -> No
         assert verdict(window, lam) <= 1e-9
         assert steps <= 7
         slow = interior_point.solve(window, tol=1e-9, max_iter=100)[0]
-        np.testing.assert_allclose(
-            averages.average(lam, window)[1], averages.average(slow, window)[1], atol=1e-4
-        )
+        np.testing.assert_allclose(average(lam, window)[1], average(slow, window)[1], atol=1e-4)
 
 
 def test_one_pair_at_its_bound_takes_one_step() -> None:
@@ -47,7 +44,7 @@ def test_one_pair_at_its_bound_takes_one_step() -> None:
     for excess in (1.5, 10.0, 1e3):
         residuals, bounds = rng.normal(size=(3, 4)), np.full((3, 3), np.inf)
         bounds[0, 1] = bounds[1, 0] = np.linalg.norm(residuals[0] - residuals[1]) / excess
-        window = Window(residuals, bounds, rng.uniform(0.5, 1.0, 3))
+        window = plain(residuals, bounds, rng.uniform(0.5, 1.0, 3))
         lam, steps = newton.solve(window, tol=1e-9, max_iter=100)
         assert steps == 1
         assert verdict(window, lam) <= 1e-9
@@ -61,7 +58,7 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
     for _ in range(count):
         points = rng.uniform(-10.0, 10.0, (K, d))
         gradients = points + 10.0 * rng.normal(size=(K, d))
-        window = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(K))[0]
+        window = reduced(points, gradients)
         lam, _ = newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 0.92 * count
@@ -70,7 +67,7 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
 def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
     window = path(12, 10, 0.7, 0)
     lam, _ = newton.solve(window, tol=1e-9, max_iter=100)
-    _, phi = averages.average(lam, window)
+    _, phi = average(lam, window)
     apart = np.linalg.norm(phi[:, None] - phi, axis=2)
     active = lam > 0.0
     assert 0 < np.count_nonzero(active) < active.size - len(active)
@@ -92,7 +89,5 @@ def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
     """L is far too small: nearly all pairs are at their bounds, and the system is too large."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(100, 200))
-    window = geometry.batch_window(
-        points, 1e3 * rng.normal(size=points.shape), 1.0, 0.0, np.ones(100)
-    )[0]
+    window = reduced(points, 1e3 * rng.normal(size=points.shape))
     assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2

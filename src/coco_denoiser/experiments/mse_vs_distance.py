@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coco_denoiser import denoise_pairs
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.experiment import Experiment, Result, Unit, generator
@@ -19,6 +18,7 @@ from coco_denoiser.experiments.tightness import (
     p_active,
     series_name,
 )
+from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-distance"

@@ -14,12 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from coco_denoiser import denoise, denoise_pairs
+from coco_denoiser import denoise
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
+from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-variance"

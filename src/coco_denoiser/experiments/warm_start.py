@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coco_denoiser import Denoiser, geometry, optimizers
+from coco_denoiser import Denoiser, optimizers
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.optimizers import SGD
+from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.solvers import fdpg
 from coco_denoiser.typing import Array, Float64
@@ -47,12 +48,12 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
     K, problem = config.window, Quadratic.spaced(config.dimension, noise_std=config.sigma)
     points, gradients = _observations(config, problem, generator(config, NAME, index))
 
-    def window(first: int) -> tuple[geometry.Window, float]:
+    def window(first: int) -> tuple[Problem, float]:
         seen = slice(first, first + K)
-        found, _, scale, exponent = geometry.batch_window(
-            points[seen], gradients[seen], problem.L, 0.0, np.ones(K)
+        reduced, units = from_observations(
+            points[seen], gradients[seen], L=problem.L, mu=0.0, variances=np.ones(K)
         )
-        return found, float(np.ldexp(scale, exponent))
+        return reduced, float(np.ldexp(units.scale, units.exponent))
 
     before, unit_before = window(0)
     after, unit_after = window(1)

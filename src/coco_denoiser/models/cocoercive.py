@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser import geometry
-from coco_denoiser.geometry import NONE, Window, centre_and_radius
 from coco_denoiser.models.base import Averaging, Model, Snapshot
-from coco_denoiser.solution import Answer
-from coco_denoiser.solvers import LARGE, answer, closed_form, newton, ordinary, persist
+from coco_denoiser.problem import NONE, centre_and_radius, from_tables
+from coco_denoiser.solution import Solution
+from coco_denoiser.solvers import closed_form, solve
 from coco_denoiser.typing import Float64
 
 Bound = float | Callable[[], float]
@@ -63,45 +62,31 @@ class CoCoercive(Model):
         """Return the weights of the newest observation."""
         if window.variances.size == 2:
             return self._average_two(window)
-        newest, trouble = window.newest, None
-        if window.variances.size < LARGE:
-            reduced = geometry.reduced(*self._tables(window))
-            W, _, multipliers, gap, violation, _ = ordinary.settle(*reduced, self.tol, newton.STEPS)
-            usual = gap <= self.tol and violation <= self.tol
-            found = None if usual else persist(Window(*reduced), tol=self.tol)
-        else:
-            found = self.solve(window)
-        if found is not None:
-            W, multipliers, gap, violation = (
-                found.weights,
-                found.multipliers,
-                found.gap,
-                found.violation,
+        answer, trouble = self.solve(window), None
+        if not answer.status.success:
+            trouble = (
+                f"{answer.method} {answer.status.value}: relative gap {answer.gap:.1e}, "
+                f"tol={self.tol:.1e}."
             )
-            if not found.status.success:
-                trouble = (
-                    f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
-                    f"tol={self.tol:.1e}."
-                )
         return Averaging(
-            W[newest],
+            answer.weights[window.newest],
             self.centre,
-            int(np.count_nonzero(multipliers)) // 2,
-            gap,
-            violation,
+            int(np.count_nonzero(answer.multipliers)) // 2,
+            answer.gap,
+            answer.violation,
             trouble,
             None,
             None,
             self.bounds[0] if self.bounds else None,
         )
 
-    def solve(self, window: Snapshot) -> Answer:
+    def solve(self, window: Snapshot) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        reduced = Window(*geometry.reduced(*self._tables(window)))
-        return answer(reduced, tol=self.tol)
+        problem = from_tables(*self._tables(window))
+        return solve(problem, tol=self.tol)
 
     def _tables(self, window: Snapshot) -> tuple[Float64, Float64, Float64, float, Float64]:
-        """Return what `geometry.reduced` needs."""
+        """Return what `from_tables` needs."""
         h, distances = NONE, NONE
         if window.vectors is None:
             distances = np.ascontiguousarray(window.distances(self.centre))

@@ -112,9 +112,9 @@ def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
     return Solution(
         gradients=gradients,
         weights=found.weights,
-        multipliers=None,
+        multipliers=np.full_like(found.weights, np.nan),
         gap=found.gap,
-        violation=None,
+        violation=math.nan,
         iterations=0,
         method="gaussian",
         status=Status.ESTIMATED if found.gap <= tol else Status.STALLED,

@@ -9,11 +9,11 @@ import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
-from coco_denoiser.geometry import centre_and_radius
 from coco_denoiser.models.choice import GAUSSIAN_WINDOW, ModelName
 from coco_denoiser.optax import _gaussian, tree
 from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.solver import default_tolerance
+from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]

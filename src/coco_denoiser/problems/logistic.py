@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from coco_denoiser.curvature import LOSSES, linear_model
 from coco_denoiser.problems.base import Indices, as_points, draw_index
@@ -85,14 +83,14 @@ class LogisticRegression:
         flat = points.reshape(-1, self.dimension)
         gradients = self.regularization * flat
         for block in self._blocks(len(flat)):
-            gradients[block] += expit(flat[block] @ self._signed.T) @ self._signed / self.size
+            gradients[block] += _expit(flat[block] @ self._signed.T) @ self._signed / self.size
         return gradients.reshape(points.shape)
 
     def hessian(self, x: Array) -> Array:
         """Return the matrix (d, d) of second derivatives at one point (d,)."""
         margins = self._signed @ as_points(x, self.dimension)
         # expit(t) (1 - expit(t)) would lose the small factor to cancellation.
-        weights = expit(margins) * expit(-margins) / self.size
+        weights = _expit(margins) * _expit(-margins) / self.size
         H: Array = (self._signed.T * weights) @ self._signed
         H[np.diag_indices_from(H)] += self.regularization
         return H
@@ -110,7 +108,7 @@ class LogisticRegression:
             if self.regularization:
                 gradient += self.regularization * x
             return gradient
-        slopes = expit(np.einsum("...i,...i->...", z, x))
+        slopes = _expit(np.einsum("...i,...i->...", z, x))
         gradients: Array = slopes[..., np.newaxis] * z + self.regularization * x
         return gradients
 
@@ -132,6 +130,8 @@ class LogisticRegression:
             ArithmeticError: if there is no unique minimizer, as for separable classes or
                 linearly dependent features without regularization.
         """
+        from scipy.optimize import minimize  # noqa: PLC0415 - an extra of the experiments
+
         result = minimize(
             self.value,
             np.zeros(self.dimension),
@@ -177,3 +177,10 @@ def _sigmoid(t: float) -> float:
         return 1.0 / (1.0 + math.exp(-t))
     e = math.exp(t)
     return e / (1.0 + e)
+
+
+def _expit(t: Array) -> Array:
+    """Return 1 / (1 + exp(-t))."""
+    from scipy.special import expit  # noqa: PLC0415 - an extra of the experiments
+
+    return np.asarray(expit(t))

@@ -1,31 +1,30 @@
 """One method per file; here they are listed, chosen and tried, and their answers certified.
 
-    solve(window, tol=, max_iter=) -> multipliers (K, K), iterations
+    solve(problem, tol=, max_iter=) -> multipliers (K, K), iterations
 
-A solver sees distinct points only, whose residuals break at least one bound. Where phi does not
-follow from the multipliers, it returns it as a third.
+A method sees distinct points only, whose residuals break at least one bound. The answer phi and
+its certificate are computed from the multipliers, by code that all methods share.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser import geometry
 from coco_denoiser.certificate import certify
-from coco_denoiser.constraints import averages
-from coco_denoiser.geometry import COINCIDENT, ROUNDING, Window
-from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import (
-    active_pairs,
-    barrier,
-    closed_form,
-    conic,
-    fdpg,
-    interior_point,
-    newton,
-    ordinary,
+from coco_denoiser.problem import (
+    COINCIDENT,
+    ROUNDING,
+    Problem,
+    average,
+    coincident,
+    expand_multipliers,
+    merge,
+    stationary,
+    subproblem,
 )
+from coco_denoiser.solution import Solution, Status
+from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, newton
 from coco_denoiser.typing import Float64
 
 
@@ -35,224 +34,180 @@ class Method(NamedTuple):
     Attributes:
         solve: the function.
         max_iter: the number of iterations it is given unless the caller says otherwise.
-        shares: whether noise may differ from coordinate to coordinate.
-        two: whether it is for two distinct points only.
+        covariance: whether noise may differ from coordinate to coordinate.
+        most_points: how many distinct points it can take; 0 for any number.
     """
 
-    solve: Callable[..., tuple[Any, ...]]
+    solve: Callable[..., tuple[Float64, int]]
     max_iter: int
-    shares: bool = False
-    two: bool = False
+    covariance: bool = False
+    most_points: int = 0
 
-    def refuses(self, window: Window, count: int) -> str | None:
-        """Return why it cannot solve a window of so many distinct points; None if it can."""
-        if self.two and count > 2:
+    def refuses(self, problem: Problem, count: int) -> str | None:
+        """Return why it cannot solve a problem of so many distinct points; None if it can."""
+        if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
-        if window.shares is not None and not self.shares:
-            return "needs noise that is the same in all directions, not a covariance"
+        if not (self.covariance or problem.isotropic):
+            return "does not support a covariance"
         return None
 
 
 METHODS = {
-    "closed-form": Method(closed_form.solve, 1, two=True),
+    "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
     "newton": Method(newton.solve, newton.STEPS),
-    "interior-point": Method(interior_point.solve, 80),  # a window in a hundred runs in circles
-    "barrier": Method(barrier.solve, 200),
-    "active-pairs": Method(active_pairs.solve, 200),
-    "fdpg": Method(fdpg.solve, 100_000, shares=True),
-    "conic": Method(conic.solve, 200, shares=True),
+    "interior-point": Method(interior_point.solve, 80),  # a problem in a hundred runs in circles
+    "barrier": Method(barrier.solve, 200, covariance=True),
+    "large": Method(large.solve, 200, covariance=True),
+    "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
 
-# Distinct points from which on conjugate gradients are faster than a factorisation; general
-# conic solvers are then out of the question. `python -m benchmarks large-windows` measures it.
+# Distinct points from which on conjugate gradients are faster than a factorisation.
+# `python -m benchmarks large-windows` measures it.
 LARGE = 160
-# From so many on they are tried where the exact method falls short: with nearly all pairs at their
-# bounds, as where L is far too small, it is the system over those pairs that takes it too long.
-MIDDLE = 24
+# From so many on they are tried where the others fall short: with nearly all pairs at their
+# bounds, as where L is far too small, it is the system over those pairs that takes too long.
+_MIDDLE = 24
 # Multiplications of a step of the barrier method, which takes 40 to 80 of them, a second or two in
 # all: enough for 48 points in 10 dimensions, or 32 in any number.
-BARRIER = 6e8
+_BARRIER = 6e8
+
+# A pair of the answer may break its bound by this share of it, or a tenth of tol if that is less:
+# drawing all points together costs far more than it mends where one of them is far away.
+_FEASIBLE = 1e-10
 
 
-class _Found(NamedTuple):
-    """What a method found; phi where it does not follow from the multipliers."""
-
-    multipliers: Float64
-    iterations: int
-    phi: Float64 | None = None
-    exhausted: bool = False
-
-
-def answer(
-    window: Window,
-    *,
-    method: str = "auto",
-    tol: float = 1e-9,
-    max_iter: int | None = None,
-) -> Answer:
-    """Solve one window by the method asked for, certify the answer, and keep the best.
+def solve(
+    problem: Problem, *, method: str = "auto", tol: float = 1e-9, max_iter: int | None = None
+) -> Solution:
+    """Try one method after another until the certificate is good enough, and return the best.
 
     Args:
-        window: residuals and what is asked of them.
-        method: a name in METHODS, or "auto", which takes what the window needs: the closed form
-            for two distinct points, Newton's method for more, the method of active pairs for
-            LARGE windows, which alone has bounded memory, the paper's where the noise has a
-            covariance; and where that falls short the interior-point method, the barrier method,
-            and that of active pairs for MIDDLE windows, or, with a covariance, the conic solver.
+        problem: residuals and what is asked of them.
+        method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
+            method, the interior-point method and the barrier method for more; from LARGE points
+            on, or with a covariance, `large` comes first.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
+    Returns:
+        The answer in the problem's own units, phi in its `gradients`.
+
     Raises:
-        ValueError: if the method cannot solve such a window.
+        ValueError: if the method cannot solve such a problem.
     """
-    if method == "auto" and window.plain and len(window.bounds) < LARGE:
-        # The usual case, without the questions that only special windows ask.
-        first = _ordinary(window, tol, max_iter)
-        if first.status.success:
-            return first
-    return persist(window, method=method, tol=tol, max_iter=max_iter)
+    best = None
+    for name, near in _plan(problem, method):
+        answer = _attempt(problem, name, near, tol, max_iter)
+        if best is None or _error(answer) < _error(best):
+            best = answer
+        if answer.status.success:
+            return answer
+    assert best is not None  # noqa: S101 - a plan is never empty
+    return best
 
 
-def persist(
-    window: Window, *, method: str = "auto", tol: float = 1e-9, max_iter: int | None = None
-) -> Answer:
-    """Try one method after another, as `answer` does where Newton's method has fallen short."""
-    answers = []
-    for name, found in _attempts(window, method, tol, max_iter):
-        answers.append(_certified(window, name, found, tol))
-        if answers[-1].status.success:
-            break
-    return min(answers, key=lambda found: max(found.gap, found.violation))
+def _error(answer: Solution) -> float:
+    return max(answer.gap, answer.violation)
 
 
-def _ordinary(window: Window, tol: float, max_iter: int | None) -> Answer:
-    name = "newton" if len(window.bounds) > 2 else "closed-form"
+def _plan(problem: Problem, method: str) -> Iterator[tuple[str, float]]:
+    """Yield the methods to try, and up to which bound points count as one."""
+    count = int(coincident(problem.bounds).max()) + 1
+    if method != "auto":
+        reason = METHODS[method].refuses(problem, count)
+        if reason is not None:
+            able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(problem, count))
+            raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
+        yield method, COINCIDENT
+        return
+    names = [_first(problem, count)]
+    yield names[0], COINCIDENT
+    finer = int(coincident(problem.bounds, ROUNDING).max()) + 1
+    if finer > count:  # points that nearly coincide may have to be told apart after all
+        yield _inner(names[0], problem), ROUNDING
+    if names == ["newton"]:
+        yield "interior-point", COINCIDENT
+    if count > 2 and barrier.multiplications(problem) <= _BARRIER:
+        yield "barrier", COINCIDENT
+    if names == ["newton"] and count >= _MIDDLE:
+        yield "large", COINCIDENT
+    if names == ["large"] and problem.isotropic and count < 2 * LARGE:
+        yield "interior-point", COINCIDENT
+
+
+def _first(problem: Problem, count: int) -> str:
+    """Return the first method to try on a problem of so many distinct points."""
+    if count <= 2:
+        return "closed-form"
+    return "newton" if problem.isotropic and count < LARGE else "large"
+
+
+def _attempt(
+    problem: Problem, name: str, near: float, tol: float, max_iter: int | None
+) -> Solution:
+    """Solve by one method, and certify the answer."""
     limit = METHODS[name].max_iter if max_iter is None else max_iter
-    W, phi, multipliers, gap, violation, iterations = ordinary.settle(
-        window.residuals, window.bounds, window.precisions, tol, limit
-    )
-    unchanged = phi is window.residuals
-    return Answer(
-        average=W,
-        phi=phi,
+    multipliers, iterations = np.zeros_like(problem.bounds), 0
+    if not problem.is_feasible():
+        multipliers, iterations = _multipliers(problem, name, near, tol, limit)
+    weights, phi = average(multipliers, problem, min(0.1 * tol, _FEASIBLE))
+    gap, violation = certify(problem, phi, multipliers)
+    if gap <= tol and violation <= tol:
+        status = Status.SOLVED if phi is not problem.residuals else Status.UNCHANGED
+    else:
+        status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
+    return Solution(
+        gradients=phi,
+        weights=weights,
         multipliers=multipliers,
         gap=gap,
         violation=violation,
         iterations=iterations,
         method=name,
-        status=Status.of(gap, violation, tol, unchanged=unchanged, exhausted=False),
-        unchanged=unchanged,
+        status=status,
+        std=np.full(len(phi), np.nan),
     )
 
 
-def _certified(window: Window, name: str, found: _Found, tol: float) -> Answer:
-    """Complete an answer, and let the certificate say how good it is."""
-    multipliers, phi = found.multipliers, found.phi
-    unchanged = not multipliers.any()
-    average = None
-    if phi is None or window.shares is None or unchanged:
-        average, phi = averages.average(multipliers, window)
-    else:
-        phi = averages.drawn_in(window, phi)
-    gap, violation = certify(window, phi, multipliers)
-    unchanged = unchanged and np.array_equal(phi, window.residuals)
-    return Answer(
-        average=average,
-        phi=phi,
-        multipliers=multipliers,
-        gap=gap,
-        violation=violation,
-        iterations=found.iterations,
-        method=name,
-        status=Status.of(gap, violation, tol, unchanged=unchanged, exhausted=found.exhausted),
-        unchanged=unchanged,
-    )
-
-
-def _attempts(
-    window: Window, method: str, tol: float, max_iter: int | None
-) -> Iterator[tuple[str, _Found]]:
-    """Yield what the methods find, one after another, until the caller has enough."""
-    count, finer = (
-        int(averages.coincident(window.bounds, limit).max()) + 1 for limit in (COINCIDENT, ROUNDING)
-    )
-    if method == "auto":
-        names = [_suited(window, count)]
-        if names == ["interior-point"]:
-            # Where no points coincide, Newton's method has been tried at this point.
-            names = ["newton"] * (count < len(window.bounds)) + names
-            names += ["barrier"] * (barrier.multiplications(window) <= BARRIER)
-            names += ["active-pairs"] * (count >= MIDDLE)
-        if window.shares is not None and 2 < count < LARGE:
-            names.append("conic")
-        elif names == ["active-pairs"] and count < 2 * LARGE:
-            names.append("interior-point")
-    else:
-        names = [method]
-        reason = METHODS[method].refuses(window, count)
-        if reason is not None:
-            able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(window, count))
-            raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
-    nothing = np.zeros_like(window.bounds)
-    if geometry.is_feasible(window):
-        yield names[0], _Found(nothing, 0)
-    yield names[0], _apart(window, names[0], COINCIDENT, tol, max_iter)
-    if method == "auto" and finer > count:
-        # It may take points that nearly coincide one by one after all.
-        name = _suited(window, finer)
-        yield name, _apart(window, name, ROUNDING, tol, max_iter)
-    for name in names[1:]:
-        yield name, _apart(window, name, COINCIDENT, tol, max_iter)
-
-
-def _suited(window: Window, count: int) -> str:
-    """Return the first method to try on a window of so many distinct points."""
-    if window.shares is not None:
-        return "fdpg"
-    return "closed-form" if count <= 2 else "interior-point" if count < LARGE else "active-pairs"
-
-
-def _run(window: Window, name: str, tol: float, max_iter: int | None) -> _Found:
-    method = METHODS[name]
-    limit = method.max_iter if max_iter is None else max_iter
-    found = _Found(*method.solve(window, tol=tol, max_iter=limit))
-    return found._replace(exhausted=found.iterations >= limit)
-
-
-def _apart(window: Window, name: str, near: float, tol: float, max_iter: int | None) -> _Found:
-    """Solve a window some of whose points may coincide.
+def _multipliers(
+    problem: Problem, name: str, near: float, tol: float, limit: int
+) -> tuple[Float64, int]:
+    """Return the multipliers of a problem some of whose points may coincide, and the iterations.
 
     Points with bounds up to `near` count as one for the others. What holds them together is found
-    after that, in a window of their own on which the others pull with the forces found before.
+    after that, in a problem of their own on which the others pull with the forces found before.
     """
-    labels = averages.coincident(window.bounds, near)
-    distinct = averages.merge(window, labels)
+    labels = coincident(problem.bounds, near)
+    distinct = merge(problem, labels)
     count = len(distinct.bounds)
-    found = _Found(np.zeros_like(distinct.bounds), 0)
-    if not geometry.is_feasible(distinct, within=0.0):
-        found = _run(distinct, name, tol, max_iter)
+    multipliers, iterations = np.zeros_like(distinct.bounds), 0
+    if not distinct.is_feasible(within=0.0):
+        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
     if count == labels.size:
-        return found
-    full = averages.split(found.multipliers, window, labels)
-    phi = averages.stationary(found.multipliers, distinct)[labels]
+        return multipliers, iterations
+    full = expand_multipliers(multipliers, problem, labels)
+    phi = stationary(multipliers, distinct)[labels]
     pull = full @ phi - full.sum(axis=1)[:, None] * phi
-    found = found._replace(multipliers=full, phi=None if found.phi is None else found.phi[labels])
     for members in (np.flatnonzero(labels == a) for a in range(count)):
         inside = np.ix_(members, members)
         if members.size == 1:
             continue
-        size = min(1.0, float(np.abs(window.residuals[members]).max()))
-        if count == 1 or window.bounds[inside].max() <= ROUNDING * size:
+        size = min(1.0, float(np.abs(problem.residuals[members]).max()))
+        if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
-        own = averages.alone(window, members, pull[members])
-        if not geometry.is_feasible(own, within=0.0):
-            inner = name if name in ("fdpg", "conic", "barrier") else _suited(own, members.size)
-            held = _apart(own, inner, near, tol, max_iter)
-            full[inside] = held.multipliers * window.precisions[members].max()
-            found = found._replace(
-                iterations=found.iterations + held.iterations,
-                phi=None,  # it now follows from the multipliers only
-                exhausted=found.exhausted or held.exhausted,
-            )
-    return found
+        own = subproblem(problem, members, pull[members])
+        if not own.is_feasible(within=0.0):
+            held, steps = _multipliers(own, _inner(name, own), near, tol, limit)
+            full[inside] = held * problem.precisions[members].max()
+            iterations += steps
+    return full, iterations
+
+
+def _inner(name: str, problem: Problem) -> str:
+    """Return the method for points that coincide next to the others: one that rarely fails."""
+    if name in ("fdpg", "barrier"):
+        return name
+    if len(problem.bounds) == 2:
+        return "closed-form"
+    return "interior-point" if problem.isotropic else "barrier"

@@ -22,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from coco_denoiser._linalg import substitute
-from coco_denoiser.geometry import Window
-from coco_denoiser.solvers.active_pairs import irredundant
+from coco_denoiser.problem import Problem
+from coco_denoiser.solvers.large import irredundant
 from coco_denoiser.typing import Float64
 
 _FALL = 0.1  # what is left of tau where F is near enough to its minimum
@@ -32,37 +32,40 @@ _SHORTEST = 2.0**-30  # of a step
 _WIDEST = 1e4  # factor by which lam s may differ from tau
 
 
-def multiplications(window: Window) -> float:
+def multiplications(problem: Problem) -> float:
     """Return how many a step takes, about."""
-    K, q = window.residuals.shape
-    return 0.5 * float(K * K * min(K, q)) ** 2
+    K, q = problem.residuals.shape
+    return 0.5 * float(K * K * (min(K, q) if problem.isotropic else q)) ** 2
 
 
-def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations.
 
     Args:
-        window: residuals, bounds and precisions; no bound is zero.
+        problem: residuals, bounds and precisions; no bound is zero.
         tol: relative duality gap to reach.
         max_iter: limit on Newton's steps.
     """
-    n, h = window.precisions[:, None], window.residuals
-    if h.shape[1] > len(h):
+    n, h = problem.table, problem.residuals
+    if h.shape[1] > len(h) and problem.isotropic:
         h = np.asarray(np.linalg.qr(h.T, mode="r")).T
-    first, second = replace(window, bounds=irredundant(window.bounds)).pairs()
-    rho, tree = window.bounds[first, second], _tree(window)
-    edges, masses = tree[first] - tree[second], tree.T @ (n * tree)
+        n = n[:, : h.shape[1]]
+    first, second = replace(problem, bounds=irredundant(problem.bounds)).pairs()
+    rho, tree = problem.bounds[first, second], _tree(problem)
+    edges = tree[first] - tree[second]
+    masses = tree.T @ (problem.precisions[:, None] * tree)
+    shares = problem.coordinate_precisions[: h.shape[1]]
     # u = phi - h and v start inside the bounds, as far as they are broken.
     v = h[first] - h[second]
     worst = float(np.max(_norms(v) / rho))
     shrink = 1.0 / (worst * (1.0 + min(0.1, worst - 1.0)))
-    u, v = (shrink - 1.0) * (h - np.sum(n * h, axis=0) / n.sum()), shrink * v
+    u, v = (shrink - 1.0) * (h - np.sum(n * h, axis=0) / n.sum(axis=0)), shrink * v
     s = 0.5 * (rho - _norms(v)) * (rho + _norms(v))
     loss = 0.5 * float(np.sum(n * u * u))
     tau = loss / rho.size
     lam, steps = tau / s, 0
     while steps < max_iter:
-        factor, unit = _factor(masses, edges, lam, s, v)
+        factor, unit = _factor(masses, shares, edges, lam, s, v)
         if factor is None:
             break
         pull, end = tree.T @ (n * u), 0.1 * tol * loss / rho.size
@@ -93,7 +96,7 @@ def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
         lam = lam + min(1.0, 0.99 / max(float(np.max(-dlam / lam)), 1e-300)) * dlam
         lam = np.clip(lam, tau / s / _WIDEST, tau / s * _WIDEST)
         steps += 1
-    table = np.zeros_like(window.bounds)
+    table = np.zeros_like(problem.bounds)
     table[first, second] = table[second, first] = lam
     return table, steps
 
@@ -102,27 +105,27 @@ def _norms(a: Float64) -> Float64:
     return np.asarray(np.sqrt(np.sum(a * a, axis=1)))
 
 
-def _tree(window: Window) -> Float64:
+def _tree(problem: Problem) -> Float64:
     """Return the points in terms of the unknowns, (K, K): phi = tree z.
 
     The parent of a point is the nearest of those known at least as precisely, if there is a bound.
     """
-    order = np.argsort(-window.precisions, kind="stable")
+    order = np.argsort(-problem.precisions, kind="stable")
     tree = np.eye(order.size)
     for k, i in enumerate(order[1:], start=1):
-        parent = order[window.bounds[i, order[:k]].argmin()]
-        if np.isfinite(window.bounds[i, parent]):
+        parent = order[problem.bounds[i, order[:k]].argmin()]
+        if np.isfinite(problem.bounds[i, parent]):
             tree[i] = tree[parent]
-            tree[i, i] = window.bounds[i, parent]
+            tree[i, i] = problem.bounds[i, parent]
     return tree
 
 
 def _factor(
-    masses: Float64, edges: Float64, lam: Float64, s: Float64, v: Float64
+    masses: Float64, shares: Float64, edges: Float64, lam: Float64, s: Float64, v: Float64
 ) -> tuple[Float64 | None, Float64]:
     """Return the Cholesky factor of the Hessian with its diagonal scaled to 1, and the scale."""
     size, q = masses.shape[0] * v.shape[1], v.shape[1]
-    H = np.kron(masses + edges.T @ (lam[:, None] * edges), np.eye(q))
+    H = np.kron(masses, np.diag(shares)) + np.kron(edges.T @ (lam[:, None] * edges), np.eye(q))
     stiff = np.sqrt(lam / s)[:, None] * v
     rows = (edges[:, :, None] * stiff[:, None, :]).reshape(-1, size)
     H += rows.T @ rows

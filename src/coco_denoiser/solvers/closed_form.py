@@ -6,21 +6,47 @@ lie on the segment between them, and the noisier one moves more:
 
     phi_1 = h_1 - a_1 t (h_1 - h_2),    phi_2 = h_2 + a_2 t (h_1 - h_2),
     t = 1 - rho / ||h_1 - h_2||,        a_i = v_i / (v_1 + v_2).
+
+If the noise has a covariance, one scalar equation is left to solve.
 """
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel
-from coco_denoiser.geometry import Window, centre_and_radius
+from coco_denoiser.problem import Problem, centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
 
+_STEPS = 200  # of Newton's method on the scalar equation, which takes about five
 
-def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
-    """Return the multiplier, as a (2, 2) table, and 0 iterations; the rest is not needed."""
+
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+    """Return the multiplier, as a (2, 2) table, and the number of iterations."""
     del tol, max_iter
-    found = multiplier(window.residuals, window.bounds, window.precisions)
-    return np.array([[0.0, found], [found, 0.0]]), 0
+    if problem.isotropic:
+        lam, iterations = multiplier(problem.residuals, problem.bounds, problem.precisions), 0
+    else:
+        lam, iterations = _with_covariance(problem)
+    return np.array([[0.0, lam], [lam, 0.0]]), iterations
+
+
+def _with_covariance(problem: Problem) -> tuple[float, int]:
+    """Solve ||v(t)|| = rho for t = lam (1 / n_1 + 1 / n_2), by Newton's method on 1 / ||v||.
+
+    Coordinate c of the difference becomes v_c = d_c s_c / (s_c + t). As in a trust region,
+    1 / ||v|| is concave and nearly linear: from t = 0 the root is approached from below.
+    """
+    (n, m), s, rho = problem.precisions, problem.coordinate_precisions, problem.bounds[0, 1]
+    d = problem.residuals[0] - problem.residuals[1]
+    t, steps = 0.0, 0
+    while steps < _STEPS:
+        v = d * (s / (s + t))
+        w = float(np.sqrt(v @ v))
+        if w <= rho * (1.0 + 1e-15):
+            break
+        t += (w / rho - 1.0) * w * w / float(np.sum(v * v / (s + t)))
+        steps += 1
+    return t / (1.0 / n + 1.0 / m), steps
 
 
 @kernel
@@ -55,7 +81,7 @@ def denoise_pairs(
         gradients: (..., 2, d), their noisy gradients.
         L: upper bound on the curvature.
         mu: lower bound on the curvature.
-        noise_variance: variance of the first and of the second observation of a window.
+        noise_variance: variance of the first and of the second observation of a problem.
     """
     x, g = check.finite_array("points", points), check.finite_array("gradients", gradients)
     L, mu = check.curvature(L, mu)

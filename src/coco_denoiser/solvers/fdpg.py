@@ -12,26 +12,24 @@ largest eigenvalue of the dual's quadratic form, the pairs being a complete grap
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser.geometry import ROUNDING, Window
+from coco_denoiser.problem import ROUNDING, Problem
 from coco_denoiser.typing import Float64
 
 _CHECK_EVERY = 10
 
 
-def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int, Float64]:
-    """Return the multipliers, (K, K) and symmetric, the number of iterations, and phi (K, q)."""
-    # The multipliers are one step behind the dual vectors: aim a little lower.
-    s, iterations, _ = iterate(window, tol=0.1 * tol, max_iter=max_iter)
-    K, q = window.residuals.shape
-    first, second = np.triu_indices(K, 1)
-    multipliers, phi = np.zeros((K, K)), np.empty((K, q))
-    _primal(window.residuals, window.table(), s, phi)
-    multipliers[first, second] = np.linalg.norm(s, axis=1) / window.bounds[first, second]
-    return multipliers + multipliers.T, iterations, phi
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+    """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
+    # The multipliers are one step behind the dual vectors: aim lower.
+    s, iterations, _ = iterate(problem, tol=0.02 * tol, max_iter=max_iter)
+    multipliers = np.zeros_like(problem.bounds)
+    first, second = np.triu_indices(len(multipliers), 1)
+    multipliers[first, second] = np.linalg.norm(s, axis=1) / problem.bounds[first, second]
+    return multipliers + multipliers.T, iterations
 
 
 def iterate(
-    window: Window,
+    problem: Problem,
     *,
     tol: float,
     max_iter: int,
@@ -41,7 +39,7 @@ def iterate(
     """Run the method; return the dual vectors, the iterations, and the dual objective at each.
 
     Args:
-        window: residuals, bounds and precisions; no bound is zero.
+        problem: residuals, bounds and precisions; no bound is zero.
         tol: relative duality gap to reach; 0 runs all iterations.
         max_iter: limit on the iterations.
         dual: (pairs, q), where to start, in the order of `numpy.triu_indices(K, 1)`; zero if
@@ -49,10 +47,10 @@ def iterate(
         restart: drop the momentum when it points uphill; False is the paper's method to the
             letter.
     """
-    K, q = window.residuals.shape
+    K, q = problem.residuals.shape
     s = np.zeros((K * (K - 1) // 2, q)) if dual is None else dual.copy()
-    n, h = window.table(), np.ascontiguousarray(window.residuals)
-    history, iterations = _iterate(h, window.bounds, n, s, tol, max_iter, int(restart))
+    n, h = problem.table, np.ascontiguousarray(problem.residuals)
+    history, iterations = _iterate(h, problem.bounds, n, s, tol, max_iter, int(restart))
     return s, iterations, history[: iterations + 1]
 
 

@@ -18,11 +18,16 @@ import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
 from coco_denoiser._linalg import cholesky, substitute
-from coco_denoiser.geometry import COINCIDENT, Window, worst_excess
-from coco_denoiser.solvers._interior_gap import duality_gap, rounded_ratio
-from coco_denoiser.solvers._interior_step import hessian
+from coco_denoiser.problem import COINCIDENT, Problem, worst_excess
 from coco_denoiser.solvers.closed_form import multiplier
-from coco_denoiser.solvers.interior_point import irredundant, multiplicative, stationary
+from coco_denoiser.solvers.interior_point import (
+    duality_gap,
+    hessian,
+    irredundant,
+    multiplicative,
+    rounded_ratio,
+    stationary,
+)
 from coco_denoiser.typing import Float64, Int64
 
 STEPS = 15
@@ -35,9 +40,9 @@ RIDGE, CROWDED = 0.01, 0.6
 _ALLOWED = 300.0
 
 
-def solve(window: Window, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
-    return multipliers_of(window.residuals, window.bounds, window.precisions, tol, max_iter)
+    return multipliers_of(problem.residuals, problem.bounds, problem.precisions, tol, max_iter)
 
 
 @kernel

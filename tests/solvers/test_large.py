@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import geometry
 from coco_denoiser._linalg import solve_laplacian, solve_large_laplacian
-from coco_denoiser.constraints import averages
-from coco_denoiser.solvers import _active_step, active_pairs, interior_point
+from coco_denoiser.solvers import large
 from tests.families import box, path
 
 
@@ -16,7 +14,7 @@ def test_a_large_window_is_solved_exactly_on_few_of_its_pairs(make: object) -> N
     assert callable(make)
     points, gradients = make(np.random.default_rng(0), 300, 10)
     solution = coco.solve(points, gradients, L=1.0)
-    assert solution.method == "active-pairs"
+    assert solution.method == "large"
     assert max(solution.gap, solution.violation) <= 1e-9
     # The certificate is over all pairs, by code that the solver does not share.
     phi = solution.gradients - 0.5 * points
@@ -24,20 +22,6 @@ def test_a_large_window_is_solved_exactly_on_few_of_its_pairs(make: object) -> N
     bound = 0.5 * np.linalg.norm(points[:, None] - points, axis=2)
     assert (apart <= bound * (1.0 + 1e-8) + 1e-9).all()
     assert np.count_nonzero(solution.multipliers) <= 20 * 300
-
-
-@pytest.mark.parametrize("products", [0, 400])
-def test_a_factorisation_takes_over_where_conjugate_gradients_fail(
-    monkeypatch: pytest.MonkeyPatch, products: int
-) -> None:
-    monkeypatch.setattr(_active_step, "_MOST_PRODUCTS", products)
-    points, gradients = box(np.random.default_rng(1), 40, 4)
-    window, *_ = geometry.batch_window(points, gradients, 1.0, 0.0, np.ones(40))
-    found, _ = active_pairs.solve(window, tol=1e-10, max_iter=100)
-    expected, _ = interior_point.solve(window, tol=1e-10, max_iter=100)
-    np.testing.assert_allclose(
-        averages.weights(found, window), averages.weights(expected, window), atol=1e-5
-    )
 
 
 @pytest.mark.parametrize("strongest", [1.0, 1e15])
@@ -58,10 +42,10 @@ def test_a_window_that_costs_too_much_is_given_up_with_a_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     points, gradients = box(np.random.default_rng(4), 40, 4)
-    solved = coco.solve(points, gradients, L=1.0, method="active-pairs")
-    monkeypatch.setattr(active_pairs, "_ALLOWED", 1.0)
-    monkeypatch.setattr(active_pairs, "_MOST_SMALL", 1.0)
-    given_up = coco.solve(points, gradients, L=1.0, method="active-pairs", throw=False)
+    solved = coco.solve(points, gradients, L=1.0, method="large")
+    monkeypatch.setattr(large, "_ALLOWED", 1.0)
+    monkeypatch.setattr(large, "_MOST_SMALL", 1.0)
+    given_up = coco.solve(points, gradients, L=1.0, method="large", throw=False)
     assert given_up.iterations < solved.iterations
     assert given_up.status is coco.Status.STALLED
     assert given_up.violation <= 1e-9

@@ -1,0 +1,582 @@
+"""The reduced problem: K residuals, and how far apart each two of them may be.
+
+A function whose curvature lies between mu and L has, with the centre c = (L + mu) / 2 and the
+radius r = (L - mu) / 2, gradients theta that obey, for every two points,
+
+    ||(theta_m - c x_m) - (theta_l - c x_l)|| <= r ||x_m - x_l||.
+
+This is the only place where that inequality is written. With residuals h = g - c x and
+phi = theta - c x, denoising is
+
+    minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml,
+
+where rho_ml = r ||x_m - x_l|| and n_i is the inverse noise variance of observation i. If the
+noise has a covariance, the norm is weighted: coordinate c of the eigenvectors has the precisions
+n_i s_c. For multipliers lam of the pairs the answer solves, coordinate by coordinate,
+
+    (s_c N + Laplacian(lam)) phi = s_c N h,
+
+so that phi = W h with W = (N + Laplacian)^-1 N if all s_c are 1.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian, squared_distance
+from coco_denoiser.solution import Solution, Status
+from coco_denoiser.typing import Array, Float64, Int64
+
+# Relative to the largest residual: points whose bound is below this count as one for the others,
+# and are then told apart in a problem of their own.
+COINCIDENT = 1e-11
+# Relative to the residuals of a pair: how well their distance is known, which is a few roundings.
+ROUNDING = 2e-15
+WITHIN = 1e-12  # relative to its bound: a pair that exceeds it by less obeys it
+# Larger input, or smaller than its inverse, is scaled first, so that squares stay in range.
+_LARGEST = 1e60
+_FEW = 32  # with so few coordinates, rotating into fewer does not pay
+# Stands for vectors that are not at hand, or for a table that is not needed.
+NONE = np.empty((0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """K residuals and what is asked of them: all that a solver or the certificate sees.
+
+    Attributes:
+        residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is about 1,
+            and shifted so that the most central one is zero.
+        bounds: (K, K), symmetric, in the same scale; infinite for a pair that is not constrained.
+        precisions: (K,), inverse noise variances, the largest being 1.
+        coordinate_precisions: (q,), what these are multiplied by in each coordinate, the largest
+            being 1; all are 1 unless the noise has a covariance.
+    """
+
+    residuals: Float64
+    bounds: Float64
+    precisions: Float64
+    coordinate_precisions: Float64
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the noise is the same in all directions."""
+        return bool(self.coordinate_precisions.min() == 1.0)
+
+    @property
+    def table(self) -> Float64:
+        """The precision of every coordinate of every residual, (K, q)."""
+        return self.precisions[:, None] * self.coordinate_precisions
+
+    def pairs(self) -> tuple[Int64, Int64]:
+        """Return the pairs that are constrained, as two lists of points."""
+        first, second = np.nonzero(np.triu(np.isfinite(self.bounds), 1))
+        return first, second
+
+    def is_feasible(self, within: float = WITHIN) -> bool:
+        """Say whether every pair obeys its bound, up to rounding and this share of it."""
+        return bool(worst_excess(self.residuals, self.bounds, within) <= 0.0)
+
+
+class Units(NamedTuple):
+    """The way from a reduced answer back to the observations.
+
+    Attributes:
+        gradients: (K, d), as they were observed.
+        residuals: (K, d), h in all coordinates, along `axes`.
+        scale: the size of one unit of a residual, apart from `exponent`.
+        exponent: of the power of two that brought the input into range.
+        multiplier: what one unit of a multiplier is.
+        axes: (d, d), the directions of the residuals' coordinates, as columns; NONE for the usual.
+    """
+
+    gradients: Float64
+    residuals: Float64
+    scale: float
+    exponent: int
+    multiplier: float
+    axes: Float64
+
+    def restore(self, answer: Solution) -> Solution:
+        """Return the answer in the units and the coordinates of the observations."""
+        theta, phi = self.gradients.copy(), answer.gradients
+        if answer.status is not Status.UNCHANGED:
+            if phi.shape != self.residuals.shape:  # solved in fewer coordinates
+                phi = answer.weights @ self.residuals
+            move = self.scale * (phi - self.residuals)
+            move = move @ self.axes.T if self.axes.size else move
+            theta += np.ldexp(move, self.exponent) if self.exponent else move
+        lam = answer.multipliers
+        return replace(
+            answer,
+            gradients=theta,
+            multipliers=lam if self.multiplier == 1.0 else self.multiplier * lam,
+        )
+
+
+def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
+    """Return c and r; halved first, so that neither overflows."""
+    return 0.5 * L + 0.5 * mu, 0.5 * L - 0.5 * mu
+
+
+def from_observations(
+    points: Float64,
+    gradients: Float64,
+    *,
+    L: float,
+    mu: float,
+    variances: Float64,
+    covariance: Float64 | None = None,
+) -> tuple[Problem, Units]:
+    """Reduce a batch, and return the way back.
+
+    Args:
+        points: (K, d).
+        gradients: (K, d).
+        L: upper bound on the curvature.
+        mu: lower bound on the curvature.
+        variances: (K,), of the gradients' noise.
+        covariance: (d,) if it is diagonal, or (d, d); what the variances are multiplied by.
+    """
+    (K, d), (c, r) = points.shape, centre_and_radius(L, mu)
+    x, g, exponent, scale = points, gradients, 0, 0.0
+    if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
+        h, bounds, precisions, scale = _reduce(x, g, c, r, variances, _LARGEST)
+    if scale == 0.0:
+        x, g, c, r, exponent = _into_range(x, g, c, r)
+        h, bounds, precisions, scale = _reduce(x, g, c, r, variances, np.inf)
+    axes, unit, q = NONE, float(variances.min()), d
+    coordinates = h
+    if covariance is not None:
+        spread = covariance
+        if covariance.ndim == 2:
+            spread, axes = np.linalg.eigh(covariance)
+            # Differences first: rotated points would lose the digits that a common shift takes.
+            coordinates = h = np.ascontiguousarray(h @ axes)
+        unit *= float(spread.min())
+        shares = spread.min() / spread
+    else:
+        if d > max(2 * K, _FEW):
+            # Rotated into K coordinates. From the vectors, not from the table of distances:
+            # close residuals would lose half of their digits there.
+            coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
+            q = K
+        shares = np.ones(q)
+    problem = Problem(coordinates, bounds, precisions, shares)
+    return problem, Units(gradients, h, scale, exponent, 1.0 / unit, axes)
+
+
+def from_tables(
+    points: Float64, distances: Float64, residuals: Float64, radius: float, variances: Float64
+) -> Problem:
+    """Return the problem of a window of which only K by K tables are known; see `reduced`."""
+    h, bounds, precisions = reduced(points, distances, residuals, radius, variances)
+    return Problem(h, bounds, precisions, np.ones(h.shape[1]))
+
+
+def _into_range(
+    points: Float64, gradients: Float64, c: float, r: float
+) -> tuple[Float64, Float64, float, float, int]:
+    """Scale by powers of two, which is exact, so that no square overflows or underflows."""
+    ex = int(np.frexp(np.abs(points).max())[1])
+    eg = int(np.frexp(np.abs(gradients).max())[1])
+    ec = int(np.frexp(max(abs(c), r))[1])
+    exponent = max(eg, ec + ex) if points.any() and gradients.any() else eg + (ec + ex)
+    return (
+        np.ldexp(points, -ex),
+        np.ldexp(gradients, -exponent),
+        float(np.ldexp(c, ex - exponent)),
+        float(np.ldexp(r, ex - exponent)),
+        exponent,
+    )
+
+
+def nearest(problem: Problem, neighbors: int) -> Problem:
+    """Return the problem with the bounds of near points only: O(K neighbors) pairs.
+
+    A pair stays if one of its points is among the nearest of the other, ties included, or if
+    the two coincide, which does not count.
+    """
+    bounds = problem.bounds
+    if neighbors >= len(bounds) - 1:
+        return problem
+    apart = np.where(bounds > COINCIDENT, bounds, np.inf)
+    reach = np.partition(apart, neighbors - 1, axis=1)[:, neighbors - 1]
+    # Ties count as ties despite rounding.
+    near = bounds <= (1.0 + 1e-12) * reach[:, None]
+    return replace(problem, bounds=np.where(near | near.T, bounds, np.inf))
+
+
+def merge(problem: Problem, labels: Int64) -> Problem:
+    """Join points with the same label into one, with their mean and their added precision."""
+    count = int(labels.max()) + 1
+    if count == labels.size:
+        return problem
+    n, sums = problem.precisions, np.zeros((count, problem.residuals.shape[1]))
+    np.add.at(sums, labels, n[:, None] * problem.residuals)
+    total = np.bincount(labels, n).astype(np.float64)
+    bounds = np.full((count, count), np.inf)
+    np.minimum.at(bounds, (labels[:, None], labels[None, :]), problem.bounds)
+    np.fill_diagonal(bounds, 0.0)
+    return Problem(sums / total[:, None], bounds, total, problem.coordinate_precisions)
+
+
+def expand_multipliers(multipliers: Float64, problem: Problem, labels: Int64) -> Float64:
+    """Return multipliers of all K points from those of the groups, none of them inside one.
+
+    What pulls two groups together acts on the pair of members with the smallest bound.
+    """
+    full = np.zeros((labels.size, labels.size))
+    members = [np.flatnonzero(labels == a) for a in range(len(multipliers))]
+    for a, b in np.argwhere(np.tril(multipliers)):
+        mine, theirs = members[a], members[b]
+        block = problem.bounds[np.ix_(mine, theirs)]
+        i, j = divmod(int(block.argmin()), theirs.size)
+        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
+    return full
+
+
+def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
+    """Return the problem of some points alone, on which the others pull with forces, (m, q).
+
+    It has a scale of its own, in which bounds too small for the whole problem are not too small;
+    its multipliers are relative to the largest precision of the members.
+    """
+    n = problem.precisions[members]
+    residuals = problem.residuals[members] - problem.residuals[members[0]]
+    residuals += pull / problem.table[members]
+    scale = standardise(residuals, most_central(residuals))
+    bounds = problem.bounds[np.ix_(members, members)] / scale
+    return Problem(residuals, bounds, n / n.max(), problem.coordinate_precisions)
+
+
+def stationary(multipliers: Float64, problem: Problem) -> Float64:
+    """Return phi (K, q), where these multipliers, all finite, balance the observations."""
+    n, s = problem.precisions, problem.coordinate_precisions
+    phi = n[:, None] * problem.residuals
+    for share in np.unique(s):
+        part = np.ascontiguousarray(phi[:, s == share])
+        solve_large_laplacian(multipliers / share, n.copy(), part, part.shape[1])
+        phi[:, s == share] = part
+    return phi
+
+
+def average(
+    multipliers: Float64, problem: Problem, within: float = WITHIN
+) -> tuple[Float64, Float64]:
+    """Return W (K, K), which is NaN with a covariance, and phi (K, q), which is feasible.
+
+    For the best multipliers phi is optimal. If others break a bound by more than this share of it,
+    all are drawn towards the centroid until every pair fits. Points that infinite multipliers hold
+    together share one phi.
+    """
+    h, bounds, n = problem.residuals, problem.bounds, problem.precisions
+    K = n.size
+    if np.isinf(multipliers).any():
+        labels = coincident(1.0 / np.maximum(multipliers, 1.0), 0.0)
+        merged = merge(problem, labels)
+        between = np.zeros_like(merged.bounds)
+        apart = labels[:, None] != labels
+        np.add.at(between, tuple(labels[np.argwhere(apart)].T), multipliers[apart])
+        W, phi = average(between, merged, within)
+        return W[np.ix_(labels, labels)] * (n / merged.precisions[labels]), phi[labels]
+    if problem.isotropic and K < MANY:
+        return weights_and_phi(multipliers, h, bounds, n, within)
+    if not multipliers.any():
+        # Nothing to average: exactly, so that observations stay the same to the last bit.
+        return np.eye(K), h
+    if problem.isotropic:
+        W = np.eye(K)
+        solve_large_laplacian(multipliers.copy(), n.copy(), W, 0)
+        return W, _complete(W, h, bounds, n, within)
+    phi = stationary(multipliers, problem)
+    centroid = n @ phi / n.sum()
+    phi = centroid + _shrinkage(phi, h, bounds, within) * (phi - centroid)
+    return np.full((K, K), np.nan), phi
+
+
+@sweep
+def _reduce(
+    points: Float64, gradients: Float64, c: float, r: float, variances: Float64, largest: float
+) -> tuple[Float64, Float64, Float64, float]:
+    """Return residuals, bounds, precisions and the scale, which is 0 for input out of range."""
+    K, d = points.shape
+    h, bounds, precisions = np.empty((K, d)), np.empty((K, K)), _precisions(variances)
+    x, g = 0.0, 0.0
+    for i in range(K):
+        for j in range(d):
+            x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
+    for top in (x, g):
+        if top != 0.0 and not 1.0 / largest < top < largest:
+            return h, bounds, precisions, 0.0
+    origin, central = 0, 0
+    for attempt in range(2):
+        # Differences first: a shift of all points or gradients leaves no rounding behind. From an
+        # observation that is near the others, so that one far away leaves none either.
+        for i in range(K):
+            for j in range(d):
+                dx, dg = points[i, j] - points[origin, j], gradients[i, j] - gradients[origin, j]
+                h[i, j] = dg - c * dx
+        central = most_central(h)
+        if attempt == 1 or central == 0:
+            break
+        origin = central
+    scale = standardise(h, central)
+    for i in range(K):
+        bounds[i, i] = 0.0
+        for j in range(i):
+            squared = squared_distance(points[i], points[j])
+            bounds[i, j] = bounds[j, i] = r * _root(squared, points[i], points[j]) / scale
+    return h, bounds, precisions, scale
+
+
+@fragment
+def _root(squared: float, x: Array, y: Array) -> float:
+    """Return ||x - y|| from its square, or computed afresh with a scale if that is out of range."""
+    if 1e-250 < squared < 1e250:
+        return math.sqrt(squared)
+    top = 0.0
+    for j in range(x.size):
+        top = max(top, abs(np.float64(x[j]) - np.float64(y[j])))
+    if top == 0.0:
+        return 0.0
+    total = 0.0
+    for j in range(x.size):
+        total += ((np.float64(x[j]) - np.float64(y[j])) / top) ** 2
+    return top * math.sqrt(total)
+
+
+@fragment
+def most_central(h: Float64) -> int:
+    """Return the residual that is nearest to the others overall."""
+    K, q = h.shape
+    best, least = 0, np.inf
+    for i in range(K):
+        total = 0.0
+        for j in range(K):
+            for c in range(q):
+                total += abs(h[i, c] - h[j, c])
+        if total < least:
+            best, least = i, total
+    return best
+
+
+@kernel
+def reduced(
+    points: Float64, distances: Float64, residuals: Float64, radius: float, variances: Float64
+) -> tuple[Float64, Float64, Float64]:
+    """Return residuals, bounds and precisions, as in `Problem`.
+
+    Args:
+        points: (K, K), distances between points.
+        distances: (K, K), those between residuals; not used if these are given.
+        residuals: (K, q), more accurate than what can be recovered from distances; NONE if the
+            distances must do.
+        radius: how far apart residuals may be, relative to their points.
+        variances: (K,), relative noise variances.
+    """
+    K, scale = variances.size, 1.0
+    bounds = np.empty((K, K))
+    if residuals.size > 0:
+        h = residuals.copy()
+    else:
+        h, scale = _embed(distances)
+    factor = radius / (scale * standardise(h, most_central(h)))
+    for i in range(K):
+        for j in range(K):
+            bounds[i, j] = factor * points[i, j]
+    return h, bounds, _precisions(variances)
+
+
+@fragment
+def _precisions(variances: Float64) -> Float64:
+    # Loops, since array expressions take seconds to compile.
+    least, precisions = np.inf, np.empty(variances.size)
+    for i in range(variances.size):
+        least = min(least, variances[i])
+    for i in range(variances.size):
+        precisions[i] = least / variances[i]
+    return precisions
+
+
+@subroutine
+def _embed(distances: Float64) -> tuple[Float64, float]:
+    """Return residuals (K, q) that have these distances up to a scale, and the scale."""
+    K = distances.shape[0]
+    scale = 0.0
+    for i in range(K):
+        for j in range(i):
+            scale = max(scale, distances[i, j])
+    if scale == 0.0:
+        return np.zeros((K, 1)), 1.0
+    gram, factor = np.empty((K, K)), np.empty((K, K))
+    for i in range(K):
+        for j in range(K):
+            a, b, c = distances[i, 0] / scale, distances[j, 0] / scale, distances[i, j] / scale
+            gram[i, j] = 0.5 * (a * a + b * b - c * c)
+    rank = _pivoted_cholesky(gram, factor)
+    coordinates = np.empty((K, rank))
+    for i in range(K):
+        for c in range(rank):
+            coordinates[i, c] = factor[i, c]
+    return coordinates, scale
+
+
+@fragment
+def standardise(h: Float64, central: int) -> float:
+    """Shift the most central residual to zero, scale the largest entry to 1; return the scale.
+
+    Not their mean: next to a residual that is far away, the others would lose their digits.
+    """
+    scale = 0.0
+    for c in range(h.shape[1]):
+        origin = h[central, c]
+        for i in range(h.shape[0]):
+            h[i, c] -= origin
+            scale = max(scale, abs(h[i, c]))
+    if scale == 0.0:
+        return 1.0
+    for i in range(h.shape[0]):
+        for c in range(h.shape[1]):
+            h[i, c] /= scale
+    return scale
+
+
+@subroutine
+def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
+    """Fill the columns of factor so that factor factor' = gram, which is used up; return how many.
+
+    Pivots below the rounding of the largest are noise, not a further dimension.
+    """
+    K = gram.shape[0]
+    for rank in range(K):
+        pivot = 0
+        for i in range(K):
+            if gram[i, i] > gram[pivot, pivot]:
+                pivot = i
+        if gram[pivot, pivot] <= 1e-15 * K:
+            return int(rank)
+        root = np.sqrt(gram[pivot, pivot])
+        for i in range(K):
+            factor[i, rank] = gram[i, pivot] / root
+        for i in range(K):
+            for j in range(K):
+                gram[i, j] -= factor[i, rank] * factor[j, rank]
+    return int(K)
+
+
+@kernel
+def worst_excess(h: Float64, bounds: Float64, within: float) -> float:
+    """Return by how much the worst pair exceeds its bound, rounding forgiven."""
+    worst, size = -1.0, rounding_sizes(h, h)
+    for i in range(h.shape[0]):
+        for j in range(i):
+            total = 0.0
+            for c in range(h.shape[1]):
+                total += (h[i, c] - h[j, c]) ** 2
+            lost = ROUNDING * (size[i] + size[j])
+            worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + within) - lost)
+    return worst
+
+
+@subroutine
+def rounding_sizes(phi: Float64, h: Float64) -> Float64:
+    """Return what the rounding of each residual is relative to: it, or how far it has moved.
+
+    Not the largest of all: next to one that is far away, the others still have all their digits.
+    """
+    size = np.empty(phi.shape[0])
+    for i in range(phi.shape[0]):
+        length, moved = 0.0, 0.0
+        for c in range(phi.shape[1]):
+            length += phi[i, c] ** 2
+            moved += (h[i, c] - phi[i, c]) ** 2
+        size[i] = np.sqrt(max(length, moved))
+    return size
+
+
+@kernel
+def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
+    """Number the groups of points no further apart than this, in the order of first members."""
+    K = bounds.shape[0]
+    labels = np.empty(K, np.int64)
+    for i in range(K):
+        labels[i] = -1
+    stack = np.empty(K, np.int64)
+    count = 0
+    for i in range(K):
+        if labels[i] >= 0:
+            continue
+        labels[i] = count
+        stack[0], size = i, 1
+        while size > 0:
+            size -= 1
+            member = stack[size]
+            for j in range(i + 1, K):
+                if labels[j] < 0 and bounds[member, j] <= limit:
+                    labels[j] = count
+                    stack[size] = j
+                    size += 1
+        count += 1
+    return labels
+
+
+@kernel
+def weights_and_phi(
+    lam: Float64, h: Float64, bounds: Float64, n: Float64, within: float
+) -> tuple[Float64, Float64]:
+    """Return W (K, K) and phi = W h for multipliers that are finite."""
+    W, a = np.zeros(lam.shape), np.empty(lam.shape)
+    largest = 0.0
+    for i in range(n.size):
+        W[i, i] = 1.0
+        for j in range(n.size):
+            a[i, j] = lam[i, j]
+            largest = max(largest, lam[i, j])
+    if largest == 0.0:
+        return W, h  # exactly, so that observations stay the same to the last bit
+    # Not 0 itself: for a literal, Numba would compile it once more.
+    solve_laplacian(a, n.copy(), W, len(W) - n.size)
+    return W, _complete(W, h, bounds, n, within)
+
+
+@fragment
+def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64, within: float) -> Float64:
+    """Multiply W by N, then draw it towards the centroid until every pair fits; return W h."""
+    K, q = h.shape
+    phi = np.zeros((K, q))
+    total = 0.0
+    for i in range(K):
+        total += n[i]
+        for j in range(K):
+            W[i, j] *= n[j]
+            for c in range(q):
+                phi[i, c] += W[i, j] * h[j, c]
+    shrink = _shrinkage(phi, h, bounds, within)
+    if shrink < 1.0:
+        for i in range(K):
+            for c in range(q):
+                phi[i, c] = 0.0
+            for j in range(K):
+                W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total
+                for c in range(q):
+                    phi[i, c] += W[i, j] * h[j, c]
+    return phi
+
+
+@kernel
+def _shrinkage(phi: Float64, h: Float64, bounds: Float64, within: float) -> float:
+    """Return by what factor phi must shrink until every pair fits, rounding forgiven."""
+    shrink, size = 1.0, rounding_sizes(phi, h)
+    for i in range(phi.shape[0]):
+        for j in range(i):
+            squared = 0.0
+            for c in range(phi.shape[1]):
+                squared += (phi[i, c] - phi[j, c]) ** 2
+            apart = np.sqrt(squared) - ROUNDING * (size[i] + size[j])
+            if apart > bounds[i, j] * (1.0 + within):
+                shrink = min(shrink, bounds[i, j] / apart)
+    return shrink

@@ -1,0 +1,288 @@
+"""Exact multipliers of a large problem: only pairs that matter enter, and no system is stored.
+
+Problem and letters are those of interior_point.py, the steps those of newton.py. What differs is
+how a step is computed, which is what counts from some hundred points on.
+
+1. The multiplicative rounds run on whole tables. The pairs near their bounds make the list.
+2. At every step all pairs are looked at, and violated ones join the list. So the end is an
+   optimum over all pairs, although only a few times K of them were worked on.
+3. The Newton system over the pairs of the list, (b_e' M b_f)(v_e . v_f), is solved by conjugate
+   gradients. Once its diagonal is 1 it is well conditioned, and to apply it takes one product
+   with M, K by K.
+
+With a covariance every coordinate has an M of its own, and nothing else changes. Such problems of
+any size begin here.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._linalg import solve_large_laplacian, squared_distance
+from coco_denoiser.problem import ROUNDING, Problem, stationary
+from coco_denoiser.solvers import newton
+from coco_denoiser.solvers.interior_point import CARRY, READY, ROUNDS, is_implied, sizes
+from coco_denoiser.typing import Float64, Int64
+
+# Multiplications that a problem of K points may cost: so many times K^3, and more for small ones,
+# between the third and the fourth number.
+_ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 8000.0, 1e8, 2e9
+_ENOUGH = 1e-3  # how far conjugate gradients go, relative to where they start
+_PRODUCTS = 400  # how many they may take
+_PAIR = 16.0  # multiplications in whose time a product spreads and collects one pair
+_HALVINGS = 6  # of a step along which the dual does not rise
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
+    """Return the multipliers, (K, K) and symmetric, and the number of iterations.
+
+    Args:
+        problem: residuals, bounds and precisions; no bound is zero.
+        tol: relative duality gap to reach.
+        max_iter: limit on the steps.
+    """
+    bounds = irredundant(problem.bounds)
+    # What overflows is no answer, and its gap says so. Half the tolerance: the certificate is
+    # computed after a last rounding.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        start = _multiplicative(problem, bounds)
+        table, iterations = _newton(problem, bounds, start, 0.5 * tol, max_iter)
+    return table + table.T, iterations
+
+
+def _newton(
+    problem: Problem, bounds: Float64, table: Float64, tol: float, max_iter: int
+) -> tuple[Float64, int]:
+    """Do as newton.py does, from multipliers above the diagonal; return the best, and the steps."""
+    cube = float(len(bounds)) ** 3
+    small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
+    left = max(_ALLOWED * cube, small)
+    iterations, halvings, best, top, kept, last = 0, 0, np.inf, -np.inf, table, table
+    while True:
+        system = _System(problem, table)
+        left -= system.elimination
+        gap, value, dual = _duality(problem, system, bounds, table)
+        if gap < best * value:
+            best, kept = gap / value, table
+        if best <= tol or not gap < np.inf or left < 0.0:
+            return kept, iterations
+        if dual < top - 1e-13 * abs(top) and halvings < _HALVINGS:
+            # The step was too long: the dual is concave, so that the way back leads upwards.
+            table, halvings = 0.5 * (table + last), halvings + 1
+            continue
+        if iterations >= min(max_iter, newton.STEPS):
+            return kept, iterations
+        top, halvings, last = dual, 0, table
+        listed = table > 0.0
+        first, second = np.nonzero(listed | _violated(system.hat, bounds, listed))
+        system.list_pairs(first, second)
+        lam = system.nonnegative(table[first, second], bounds[first, second])
+        left -= system.spent
+        table = np.zeros_like(table)
+        table[first, second] = lam
+        iterations += 1
+
+
+class _System:
+    """The Newton system over pairs, applied and not stored: sum_c (b_e' M_c b_f) v_ec v_fc."""
+
+    def __init__(self, problem: Problem, table: Float64) -> None:
+        n, shares = problem.precisions, problem.coordinate_precisions
+        K, q = problem.residuals.shape
+        different = np.unique(shares)
+        self.hat, self.M = np.empty((K, q)), np.empty((1 if different.size == 1 else q, K, K))
+        for share in different:
+            here = np.flatnonzero(shares == share)
+            both = np.concatenate((n[:, None] * problem.residuals[:, here], np.eye(K)), axis=1)
+            solve_large_laplacian(table / share, n.copy(), both, here.size)
+            self.hat[:, here] = both[:, : here.size]
+            self.M[here if len(self.M) > 1 else slice(None)] = both[:, here.size :] / share
+        self.elimination, self.spent = different.size * float(K * K * (K + q)), 0.0
+
+    def list_pairs(self, first: Int64, second: Int64) -> None:
+        """Set the pairs that a step works on."""
+        self.first, self.second = first, second
+        self.v = self.hat[first] - self.hat[second]
+        self.cost = self.hat.size * len(self.hat) + _PAIR * first.size
+
+    def diagonal(self) -> Float64:
+        """Return the diagonal of the system."""
+        M, i, j = self.M, self.first, self.second
+        own = M[:, i, i] + M[:, j, j] - 2.0 * M[:, i, j]
+        return np.asarray(np.sum(own.T * self.v * self.v, axis=1))
+
+    def product(self, x: Float64) -> Float64:
+        """Return the matrix times x."""
+        self.spent += self.cost
+        pull, out = np.empty_like(self.hat), np.empty_like(x)
+        _spread(self.first, self.second, self.v, x, pull)
+        moves = self.M[0] @ pull if len(self.M) == 1 else (self.M @ pull.T[:, :, None])[:, :, 0].T
+        _collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
+        return out
+
+    def nonnegative(self, lam: Float64, rho: Float64) -> Float64:
+        """Return the multipliers after a step of newton.py.
+
+        Conjugate gradients go on where they were when pairs change sides.
+        """
+        w = np.sqrt(np.sum(self.v * self.v, axis=1))
+        diagonal, rest = self.diagonal(), w * w * (w / rho - 1.0)
+        free = lam + 2.0 * rest / diagonal > 0.0
+        enough, left = _ENOUGH**2 * float(rest @ (rest / diagonal)), _PRODUCTS
+        for _ in range(newton.PIVOTS):
+            out = np.where(free, 0.0, -lam)
+            lam, rest = lam + out, rest - self.product(out)
+            move, rest, left = self._solve(rest, np.where(free, diagonal, np.inf), enough, left)
+            lam = lam + move
+            wrong = np.where(free, lam < 0.0, rest > 0.0)
+            if left <= 0 or not wrong.any():
+                break
+            free = free != wrong
+        return np.maximum(lam, 0.0)
+
+    def _solve(
+        self, rhs: Float64, diagonal: Float64, enough: float, most: int
+    ) -> tuple[Float64, Float64, int]:
+        """Solve by conjugate gradients, the diagonal scaled to 1.
+
+        Entries whose diagonal is infinite stay zero. Returns the solution, what is left of the
+        right-hand side, and how many of the products are left: none if they did not suffice.
+        """
+        x, r = np.zeros_like(rhs), rhs
+        p = z = r / diagonal
+        size = float(r @ z)
+        while size > enough:
+            change = self.product(p)
+            bend = float(p @ change)
+            if most <= 0 or not bend > 0.0:  # singular: the caller sees what that is worth
+                return x, r, 0
+            length = size / bend
+            x, r = x + length * p, r - length * change
+            z = r / diagonal
+            size, before = float(r @ z), size
+            p, most = z + (size / before) * p, most - 1
+        return x, r, most
+
+
+def _duality(
+    problem: Problem, system: _System, bounds: Float64, table: Float64
+) -> tuple[float, float, float]:
+    """Return the duality gap of hat, shrunk until every pair fits, its objective, and the dual's.
+
+    As in `interior_point.duality_gap`, over all pairs.
+    """
+    n, h, hat = problem.table, problem.residuals, system.hat
+    first, second = np.nonzero(table)
+    rho, lam = bounds[first, second], table[first, second]
+    w = np.sqrt(np.sum((hat[first] - hat[second]) ** 2, axis=1))
+    size = sizes(h, hat)
+    lost = ROUNDING * np.minimum(1.0, size[first] + size[second])
+    shrink = 1.0 / max(_worst(size, hat, bounds), 1.0)
+    gap = 0.5 * (1.0 - shrink) ** 2 * float(np.sum(n * hat * hat))
+    gap += float(np.sum(lam * w * np.maximum(np.abs(rho - shrink * w) - 0.5 * lost, 0.0)))
+    dual = 0.5 * float(np.sum(n * (hat - h) ** 2) + np.sum(lam * (w - rho) * (w + rho)))
+    return gap, 0.5 * float(np.sum(n * (shrink * hat - h) ** 2)), dual
+
+
+def _multiplicative(problem: Problem, bounds: Float64) -> Float64:
+    """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest."""
+    ratio, reach, last = np.zeros_like(bounds), np.empty_like(bounds), np.ones_like(bounds)
+    _ratios(problem.residuals, bounds, ratio)
+    n = problem.precisions
+    soft = 2.0 * n[:, None] * n / (n[:, None] + n)
+    lam = np.triu(np.maximum(ratio - 1.0, 0.01) * soft / len(bounds), 1)
+    lam[np.isinf(bounds)] = 0.0
+    for rounds in range(ROUNDS + 1):
+        worst = _ratios(stationary(lam, problem), bounds, ratio)
+        if worst <= READY or rounds == ROUNDS:
+            kept = np.where(ratio > (newton.NEAR if rounds < ROUNDS else 0.0), lam, 0.0)
+            carried = kept.any() and _ratios(stationary(kept, problem), bounds, reach) <= CARRY
+            if rounds == ROUNDS or carried:
+                break
+        _rescale(lam, ratio, last)
+    return kept
+
+
+@kernel
+def irredundant(bounds: Float64) -> Float64:
+    """Return the bounds, infinite for pairs that a third point implies."""
+    out = bounds.copy()
+    for i in range(out.shape[0]):
+        for j in range(i):
+            if bounds[i, j] < np.inf and is_implied(bounds, i, j):
+                out[i, j] = out[j, i] = np.inf
+    return out
+
+
+@kernel
+def _ratios(phi: Float64, bounds: Float64, ratio: Float64) -> float:
+    """Fill the ratios of distance to bound, above the diagonal; return the largest."""
+    worst = 0.0
+    for i in range(phi.shape[0]):
+        x = phi[i]
+        for j in range(i + 1, phi.shape[0]):
+            apart = np.sqrt(squared_distance(x, phi[j]))
+            ratio[i, j] = apart / bounds[i, j]
+            worst = max(worst, (apart - ROUNDING) / bounds[i, j])
+    return worst
+
+
+@kernel
+def _rescale(lam: Float64, ratio: Float64, last: Float64) -> None:
+    for i in range(lam.shape[0]):
+        for j in range(i + 1, lam.shape[0]):
+            # As in interior_point.py: power 1 is safe, power 2 is faster where nothing swings.
+            x = max(ratio[i, j], 0.1)
+            lam[i, j] *= x * x if (x - 1.0) * (last[i, j] - 1.0) >= 0.0 else x
+            last[i, j] = x
+
+
+@kernel
+def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
+    """Mark the pairs that break their bound and are not yet on the list."""
+    out = np.zeros(bounds.shape, np.bool_)
+    for i in range(phi.shape[0]):
+        x = phi[i]
+        for j in range(i + 1, phi.shape[0]):
+            if not listed[i, j]:
+                out[i, j] = squared_distance(x, phi[j]) > bounds[i, j] ** 2
+    return out
+
+
+@kernel
+def _worst(size: Float64, hat: Float64, bounds: Float64) -> float:
+    """Return the largest ratio of distance to bound, rounding forgiven."""
+    worst = 0.0
+    for i in range(hat.shape[0]):
+        x = hat[i]
+        for j in range(i + 1, hat.shape[0]):
+            lost = ROUNDING * min(1.0, size[i] + size[j])
+            worst = max(worst, (np.sqrt(squared_distance(x, hat[j])) - lost) / bounds[i, j])
+    return worst
+
+
+@sweep
+def _spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None:
+    """Fill pull with the forces on the points of forces x v on the pairs."""
+    pull[:] = 0.0
+    for e in range(x.size):
+        i, j = first[e], second[e]
+        for c in range(v.shape[1]):
+            force = x[e] * v[e, c]
+            pull[i, c] += force
+            pull[j, c] -= force
+
+
+@sweep
+def _collect(first: Int64, second: Int64, v: Float64, u: Float64, out: Float64) -> None:
+    """Fill out with how far the moves u of the points take the pairs."""
+    for e in range(out.size):
+        i, j = first[e], second[e]
+        total = 0.0
+        for c in range(v.shape[1]):
+            total += v[e, c] * (u[i, c] - u[j, c])
+        out[e] = total
