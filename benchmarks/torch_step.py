@@ -45,7 +45,7 @@ def measure(d: int, tensors: int) -> dict[str, float]:
         for p, g in zip(parameters, gradients[number % 4], strict=True):
             p.grad = g
         coco.step()
-    window = coco.denoiser.engine.snapshot(d)
+    window = coco.denoiser.stream.window
     block = coco.denoiser.vectors.blocks[0]
     points, residuals = block.points, block.residuals
     blocks = (points, residuals, residuals)
@@ -66,7 +66,7 @@ def measure(d: int, tensors: int) -> dict[str, float]:
                 seconds(lambda: read(blocks)),
                 seconds(lambda: read(parts)),
                 # What the step leaves to the core: the K by K problem, whatever d is.
-                seconds(lambda: coco.denoiser.model.average(window)),
+                seconds(lambda: coco.denoiser.model.estimate(window)),
             ]
         )
     wrapped, step, reading, by_tensor, solving = np.array(rounds).min(axis=0).tolist()

@@ -68,7 +68,7 @@ def wins() -> Figure:
 def _iterates(problem: Scenario, *, denoise: bool) -> Float64:
     """Return (calls, RUNS, d): the points after every step of 1/L."""
     rng = np.random.default_rng(0)
-    denoisers = [coco.Denoiser() for _ in range(RUNS)]
+    denoisers = [coco.Denoiser(model="gaussian") for _ in range(RUNS)]
     x, path = np.tile(problem.start, (RUNS, 1)), []
     for k in range(problem.calls):
         g = problem.oracle(x, k, rng)

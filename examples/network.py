@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kinds: dict[str, Callable[[float], Denoiser | None]] = {
         "SGD": lambda _: None,
         "COCO, mu=0": lambda rate: Denoiser(1.0 / rate, window=8),
-        "Gaussian": lambda _: Denoiser(window=32),
+        "Gaussian": lambda _: Denoiser(model="gaussian", window=32),
     }
     rates = " ".join(f"{rate:>8g}" for rate in RATES)
     print(f"{'learning rate':26s} {rates}", flush=True)  # noqa: T201

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "DP-SGD": lambda: None,
         "COCO, window 8": lambda: Denoiser(L, window=8),
         "COCO, window 32": lambda: Denoiser(L, window=32),
-        "Gaussian, window 32": lambda: Denoiser(window=32),
+        "Gaussian, window 32": lambda: Denoiser(model="gaussian", window=32),
     }
     print(f"{'':20s} last weights               average of the second half", flush=True)  # noqa: T201
     for name, make in kinds.items():

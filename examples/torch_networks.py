@@ -68,7 +68,11 @@ class RawMoments(torch.optim.Optimizer):
 
     def __init__(self, parameters: Parameters, lr: float, beta: float) -> None:
         super().__init__(parameters, {"lr": lr})
-        self._denoiser, self._beta, self._steps = GradientDenoiser(parameters), beta, 0
+        self._denoiser, self._beta, self._steps = (
+            GradientDenoiser(parameters, model="gaussian"),
+            beta,
+            0,
+        )
         self._moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 
     @torch.no_grad()
@@ -105,7 +109,9 @@ def denoised(name: str, make: Callable[..., torch.optim.Optimizer]) -> list[Meth
     """Return an optimizer as it is, and with the Gaussian model around it."""
     return [
         Method(name, make, name),
-        Method(f"{name}, denoised", lambda p, lr: CocoOptimizer(make(p, lr)), name),
+        Method(
+            f"{name}, denoised", lambda p, lr: CocoOptimizer(make(p, lr), model="gaussian"), name
+        ),
     ]
 
 

@@ -38,8 +38,9 @@ TESTS = {
     "solvers/__init__.py": "test_status.py test_multipliers.py test_combinations.py "
     "solvers/test_interior_point.py",
     "solution.py": "test_status.py",
-    "window/tables.py": "test_streaming.py test_folding.py",
-    "window/history.py": "test_folding.py",
+    "window.py": "test_streaming.py test_folding.py",
+    "vectors.py": "test_streaming.py test_folding.py",
+    "stream.py": "test_streaming.py test_folding.py",
     "solvers/interior_point.py": "solvers/test_interior_point.py",
     "solvers/_interior_gap.py": "solvers/test_interior_point.py",
     "solvers/newton.py": "solvers/test_newton.py",
@@ -50,7 +51,7 @@ TESTS = {
     "experiments/claims.py": "experiments/test_claims.py",
     "experiments/units.py": "experiments/test_units.py",
     "explore/presets.py": "explore/test_simulation.py",
-    "models/cocoercive.py": "test_streaming.py",
+    "cocoercive.py": "test_streaming.py",
 }
 
 MUTATIONS = [
@@ -136,16 +137,23 @@ MUTATIONS = [
             ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
             ("return cls.UNCHANGED if unchanged", "return cls.SOLVED if unchanged"),
         ],
-        "window/tables.py": [
-            ("return (self.next + 1) % max(self.count, 1)", "return self.next"),
-            ("_ring(self.next if self.full else 0,", "_ring(0,"),
-            ("        self._variances[slot] = variance\n        self.next", "        self.next"),
+        "window.py": [
+            ("_cycle(self.next if self.full else 0,", "_cycle(0,"),
+            ("        self._variances[slot] = variance\n", ""),
+            ("min(1.0, max(-1.0, cosine))", "cosine"),
         ],
-        "window/history.py": [
+        "vectors.py": [
+            (".max) / 4.0", ".max)"),
+            ("_FLOAT64: 1e300", "_FLOAT64: 1.7e308"),
+            ("bad += 0 if abs(M[j]) <= 2.0 * limit else 1", "bad += 0"),
+        ],
+        "stream.py": [
+            ("(window.next + 1) % window.count", "window.next"),
+            ("            self.reset()\n            vectors.reset()\n", ""),
             ("w = t * (newer / (older + newer))", "w = t * (older / (older + newer))"),
             ("(1.0 - w) ** 2 * newer + w**2 * older", "newer"),
             ("if rho > 0.0 else 1.0", "if True else 1.0"),
-            ("tables.heir, self._model.centre - centre", "tables.heir, 0.0"),
+            ("shift = model.centre - window.centre", "shift = 0.0"),
         ],
         "descent.py": [
             ("if fit and not part.steady(half, slope):", "if False:"),
@@ -177,8 +185,8 @@ MUTATIONS = [
             ("name is not None and", "name is None or"),
         ],
         "explore/presets.py": [("min(max(number, least), largest)", "number")],
-        "models/cocoercive.py": [
-            ("share = pull * (v / (v + u))", "share = pull * (u / (v + u))"),
+        "cocoercive.py": [
+            ("* (v / (v + u))", "* (u / (v + u))"),
         ],
     }.items()
     for change in changes

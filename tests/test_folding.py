@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
+from coco_denoiser.stream import merge
 from coco_denoiser.typing import Float64
-from coco_denoiser.window import history, passes
+from coco_denoiser.vectors import BLOCK
 from tests.test_streaming import REFUSED, nbytes, sgd
 
 SEEDS = st.integers(0, 2**32)
@@ -79,14 +80,14 @@ def test_bounds_that_change_fold_by_the_new_ones(seed: int) -> None:
 def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
     apart: float, share: float, older: float, newer: float
 ) -> None:
-    found = history.merge(apart, share * apart, older, newer)
+    weight, variance = merge(apart, share * apart, older, newer)
     mean = 1.0 / (1.0 / older + 1.0 / newer)
-    assert 0.0 <= found.weight <= newer / (older + newer)
-    assert mean * (1 - 1e-12) <= found.variance <= newer * (1 + 1e-12)
+    assert 0.0 <= weight <= newer / (older + newer)
+    assert mean * (1 - 1e-12) <= variance <= newer * (1 + 1e-12)
     if share >= 1.0:
-        assert found == history.Merger(0.0, newer)
+        assert (weight, variance) == (0.0, newer)
     if share == 0.0:
-        assert found.variance == pytest.approx(mean, rel=1e-12)
+        assert variance == pytest.approx(mean, rel=1e-12)
 
 
 @pytest.mark.parametrize("K", [2, 3, 6])
@@ -229,7 +230,7 @@ def test_a_window_of_two_keeps_two_vectors() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
 def test_single_precision_and_long_vectors(K: int, dtype: type) -> None:
     rng = np.random.default_rng(4)
-    x, g = (100 * rng.normal(size=(2, 7, 2 * passes.BLOCK + 7))).astype(dtype)
+    x, g = (100 * rng.normal(size=(2, 7, 2 * BLOCK + 7))).astype(dtype)
     x //= 50
     narrow, wide = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
     found = stream(narrow, x, g, np.ones(7))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
+from coco_denoiser.window import Window
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 
@@ -54,3 +55,20 @@ def windows(draw: st.DrawFn, max_points: int = 8) -> tuple[Float64, Float64, flo
     noise = L * spread * draw(st.sampled_from([0.0, 0.1, 1.0, 10.0]))
     gradients = L * points * np.linspace(1.0, 1.0 / 3.0, d) + noise * rng.normal(size=(K, d))
     return points, gradients, L, mu
+
+
+def window_of(
+    x: Float64, g: Float64, centre: float = 0.0, *, vectors: bool = False, newest: int = -1
+) -> Window:
+    """Return the full window of these observations, the slot after the newest being the oldest."""
+    K, h = len(x), g - centre * x
+    window = Window(K)
+    for k in range(K):
+        dx, dh = x[:k] - x[k], h[:k] - h[k]
+        lengths = np.linalg.norm(dx, axis=1), np.linalg.norm(dh, axis=1)
+        product = lengths[0] * lengths[1]
+        cosines = (dx * dh).sum(axis=1) / np.where(product > 0.0, product, 1.0)
+        window.insert(np.stack((lengths[0], cosines, lengths[1])), 1.0)
+    window.centre, window.d, window.next = centre, x.shape[1], (newest + 1) % K
+    window.vectors = (x, h) if vectors else None
+    return window

@@ -3,10 +3,9 @@
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser.models import gaussian
-from coco_denoiser.models.choice import ModelName
 from coco_denoiser.problem import from_observations, nearest
 from coco_denoiser.solution import ConvergenceError, Solution
-from coco_denoiser.typing import ArrayLike, Float64
+from coco_denoiser.typing import ArrayLike, Float64, ModelName
 
 
 def denoise(

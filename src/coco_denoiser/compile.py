@@ -12,7 +12,7 @@ import numpy as np
 
 from coco_denoiser.batch import solve
 from coco_denoiser.solvers.closed_form import denoise_pairs
-from coco_denoiser.streaming import Denoiser
+from coco_denoiser.stream import Denoiser
 
 _DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
 _PROBLEMS: tuple[dict[str, Any], ...] = (

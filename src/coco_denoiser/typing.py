@@ -1,6 +1,6 @@
-"""Names for the array types in signatures."""
+"""Names for the types in signatures."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,3 +17,4 @@ else:
 Array: TypeAlias = NDArray[np.floating[Any]]
 Float64: TypeAlias = NDArray[np.float64]
 Int64: TypeAlias = NDArray[np.int64]
+ModelName: TypeAlias = Literal["gaussian", "cocoercive"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coco_denoiser.models import Snapshot
 from coco_denoiser.models.gaussian import GUARD, Fit, Gaussian, fit
+from tests.windows import window_of
 
 Array = NDArray[np.float64]
 
@@ -240,19 +240,13 @@ def test_known_noise_is_not_estimated() -> None:
 def test_a_model_answers_for_the_newest_slot() -> None:
     rng = np.random.default_rng(0)
     x, g, _ = drawn(rng, 6, 40)
-    order = np.array([2, 3, 4, 5, 0, 1])
-    d, one = 40, np.ones(6)
-    H = g - 0.7 * x
-    dx, dh = distances(x), distances(H)
-    inner = ((x[:, None] - x) * (H[:, None] - H)).sum(axis=2)
-    cosines = np.divide(inner, dx * dh, out=np.zeros((6, 6)), where=dx * dh > 0)
-    found = Gaussian().average(Snapshot(dx, dh, cosines, one, order, d, 0.7))
+    found = Gaussian().estimate(window_of(x, g, 0.7, newest=1))
     expected = fitted(x, g)
     np.testing.assert_allclose(found.weights, expected.weights[1], atol=1e-9)
     assert found.centre == 0.0
     assert found.std == pytest.approx(expected.std[1], rel=1e-6)
     assert found.noise_std == pytest.approx(expected.noise_std, rel=1e-6)
-    assert found.curvature == pytest.approx(expected.scale * math.sqrt(d), rel=1e-6)
+    assert found.curvature == pytest.approx(expected.scale * math.sqrt(40), rel=1e-6)
 
 
 def test_a_cap_may_change_from_step_to_step() -> None:
@@ -260,11 +254,11 @@ def test_a_cap_may_change_from_step_to_step() -> None:
     x, g, _ = drawn(rng, 6, 4, s=1.0)
     caps = iter([1e-3, 1e3])
     model = Gaussian(L=lambda: next(caps))
-    window = Snapshot(distances(x), distances(g), np.zeros((6, 6)), np.ones(6), np.arange(6), 4)
+    window = window_of(x, g)
     found = []
     for _ in range(2):
         model.begin(1.0)
-        found.append(model.average(window))
+        found.append(model.estimate(window))
     assert found[0].curvature == pytest.approx(1e-3)
     assert found[1].curvature == pytest.approx(fitted(x, g).scale * 2.0)
 

@@ -35,7 +35,7 @@ def test_without_a_bound_a_batch_is_estimated() -> None:
 def test_a_stream_knows_its_whole_window() -> None:
     x, g = window()
     v = np.random.default_rng(1).uniform(0.5, 2.0, 10)
-    denoiser = coco.Denoiser(window=6, noise_std=1.5)
+    denoiser = coco.Denoiser(model="gaussian", window=6, noise_std=1.5)
     for row in zip(x, g, v, strict=True):
         last = denoiser(row[0], row[1], noise_variance=float(row[2]))
     found = denoiser.solution
@@ -79,7 +79,10 @@ def test_huge_and_tiny_numbers_are_estimated_alike() -> None:
 def test_torch_does_what_numpy_does() -> None:
     x, g = window(K=12, d=5)
     parameter = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
-    ours, theirs = GradientDenoiser([parameter], window=6), coco.Denoiser(window=6)
+    ours, theirs = (
+        GradientDenoiser([parameter], model="gaussian", window=6),
+        coco.Denoiser(model="gaussian", window=6),
+    )
     for k in range(12):
         v = 1.0 + k % 3
         parameter.data = torch.tensor(x[k])
@@ -95,8 +98,8 @@ def test_torch_does_what_numpy_does() -> None:
 
 def test_an_optimizer_without_a_bound_has_the_gaussian_model() -> None:
     parameter = torch.nn.Parameter(torch.ones(3))
-    optimizer = CocoOptimizer(torch.optim.SGD([parameter], lr=0.1))
-    assert optimizer.denoiser.window == coco.Denoiser().window == 32
+    optimizer = CocoOptimizer(torch.optim.SGD([parameter], lr=0.1), model="gaussian")
+    assert optimizer.denoiser.window == coco.Denoiser(model="gaussian").window == 32
     assert "model='gaussian'" in repr(optimizer)
     for k in range(5):
         parameter.grad = torch.ones(3) * (1 + k % 2)
@@ -105,6 +108,6 @@ def test_an_optimizer_without_a_bound_has_the_gaussian_model() -> None:
     state = optimizer.state_dict()
     optimizer.load_state_dict(state)
     with pytest.warns(UserWarning, match="divides by the size.*meant for plain SGD"):
-        CocoOptimizer(torch.optim.AdamW([parameter], lr=0.1))
+        CocoOptimizer(torch.optim.AdamW([parameter], lr=0.1), model="gaussian")
     with pytest.warns(UserWarning, match="has momentum.*meant for plain SGD"):
-        CocoOptimizer(torch.optim.SGD([parameter], lr=0.1, momentum=0.9))
+        CocoOptimizer(torch.optim.SGD([parameter], lr=0.1, momentum=0.9), model="gaussian")

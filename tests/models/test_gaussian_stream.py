@@ -24,7 +24,7 @@ def walked(denoiser: Denoiser, steps: int, seed: int = 0) -> list[Array]:
 def test_a_stream_answers_as_its_window_does() -> None:
     rng = np.random.default_rng(0)
     seen: list[tuple[Array, Array, float]] = []
-    denoiser = Denoiser(window=5)
+    denoiser = Denoiser(model="gaussian", window=5)
     for k in range(12):
         x, g = rng.standard_normal(7), rng.standard_normal(7)
         v = float(rng.uniform(0.5, 2.0))
@@ -41,7 +41,7 @@ def test_a_stream_answers_as_its_window_does() -> None:
 def test_it_needs_no_curvature_and_gains() -> None:
     problem = Quadratic.spaced(6, noise_std=10.0)
     ends = {}
-    for name, denoiser in {"raw": None, "gaussian": Denoiser()}.items():
+    for name, denoiser in {"raw": None, "gaussian": Denoiser(model="gaussian")}.items():
         rng, x = np.random.default_rng(1), np.full(6, 30.0)
         late: list[float] = []
         for k in range(200):
@@ -53,14 +53,14 @@ def test_it_needs_no_curvature_and_gains() -> None:
 
 
 def test_what_is_left_out_chooses_the_model() -> None:
-    assert "model='gaussian'" in repr(Denoiser())
-    assert Denoiser().window == Denoiser(1.0, model="gaussian").window == 32
+    assert "model='gaussian'" in repr(Denoiser(model="gaussian"))
+    assert Denoiser(model="gaussian").window == Denoiser(1.0, model="gaussian").window == 32
     assert "model='cocoercive'" in repr(Denoiser(1.0))
     assert Denoiser(1.0).window == 16
 
 
 def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
-    denoiser, known = Denoiser(), Denoiser(noise_std=2.0)
+    denoiser, known = Denoiser(model="gaussian"), Denoiser(model="gaussian", noise_std=2.0)
     assert math.isnan(denoiser.std)
     walked(denoiser, 1)
     assert math.isnan(denoiser.std)
@@ -72,7 +72,7 @@ def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
 
 
 def test_a_saved_state_goes_on_bit_for_bit() -> None:
-    one, two = Denoiser(window=6), Denoiser(window=6)
+    one, two = Denoiser(model="gaussian", window=6), Denoiser(model="gaussian", window=6)
     walked(one, 9)
     two.load_state_dict(one.state_dict())
     x, g = np.ones(6), np.arange(6.0)
@@ -81,18 +81,18 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     with pytest.raises(ValueError, match="model"):
         Denoiser(1.0, 6).load_state_dict(one.state_dict())
     with pytest.raises(ValueError, match="noise_std"):
-        Denoiser(window=6, noise_std=1.0).load_state_dict(one.state_dict())
+        Denoiser(model="gaussian", window=6, noise_std=1.0).load_state_dict(one.state_dict())
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"model": "cocoercive"}, "needs L"),
+        ({"model": "cocoercive"}, "Pass L for the paper's method"),
         ({"model": "cauchy"}, "model must be"),
-        ({"mu": 0.1}, "mu goes with"),
-        ({"forget": "fold"}, "forget='fold' needs L"),
+        ({"mu": 0.1, "model": "gaussian"}, "`mu` is only supported with"),
+        ({"forget": "fold", "model": "gaussian"}, "forget='fold' is only supported with"),
         ({"L": -1.0, "model": "gaussian"}, "L must be"),
-        ({"noise_std": 0.0}, "noise_std must be"),
+        ({"noise_std": 0.0, "model": "gaussian"}, "noise_std must be"),
     ],
 )
 def test_what_does_not_belong_is_refused(settings: dict[str, object], words: str) -> None:
@@ -101,7 +101,7 @@ def test_what_does_not_belong_is_refused(settings: dict[str, object], words: str
 
 
 def test_single_precision_is_kept() -> None:
-    denoiser = Denoiser(window=8)
+    denoiser = Denoiser(model="gaussian", window=8)
     rng = np.random.default_rng(0)
     for _ in range(20):
         x, g = (rng.standard_normal(5).astype(np.float32) for _ in range(2))
@@ -116,9 +116,9 @@ def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
     window: int | None, noise_std: float | None
 ) -> None:
     rng = np.random.default_rng(0)
-    denoiser = Denoiser(window=window, noise_std=noise_std)
+    denoiser = Denoiser(model="gaussian", window=window, noise_std=noise_std)
     for variance in (1.0, 4.0, 9.0, 16.0, 25.0):  # a window of three wraps around
         denoiser(rng.normal(size=4), rng.normal(size=4), noise_variance=variance)
-        other = Denoiser(window=window, noise_std=noise_std)
+        other = Denoiser(model="gaussian", window=window, noise_std=noise_std)
         other.load_state_dict(denoiser.state_dict())
         np.testing.assert_array_equal(other.std, denoiser.std)

@@ -178,7 +178,10 @@ def test_diagnostics_tell_how_far_the_gradient_moved(window: int) -> None:
     ("options", "message"),
     [
         ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
-        ({"L": None, "window": 4}, "forget='fold' needs L, a number or a function"),
+        (
+            {"L": None, "model": "gaussian"},
+            "forget='fold' is only supported with model='cocoercive'",
+        ),
         ({"window": 1}, "window of at least 2, got window=1.*Use window=2"),
     ],
 )

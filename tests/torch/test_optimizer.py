@@ -112,7 +112,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
         setattr(outer, name, value)
         assert getattr(inner, name) is value
     assert "Adam" in repr(outer)
-    assert "window=8" in repr(outer)
+    assert "window=16" in repr(outer)
 
 
 def test_closure_runs_once_with_gradients_and_its_loss_is_returned() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from coco_denoiser.torch._vectors import DeviceRing, HostRing
-from coco_denoiser.window.history import Merger, Plan
+from coco_denoiser.torch.vectors import DeviceRing, HostRing
+from coco_denoiser.vectors import Plan
 
 D, K = 20_048, 6
 LIMIT = 3.4e38
@@ -25,10 +25,9 @@ def window(dtype: torch.dtype, spread: float = 1.0) -> list[torch.Tensor]:
     ]
 
 
-def measure(ring: Any, held: list[torch.Tensor], plan: Plan, centre: float = 0.5) -> Any:
+def sums(ring: Any, held: list[torch.Tensor], plan: Plan) -> Any:
     points, residuals, *new = held
-    found = ring(points, residuals).measure(*map(ring.read, new), centre, LIMIT, plan)
-    return np.asarray(found)
+    return np.asarray(ring(points, residuals).products(*map(ring.read, new), LIMIT, plan))
 
 
 def products(points: Any, residuals: Any, x: Any, h: Any) -> Any:
@@ -40,19 +39,19 @@ def products(points: Any, residuals: Any, x: Any, h: Any) -> Any:
 @RINGS
 @DTYPES
 @pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize(("used", "skip"), [(2, 0), (5, 4), (6, 1)])
+@pytest.mark.parametrize(("used", "oldest"), [(2, 0), (5, 4), (6, 1)])
 def test_products_are_summed_in_double_precision(
-    ring: Any, dtype: torch.dtype, merged: bool, used: int, skip: int
+    ring: Any, dtype: torch.dtype, merged: bool, used: int, oldest: int
 ) -> None:
     held = window(dtype, spread=1e-3)
-    heir = (skip + 1) % used
-    plan = Plan(used, skip, heir, Merger(0.3, 1.0), 0.25) if merged else Plan(used, skip)
-    found = measure(ring, held, plan)
+    successor = (oldest + 1) % used
+    plan = Plan(0.5, used, oldest, *((successor, 0.3, 0.25) if merged else ()))
+    found = sums(ring, held, plan)
     P, R = (v.double().numpy()[:used] for v in held[:2])
     x, g = (v.double().numpy() for v in held[2:])
     h = (g - 0.5 * x).astype(held[0].numpy().dtype).astype(np.float64)
     if merged:
-        R[heir] += 0.3 * ((R[skip] - R[heir]) - 0.25 * (P[skip] - P[heir]))
+        R[successor] += 0.3 * ((R[oldest] - R[successor]) - 0.25 * (P[oldest] - P[successor]))
     scale = products(P, R, x, h)[[0, 2]].max()
     # Kernels subtract in double precision, PyTorch in the dtype itself: unbiased rounding. What
     # is mixed is rounded to the dtype either way.
@@ -60,12 +59,12 @@ def test_products_are_summed_in_double_precision(
     close = (
         {"rtol": 1e-12, "atol": 1e-12 * scale} if exact else {"rtol": 3e-7, "atol": 1e-4 * scale}
     )
-    targets = [(x, h), (P[heir], R[heir])] if merged else [(x, h)]
+    targets = [(x, h), (P[successor], R[successor])] if merged else [(x, h)]
     assert found.size == 3 * used * len(targets) + 2
-    for sums, target in zip(found[:-2].reshape(-1, 3, used), targets, strict=True):
+    for each, target in zip(found[:-2].reshape(-1, 3, used), targets, strict=True):
         expected = products(P, R, *target)
-        expected[:, skip] = 0.0
-        np.testing.assert_allclose(sums, expected, **close)
+        expected[:, oldest] = 0.0
+        np.testing.assert_allclose(each, expected, **close)
     assert found[-2] == 0.0
     assert found[-1] == pytest.approx(np.abs(g).sum(), rel=1e-6)
 
@@ -78,21 +77,21 @@ def test_what_may_not_enter_and_zero_gradients_are_seen_and_nothing_is_written(r
             before = [v.clone() for v in held[:2]]
             held[row][12_345] = value
             for centre in (0.0, 0.5):
-                assert measure(ring, held, Plan(5, 2), centre)[-2] > 0.0
+                assert sums(ring, held, Plan(centre, 5, 2))[-2] > 0.0
             assert all(map(torch.equal, held[:2], before))
     held = window(torch.float32)
     held[2][7] = 1e38  # its residual is beyond float32 for a large centre only
-    assert measure(ring, held, Plan(5, 2))[-2] == 0.0
-    assert measure(ring, held, Plan(5, 2), centre=50.0)[-2] > 0.0
+    assert sums(ring, held, Plan(0.5, 5, 2))[-2] == 0.0
+    assert sums(ring, held, Plan(50.0, 5, 2))[-2] > 0.0
     held[3].zero_()
-    assert measure(ring, held, Plan(5, 2))[-1] == 0.0
+    assert sums(ring, held, Plan(0.5, 5, 2))[-1] == 0.0
 
 
 @RINGS
 @DTYPES
 @pytest.mark.parametrize("count", [3, 4, 5])
 @pytest.mark.parametrize("shift", [0.0, 0.25])
-def test_commit_writes_the_slot_and_the_weighted_sum(
+def test_write_fills_the_slot_and_the_weighted_sum(
     ring: Any, dtype: torch.dtype, count: int, shift: float
 ) -> None:
     points, residuals, x, g = window(dtype)
@@ -103,7 +102,7 @@ def test_commit_writes_the_slot_and_the_weighted_sum(
     before = points[others].clone(), residuals[others].clone()
     out = torch.zeros(D, dtype=dtype)
     new = map(ring.read, (x, g))
-    ring(points, residuals).commit(*new, 0.5, 2, weights, shift, ring.read(out))
+    ring(points, residuals).write(*new, 0.5, 2, weights, shift, ring.read(out))
     accuracy = 1e-5 if dtype == torch.float32 else 1e-12
     assert torch.equal(points[2], x)
     torch.testing.assert_close(residuals[2], g - 0.5 * x, rtol=accuracy, atol=accuracy)
@@ -117,13 +116,13 @@ def test_commit_writes_the_slot_and_the_weighted_sum(
 @RINGS
 @DTYPES
 @pytest.mark.parametrize("shift", [0.0, 0.25])
-def test_advance_mixes_the_slot_into_the_observation(
+def test_filter_averages_the_slot_into_the_observation(
     ring: Any, dtype: torch.dtype, shift: float
 ) -> None:
     points, residuals, x, g = window(dtype)
     old = (residuals[0] - shift * points[0]).double()
     out = torch.zeros(D, dtype=dtype)
-    ring(points[:1], residuals[:1]).advance(
+    ring(points[:1], residuals[:1]).filter(
         ring.read(x), ring.read(g), 0.5, 0.3, shift, ring.read(out)
     )
     h = (g - 0.5 * x).double()

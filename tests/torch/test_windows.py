@@ -15,7 +15,9 @@ from torch.distributed.checkpoint.state_dict import (
 
 from coco_denoiser.torch import CocoOptimizer
 
-MODELS = pytest.mark.parametrize("options", [{"L": 0.5, "window": 4}, {"window": 5}])
+MODELS = pytest.mark.parametrize(
+    "options", [{"L": 0.5, "window": 4}, {"model": "gaussian", "window": 5}]
+)
 
 
 class Model(nn.Module):

@@ -22,7 +22,7 @@ from coco_denoiser.torch import CocoOptimizer
 
 STEPS, BATCH = 12, 8
 FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
-OTHERS: dict[str, dict[str, Any]] = {"estimated": {"L": None}}
+OTHERS: dict[str, dict[str, Any]] = {"estimated": {"L": None, "model": "gaussian"}}
 
 
 def model() -> nn.Sequential:

@@ -36,9 +36,9 @@ from coco_denoiser.models._likelihood import (
     noise_variance,
     uncertainty,
 )
-from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.window import Estimate, Model, Window
 
 # The ratio in use is so many times the most likely one. Too small a slope delays the optimizer,
 # which adds up over the steps; too large a slope lets some noise through, which averages out.
@@ -172,23 +172,24 @@ class Gaussian(Model):
         """What the model was made with, by name."""
         return {"model": "gaussian", "L": self.L, "tol": self.tol, "noise_std": self.noise_std}
 
-    def average(self, window: Snapshot) -> Averaging:
+    def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""
         found = self.fit(window, np.array([window.newest]))
-        trouble = None
+        shortfall = None
         if not found.gap <= self.tol:
-            trouble = f"gaussian: relative residual {found.gap:.1e}, tol={self.tol:.1e}."
-        return Averaging(
+            shortfall = f"gaussian: relative residual {found.gap:.1e}, tol={self.tol:.1e}."
+        return Estimate(
             found.weights[0],
             0.0,
-            gap=found.gap,
-            trouble=trouble,
             std=float(found.std[0]),
             noise_std=found.noise_std,
-            curvature=None if math.isnan(found.scale) else found.scale * math.sqrt(window.d),
+            curvature=found.scale * math.sqrt(window.d),
+            gap=found.gap,
+            violation=math.nan,
+            shortfall=shortfall,
         )
 
-    def fit(self, window: Snapshot, targets: Int64) -> Fit:
+    def fit(self, window: Window, targets: Int64) -> Fit:
         """Average the gradients of a window at some of its points."""
         return fit(
             window.points,

@@ -9,12 +9,13 @@ import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
-from coco_denoiser.models.choice import GAUSSIAN_WINDOW, ModelName
 from coco_denoiser.optax import _gaussian, tree
 from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.solver import default_tolerance
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
+from coco_denoiser.stream import GAUSSIAN_WINDOW
+from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _STATUS = tuple(Status)

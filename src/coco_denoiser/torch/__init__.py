@@ -7,9 +7,8 @@ except ImportError as error:
         "coco_denoiser.torch needs PyTorch. Install it with pip install 'coco-denoiser[torch]'."
     ) from error
 
-from coco_denoiser.torch._curvature import hessian_bounds
-from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch.denoiser import GradientDenoiser
+from coco_denoiser.torch.curvature import hessian_bounds
+from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser
 from coco_denoiser.torch.optimizer import CocoOptimizer
 
 __all__ = ["CocoOptimizer", "Diagnostics", "GradientDenoiser", "hessian_bounds"]

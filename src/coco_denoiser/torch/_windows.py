@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coco_denoiser import _validation as check
-from coco_denoiser.torch._checkpoint import Part
+from coco_denoiser.torch.checkpoint import Part
 from coco_denoiser.torch.denoiser import GradientDenoiser
 
 

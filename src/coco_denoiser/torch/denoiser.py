@@ -1,27 +1,81 @@
 """GradientDenoiser: the sliding window of a set of parameters, for hand-written loops.
 
-What a step does is in `coco_denoiser.window.engine`, which never sees a tensor; the tensors are
-in `_vectors.py`.
+What a step does is in `coco_denoiser.stream`, which never sees a tensor; the tensors are in
+`vectors.py`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
-from coco_denoiser.models.choice import ModelName, choose, size
-from coco_denoiser.models.cocoercive import Bound, CoCoercive
-from coco_denoiser.torch import _checkpoint
-from coco_denoiser.torch._diagnostics import Diagnostics
-from coco_denoiser.torch._vectors import TensorVectors
-from coco_denoiser.window import Engine, Step
-from coco_denoiser.window.vectors import Measured
+from coco_denoiser.cocoercive import Bound, CoCoercive
+from coco_denoiser.stream import BUSY, Outcome, Stream, choose_model
+from coco_denoiser.torch import checkpoint
+from coco_denoiser.torch.vectors import TensorVectors
+from coco_denoiser.typing import Float64, ModelName
+from coco_denoiser.vectors import Comparison
+from coco_denoiser.window import Estimate
 
 NonFinite = Literal["skip", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What the last step did, and what the window costs.
+
+    Attributes:
+        observations: how many are in the window; folded ones count as one.
+        window: how many may be, K.
+        L: upper bound on the curvature at the last step.
+        mu: lower bound at the last step.
+        weights: (observations,), how the last gradient was averaged, oldest first; the last
+            entry is the weight of the newest observation itself. With window=2 and folding
+            there are two, the first being that of the past as a whole.
+        active: how many pairs of observations were drawn together.
+        gap: relative duality gap of the last step.
+        moved: distance between the last gradient and the denoised one.
+        std: standard error of every coordinate of the denoised gradient; NaN if the model does
+            not tell.
+        noise_std: standard deviation of the noise that the Gaussian model found, else NaN.
+        skipped: how many observations were refused because they were not finite.
+        nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
+            with window=2 and folding.
+    """
+
+    observations: int
+    window: int
+    L: float
+    mu: float
+    weights: Float64
+    active: int
+    gap: float
+    moved: float
+    std: float
+    noise_std: float
+    skipped: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        """Return a summary of a few lines."""
+        weights = " ".join(f"{w:.3f}" for w in self.weights)
+        told = f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
+        if not math.isnan(self.std):
+            told = f"standard error of a coordinate: {self.std:.3g}, noise {self.noise_std:.3g}\n"
+        return (
+            f"window: {self.observations} of {self.window} observations, "
+            f"{self.nbytes / 2**20:.1f} MiB\n"
+            f"curvature: between {self.mu:g} and {self.L:g}\n"
+            f"weights, oldest first: {weights}\n"
+            f"{told}"
+            f"the gradient moved by {self.moved:.3e}\n"
+            f"refused as not finite: {self.skipped}"
+        )
 
 
 class GradientDenoiser:
@@ -74,19 +128,18 @@ class GradientDenoiser:
         noise_std: float | None = None,
     ) -> None:
         self.parameters = _parameters(parameters)
-        self.model = choose(model, L, mu, tol=tol, noise_std=noise_std)
+        self.model = choose_model(model, L, mu, tol=tol, noise_std=noise_std)
         if window != "auto":
             check.count("window", window, optional=False)
-        kept = size(window, self.model, otherwise=8)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = 0
-        self.engine = Engine(self.model, window=kept, forget=forget)
+        self.stream = Stream(self.model, window=window, forget=forget)
         if state_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
                 f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
                 "differences between close points need the digits."
             )
-        self.vectors = TensorVectors(self.engine.slots or 1, state_dtype, process_group)
+        self.vectors = TensorVectors(self.stream.window.slots or 1, state_dtype, process_group)
 
     @property
     def L(self) -> Bound | None:  # noqa: N802
@@ -107,19 +160,17 @@ class GradientDenoiser:
     @property
     def window(self) -> int:
         """How many observations are kept, K."""
-        return self.engine.window or 1
+        return self.stream.size or 1
 
     @property
     def forget(self) -> str:
         """What becomes of the observation that leaves the window."""
-        return self.engine.forget
+        return self.stream.forget
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
         given = {
-            **self.model.settings,
-            "window": self.window,
-            "forget": self.forget,
+            **self.stream.settings,
             "state_dtype": self.vectors.state_dtype,
             "nonfinite": self.nonfinite,
         }
@@ -128,12 +179,16 @@ class GradientDenoiser:
 
     def reset(self) -> None:
         """Forget every observation, and free its memory."""
-        self.engine.reset()
+        self.stream.reset()
         self.vectors.reset()
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
-        return len(self.engine)
+        return self.stream.window.count
+
+    def __bool__(self) -> bool:
+        """Return True: an empty denoiser is a denoiser."""
+        return True
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
@@ -180,33 +235,34 @@ class GradientDenoiser:
         sign = -1.0 if maximize else 1.0
         return observe_together([(self, parameters)], sign, noise_variance, standing)
 
-    def look(
+    def compare(
         self, parameters: Sequence[torch.Tensor], sign: float, standing: Callable[[], bool]
-    ) -> Step | Measured:
-        """Take hold of the parameters and their gradients, and measure them."""
+    ) -> Outcome | Comparison:
+        """Take hold of the parameters and their gradients, and compare them with the window."""
         vectors = self.vectors
         members = [p for p in parameters if p.requires_grad or p.grad is not None]
         if len(members) != len(vectors.members) or not all(map(is_, members, vectors.members)):
             self.reset()
             vectors.prepare(members)
         vectors.hold()
-        return self.engine.measure(vectors, sign=sign, standing=standing)
+        return self.stream.compare(vectors, sign=sign, standing=standing)
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
-        engine, last = self.engine, self.engine.last
-        L, mu = self.model.bounds or (np.nan, np.nan)
+        stream = self.stream
+        last = stream.estimate or Estimate(stream.weights(), math.nan)
+        L, mu = self.model.bounds or (math.nan, math.nan)
         return Diagnostics(
             observations=len(self),
             window=self.window,
             L=L,
             mu=mu,
-            weights=engine.weights(),
-            active=last.active if last else 0,
-            gap=last.gap if last else 0.0,
-            moved=engine.moved(),
-            std=np.nan if last is None or last.std is None else last.std,
-            noise_std=np.nan if last is None or last.noise_std is None else last.noise_std,
+            weights=stream.weights(),
+            active=last.active,
+            gap=last.gap,
+            moved=stream.moved(),
+            std=last.std,
+            noise_std=last.noise_std,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
         )
@@ -218,7 +274,7 @@ class GradientDenoiser:
         """
         names = list(range(len(self.parameters)))
         state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
-        _checkpoint.insert(state, [_checkpoint.Part(self, self.parameters)], self.parameters)
+        checkpoint.insert(state, [checkpoint.Part(self, self.parameters)], self.parameters)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -227,8 +283,8 @@ class GradientDenoiser:
         Raises:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
-        _, ours = _checkpoint.remove(state_dict)
-        _checkpoint.restore(ours, [_checkpoint.Part(self, self.parameters)], self.parameters)
+        _, ours = checkpoint.remove(state_dict)
+        checkpoint.restore(ours, [checkpoint.Part(self, self.parameters)], self.parameters)
 
 
 def observe_together(
@@ -238,19 +294,24 @@ def observe_together(
     standing: Callable[[], bool],
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
     """Take one observation into several windows, each with its parameters, or into none."""
-    changed = []
+    changed, held = [], []
     try:
-        found = [window.look(parameters, sign, standing) for window, parameters in windows]
-        if Step.REFUSED not in found:
-            for (window, _), seen in zip(windows, found, strict=True):
-                if isinstance(seen, Measured):
-                    vectors = window.vectors
-                    if window.engine.take(vectors, seen, variance) is Step.DENOISED:
-                        changed += vectors.theta()
+        for window, _ in windows:
+            if not window.stream.lock.acquire(blocking=False):
+                raise RuntimeError(BUSY)
+            held.append(window)
+        found = [window.compare(parameters, sign, standing) for window, parameters in windows]
+        if Outcome.REFUSED not in found:
+            for window, comparison in zip(held, found, strict=True):
+                if isinstance(comparison, Comparison):
+                    outcome = window.stream.accept(window.vectors, comparison, variance)
+                    if outcome is Outcome.DENOISED:
+                        changed += window.vectors.theta()
             return changed
     finally:
-        for window, _ in windows:
+        for window in held:
             window.vectors.release()
+            window.stream.lock.release()
     for window, _ in windows:
         window.skipped += 1
     if any(window.nonfinite == "raise" for window, _ in windows):

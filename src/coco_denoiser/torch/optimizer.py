@@ -20,13 +20,12 @@ from torch.optim import (
 )
 
 from coco_denoiser import _validation as check
-from coco_denoiser.models.choice import ModelName
-from coco_denoiser.models.cocoercive import Bound
+from coco_denoiser.cocoercive import Bound
 from coco_denoiser.models.gaussian import Gaussian
-from coco_denoiser.torch import _checkpoint
-from coco_denoiser.torch._diagnostics import Diagnostics
+from coco_denoiser.torch import checkpoint
 from coco_denoiser.torch._windows import Windows
-from coco_denoiser.torch.denoiser import GradientDenoiser, NonFinite, observe_together
+from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser, NonFinite, observe_together
+from coco_denoiser.typing import ModelName
 
 # They divide by a mean size of the gradients they see. AdamW is an Adam.
 ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
@@ -77,7 +76,7 @@ class CocoOptimizer(Optimizer):
         model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
-            "auto" is 8, and 32 for the Gaussian model.
+            "auto" is 16, and 32 for the Gaussian model.
         state_dtype: float32 or float64; None keeps float64 for parameters in double precision
             and float32 for all others.
         per: "model" for one window, or "group" for one each: as many K by K problems, each
@@ -265,7 +264,7 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        _checkpoint.insert(state, self._parts(), self._parameters())
+        checkpoint.insert(state, self._parts(), self._parameters())
         for after in self._optimizer_state_dict_post_hooks.values():
             replaced = after(self, state)
             state = state if replaced is None else replaced
@@ -280,14 +279,14 @@ class CocoOptimizer(Optimizer):
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
-        plain, ours = _checkpoint.remove(state_dict)
-        there = bool(_checkpoint.kinds(ours))
+        plain, ours = checkpoint.remove(state_dict)
+        there = bool(checkpoint.kinds(ours))
         saved = ours, self._parts(), self._parameters()
         if there:
-            _checkpoint.check(*saved)
+            checkpoint.check(*saved)
         self.wrapped.load_state_dict(plain)
         if there:
-            _checkpoint.restore(*saved)
+            checkpoint.restore(*saved)
         else:
             self.reset()
             warnings.warn(
@@ -329,7 +328,7 @@ class CocoOptimizer(Optimizer):
                 "denoised. Wrap the optimizer that it wraps."
             )
 
-    def _parts(self) -> list[_checkpoint.Part]:
+    def _parts(self) -> list[checkpoint.Part]:
         return self._windows.parts(self.param_groups)
 
     def _parameters(self) -> list[torch.Tensor]:

@@ -53,7 +53,7 @@ def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tens
         if not state["param_groups"]:
             continue
         home = state["param_groups"][part.group]
-        for name, value in {**_settings(part), **window.engine.state_dict()}.items():
+        for name, value in {**_settings(part), **window.stream.state_dict()}.items():
             home[PREFIX + name] = value
             if isinstance(value, np.ndarray):
                 home[PREFIX + name] = torch.from_numpy(_padded(name, value, vectors.slots))
@@ -123,7 +123,7 @@ def check(
 def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
     """Return the tables of a window, or refuse them."""
     window, settings = part.window, _settings(part)
-    names = settings.keys() | window.engine.state_dict().keys()
+    names = settings.keys() | window.stream.state_dict().keys()
     small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
     small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
     slots = window.vectors.slots
@@ -133,7 +133,7 @@ def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
             if count and value.shape != (slots,) * value.ndim:
                 raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
             small[name] = value[(slice(count),) * value.ndim]
-    return window.engine.checked(small, settings)
+    return window.stream.checked(small, settings)
 
 
 def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
@@ -147,7 +147,7 @@ def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.T
             for p, history in block.slots():
                 for name, tensor in history.items():
                     tensor.copy_(held[id(p)][PREFIX + name])
-        window.engine.load_state_dict(tables)
+        window.stream.load_state_dict(tables)
 
 
 def _vectors(

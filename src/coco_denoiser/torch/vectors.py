@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch._utils import _flatten_dense_tensors
+from torch import _utils
 
-from coco_denoiser.torch import _sharding
+from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Float64
-from coco_denoiser.window.history import Plan
-from coco_denoiser.window.passes import room
-from coco_denoiser.window.vectors import LIMITS, Measured, Ring, measured
+from coco_denoiser.vectors import LIMITS, Comparison, Plan, Ring, compared
 
+_flatten: Any = vars(_utils)["_flatten_dense_tensors"]  # it has no type hints
 # Entries of a row whose differences are formed at a time, so that temporaries stay small.
 _BLOCK = 1 << 20
 
@@ -36,32 +35,33 @@ class DeviceRing:
         """Return a tensor as the passes take it."""
         return tensor.detach()
 
-    def measure(self, x: Any, g: Any, centre: float, limit: float, plan: Plan) -> torch.Tensor:
-        """Return what `passes.measure` adds up, in float64; write nothing."""
-        used, skip, heir = plan.used, plan.skip, plan.heir
-        out = torch.from_numpy(room(used, heir)).to(x.device)
-        h = torch.sub(g, x, alpha=centre)
+    def products(self, x: Any, g: Any, limit: float, plan: Plan) -> torch.Tensor:
+        """Add up how an observation relates to the slots in use, in float64; write nothing."""
+        used, oldest, successor = plan.used, plan.oldest, plan.successor
+        out = torch.from_numpy(plan.zeros()).to(x.device)
+        h = torch.sub(g, x, alpha=plan.centre)
         for new in (x, g, h):
             out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
         out[-1] = g.abs().sum(dtype=torch.float64)
         for start in range(0, x.numel(), _BLOCK):
             where = slice(start, start + _BLOCK)
             P, R = self.points[:used, where], self.residuals[:used, where]
-            if heir >= 0:
-                M = _mixed(P, R, plan)
+            if successor >= 0:
+                M = _merged(P, R, plan)
+                out[-2] += (~(M.abs() <= 2.0 * limit)).sum()
                 R = R.clone()
-                R[heir] = M
-                _add(out[3 * used : 6 * used], P - P[heir], R - M)
+                R[successor] = M
+                _add(out[3 * used : 6 * used], P - P[successor], R - M)
             _add(out[: 3 * used], P - x[where], R - h[where])
-        if skip >= 0:
-            out[:-2].view(-1, used)[:, skip] = 0.0
+        if oldest >= 0:
+            out[:-2].view(-1, used)[:, oldest] = 0.0
         return out
 
-    def mix(self, plan: Plan) -> None:
-        """Mix the slot that is about to be overwritten into its heir."""
-        self.residuals[plan.heir] = _mixed(self.points, self.residuals, plan)
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
+        self.residuals[plan.successor] = _merged(self.points, self.residuals, plan)
 
-    def commit(
+    def write(
         self,
         x: Any,
         g: Any,
@@ -86,8 +86,8 @@ class DeviceRing:
                 move.sub_(P - points[slot, where], alpha=shift)
             torch.addmv(g[where], move.T, w, out=out[where])
 
-    def advance(self, x: Any, g: Any, centre: float, weight: float, shift: float, out: Any) -> None:
-        """Mix slot 0 into an observation, which takes its place; write its gradient to out."""
+    def filter(self, x: Any, g: Any, centre: float, weight: float, shift: float, out: Any) -> None:
+        """Average slot 0 into an observation, which takes its place; write its gradient to out."""
         h = torch.sub(g, x, alpha=centre)
         move = self.residuals[0] - h
         if shift:
@@ -98,13 +98,13 @@ class DeviceRing:
         torch.add(g, move, out=out)
 
 
-def _mixed(points: torch.Tensor, residuals: torch.Tensor, plan: Plan) -> torch.Tensor:
-    """Return the residual of the heir as it is once the oldest is mixed into it."""
-    old, heir = plan.skip, plan.heir
-    move = residuals[old] - residuals[heir]
+def _merged(points: torch.Tensor, residuals: torch.Tensor, plan: Plan) -> torch.Tensor:
+    """Return the residual of the successor as it is once the oldest is merged into it."""
+    old, new = plan.oldest, plan.successor
+    move = residuals[old] - residuals[new]
     if plan.shift:
-        move.sub_(points[old] - points[heir], alpha=plan.shift)
-    return residuals[heir] + plan.merger.weight * move
+        move.sub_(points[old] - points[new], alpha=plan.shift)
+    return residuals[new] + plan.weight * move
 
 
 def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
@@ -141,6 +141,12 @@ class Block:
         slots: how many observations are stored.
         dtype: of the window, float32 or float64; complex numbers count as pairs.
         share: what this rank's part counts for in a sum over all ranks.
+
+    Attributes:
+        ring: what does the passes over points and residuals.
+        x: this rank's part of the observed point, as the ring takes it.
+        g: that of its gradient.
+        out: where denoised gradients are written.
     """
 
     def __init__(
@@ -154,7 +160,8 @@ class Block:
         self.indices = list(indices)
         self.parameters = parameters = [members[i] for i in indices]
         self.dtype, self.share = dtype, share
-        self._sharded = any(map(_sharding.is_sharded, parameters))
+        self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
+        self._sharded = any(map(sharding.is_sharded, parameters))
         parts = self._parts()
         self.device = parts[0].device
         self._shapes = [p.shape for p in parts]
@@ -169,21 +176,23 @@ class Block:
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_ring", "_theta", "_pairs")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("ring", "out", "_pairs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Views, which would not survive pickling as views.
         self.__dict__.update(state)
-        self._ring = ring_of(self.device)(self.points, self.residuals)
-        self._theta = torch.empty_like(self.points[0])
-        self._pairs = list(zip(self.parameters, self._split(self._theta), strict=True))
-        self._x = self._g = None
+        self.ring: Any = ring_of(self.device)(self.points, self.residuals)
+        theta = torch.empty_like(self.points[0])
+        self.out = self.ring.read(theta)
+        self._pairs = list(zip(self.parameters, self._split(theta), strict=True))
+        self.x: Any = None
+        self.g: Any = None
 
     def _parts(self) -> list[Any]:
         """Return this rank's part of each parameter."""
         if not self._sharded:
             return self.parameters
-        return [_sharding.local(p.detach()) for p in self.parameters]
+        return [sharding.local(p.detach()) for p in self.parameters]
 
     def hold(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of the parameters as they are now, and of their gradients."""
@@ -194,33 +203,33 @@ class Block:
             or parts[0].device != self.device
         ):
             self._name_changed(parts)
-        self._x = self._row(parts)
+        self.x = self._row(parts)
         if not self._sharded:
             try:
-                self._g = self._row(gradients)
+                self.g = self._row(gradients)
             except (TypeError, RuntimeError, AttributeError):  # None or sparse
                 pass
             else:
                 return
-        self._g = self._row([self._gradient(i, g) for i, g in enumerate(gradients)])
+        self.g = self._row([self._gradient(i, g) for i, g in enumerate(gradients)])
 
     def _row(self, tensors: Sequence[Any]) -> Any:
         """Return tensors side by side, as they lie in a slot, for the passes."""
         if self._complex:
             tensors = [torch.view_as_real(t.resolve_conj()) for t in tensors]
-        return self._ring.read(_flatten_dense_tensors(tensors).to(self.dtype))
+        return self.ring.read(_flatten(tensors).to(self.dtype))
 
     def _gradient(self, i: int, gradient: torch.Tensor | None) -> torch.Tensor:
         """Return this rank's part of a gradient; None stands for zeros."""
         p = self.parameters[i]
         if gradient is None:
-            return torch.zeros_like(_sharding.local(p.detach()))
+            return torch.zeros_like(sharding.local(p.detach()))
         if gradient.layout is not torch.strided:
             raise TypeError(
                 f"gradients must be dense, got one of layout {gradient.layout} for a parameter of "
                 f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
             )
-        return _sharding.local_gradient(p, gradient)
+        return sharding.local_gradient(p, gradient)
 
     def _name_changed(self, parts: Sequence[torch.Tensor]) -> None:
         for p, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True):
@@ -231,31 +240,12 @@ class Block:
                     "changing it."
                 )
 
-    def release(self) -> None:
-        """Let go of the last observation."""
-        self._x = self._g = None
-
-    def measure(self, centre: float, plan: Plan) -> Any:
-        """Return this rank's part of what `passes.measure` adds up, a tensor or an array."""
-        limit = LIMITS[np.dtype(str(self.dtype).removeprefix("torch."))]
-        found = self._ring.measure(self._x, self._g, centre, limit, plan)
+    def products(self, plan: Plan) -> Any:
+        """Return this rank's part of what `Ring.products` adds up, a tensor or an array."""
+        found = self.ring.products(self.x, self.g, self._limit, plan)
         if self.share != 1.0:
             found[:-2] *= self.share
         return found
-
-    def mix(self, plan: Plan) -> None:
-        """Mix the slot that is about to be overwritten into its heir."""
-        self._ring.mix(plan)
-
-    def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
-        """Write the observation into a slot; with weights, make its gradient ready."""
-        out = self._ring.read(self._theta)
-        self._ring.commit(self._x, self._g, centre, slot, weights, shift, out)
-
-    def advance(self, centre: float, weight: float, shift: float) -> None:
-        """Mix slot 0 into the observation, which takes its place and is ready as theta."""
-        out = self._ring.read(self._theta)
-        self._ring.advance(self._x, self._g, centre, weight, shift, out)
 
     def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step."""
@@ -264,9 +254,9 @@ class Block:
         found = []
         for p, part in self._pairs:
             # Same dtype and same strides as the parameter: fused optimizers rely on both.
-            result = torch.empty_like(_sharding.local(p.detach()))
+            result = torch.empty_like(sharding.local(p.detach()))
             result.copy_(part)
-            found.append((p, _sharding.like(p, result)))
+            found.append((p, sharding.like(p, result)))
         return found
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
@@ -277,7 +267,7 @@ class Block:
             for k, row in enumerate(ring)
         }
         for j, p in enumerate(self.parameters):
-            yield p, {name: _sharding.like(p, parts[j]) for name, parts in rows.items()}
+            yield p, {name: sharding.like(p, parts[j]) for name, parts in rows.items()}
 
     def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield views of a row in the shapes of the parameters."""
@@ -329,21 +319,21 @@ class TensorVectors:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._group = _sharding.group_of(self.members, None)
+        self._group = sharding.group_of(self.members, None)
 
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
         self.members = list(members)
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
-        self._group = _sharding.group_of(self.members, self.process_group)
+        self._group = sharding.group_of(self.members, self.process_group)
         self.seen = [False] * len(members)
         alike: dict[Any, list[int]] = {}
         for i, p in enumerate(members):
             # At least float32: differences between close points need the digits.
             wide = p.dtype in (torch.float64, torch.complex128)
             dtype = self.state_dtype or (torch.float64 if wide else torch.float32)
-            share = _sharding.share(p, self._group)
-            sharded = _sharding.is_sharded(p)
+            share = sharding.share(p, self._group)
+            sharded = sharding.is_sharded(p)
             alike.setdefault((p.device, p.is_complex(), sharded, dtype, share), []).append(i)
         self.blocks = [
             Block(members, indices, self.slots, *kind[3:]) for kind, indices in alike.items()
@@ -360,7 +350,7 @@ class TensorVectors:
         """Let go of the tensors of the last observation."""
         self._gradients = []
         for block in self.blocks:
-            block.release()
+            block.x = block.g = None
 
     def names(self) -> list[str]:
         """Return what a parameter's history consists of."""
@@ -371,47 +361,47 @@ class TensorVectors:
         """Bytes that the window takes on this rank."""
         return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
-    def measure(self, centre: float, plan: Plan) -> Measured:
-        """Compare the observation with the slots in use; write nothing.
+    def compare(self, plan: Plan) -> Comparison | None:
+        """Compare the observation with the slots in use; None if it must not enter.
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        sums = self._add_up([block.measure(centre, plan) for block in self.blocks], plan)
+        sums = self._add_up([block.products(plan) for block in self.blocks], plan)
         # Only the last number, a sum of absolute values, may overflow without harm.
         *others, bad, size = sums.tolist()
-        finite = bad == 0.0 and all(map(math.isfinite, others))
-        return measured(sums, plan, finite=finite, zero=size == 0.0)
+        if bad > 0.0 or not all(map(math.isfinite, others)):
+            return None
+        return compared(sums, plan, zero=size == 0.0)
 
     def _add_up(self, parts: list[torch.Tensor | Float64], plan: Plan) -> Float64:
         """Return the sum over devices and ranks, on the host."""
         if not parts:
-            return room(plan.used, plan.heir)
+            return plan.zeros()
         if len(parts) == 1 and self._group is None and isinstance(parts[0], np.ndarray):
             return parts[0]
         total = torch.as_tensor(parts[0])
         for part in parts[1:]:
             total = total + torch.as_tensor(part).to(total.device)
         if self._group is not None:
-            total = _sharding.add_up(total, self._group)
+            total = sharding.add_up(total, self._group)
         return total.cpu().numpy()
 
-    def mix(self, centre: float, plan: Plan) -> None:
-        """Mix the slot that is about to be overwritten into its heir."""
-        del centre
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
         for block in self.blocks:
-            block.mix(plan)
+            block.ring.merge_oldest(plan)
 
-    def commit(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
+    def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         row = None if weights is None else np.ascontiguousarray(weights)
         for block in self.blocks:
-            block.commit(centre, slot, row, shift)
+            block.ring.write(block.x, block.g, centre, slot, row, shift, block.out)
         self._note_seen()
 
-    def advance(self, centre: float, weight: float, shift: float) -> None:
-        """Mix slot 0 into the observation, which takes its place and is ready as theta."""
+    def filter(self, centre: float, weight: float, shift: float) -> None:
+        """Average slot 0 into the observation, which takes its place and is ready as theta."""
         for block in self.blocks:
-            block.advance(centre, weight, shift)
+            block.ring.filter(block.x, block.g, centre, weight, shift, block.out)
         self._note_seen()
 
     def _note_seen(self) -> None:
@@ -419,7 +409,7 @@ class TensorVectors:
             pairs = zip(self.seen, self._gradients, strict=True)
             self.seen = [was or g is not None for was, g in pairs]
 
-    def coordinates(self, centre: float, count: int, slot: int) -> None:
+    def short(self, centre: float, count: int, slot: int) -> None:
         """Return None: only the tables are available."""
         del centre, count, slot
 

@@ -5,27 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_denoiser.models import Snapshot
-from coco_denoiser.typing import Float64
-
-
-def snapshot(x: Float64, g: Float64, centre: float, *, vectors: bool) -> Snapshot:
-    """Return the window of these observations, oldest first."""
-    h = g - centre * x
-    dx, dh = x[:, None] - x, h[:, None] - h
-    points, residuals = np.linalg.norm(dx, axis=2), np.linalg.norm(dh, axis=2)
-    product = points * residuals
-    cosines = np.einsum("ijk,ijk->ij", dx, dh) / np.where(product > 0.0, product, 1.0)
-    return Snapshot(
-        points,
-        residuals,
-        cosines,
-        np.ones(len(x)),
-        np.arange(len(x)),
-        x.shape[1],
-        centre,
-        (x, h) if vectors else None,
-    )
+from tests.windows import window_of
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -41,10 +21,9 @@ def test_distances_at_another_centre_are_those_of_the_vectors(
 ) -> None:
     rng = np.random.default_rng(seed)
     x, g = rng.normal(size=(2, 5, 4))
-    window = snapshot(x, g, first, vectors=vectors)
+    window = window_of(x, g, first, vectors=vectors)
     if not vectors:
-        tables = (scale * window.points, scale * window.residuals, window.cosines)
-        window = Snapshot(*tables, window.variances, window.order, 4, first)
+        window.tables[::2] *= scale
     found = window.distances(second) / (1.0 if vectors else scale)
     h = g - second * x
     expected = np.linalg.norm(h[:, None] - h, axis=2)
@@ -54,7 +33,7 @@ def test_distances_at_another_centre_are_those_of_the_vectors(
 
 def test_nothing_is_lost_at_the_centre_itself() -> None:
     x, g = np.random.default_rng(0).normal(size=(2, 5, 4))
-    window = snapshot(x, g, 0.5, vectors=False)
-    assert window.distances(0.5) is window.residuals
+    window = window_of(x, g, 0.5)
+    np.testing.assert_array_equal(window.distances(0.5), window.residuals)
     with pytest.raises(ValueError, match="too many coordinates"):
         window.coordinates(0.5)

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser.models.base import Averaging, Model, Snapshot
 from coco_denoiser.problem import NONE, centre_and_radius, from_tables
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import closed_form, solve
-from coco_denoiser.typing import Float64
+from coco_denoiser.window import Estimate, Model, Window
 
 Bound = float | Callable[[], float]
 
@@ -36,7 +35,7 @@ class CoCoercive(Model):
         radius: r of the last step.
     """
 
-    def __init__(self, L: Bound, mu: Bound, *, tol: float = 1e-9) -> None:
+    def __init__(self, L: Bound, mu: Bound = 0.0, *, tol: float = 1e-9) -> None:
         self.L, self.mu = L, mu
         self.tol = check.positive("tol", tol)
         self.bounds: tuple[float, float] | None = None
@@ -47,8 +46,12 @@ class CoCoercive(Model):
     @property
     def settings(self) -> dict[str, object]:
         """What the model was made with, by name."""
-        names = ("L", "mu", "tol")
-        return {"model": "cocoercive", **{name: getattr(self, name) for name in names}}
+        return {"model": "cocoercive", "L": self.L, "mu": self.mu, "tol": self.tol}
+
+    @property
+    def reference(self) -> float:  # type: ignore[override]
+        """The gradients themselves are stored where c may change, and with it by much."""
+        return 0.0 if callable(self.L) or callable(self.mu) else self.centre
 
     def begin(self, sign: float) -> None:
         """Ask for the curvature bounds."""
@@ -58,57 +61,48 @@ class CoCoercive(Model):
         centre, self.radius = centre_and_radius(*self.bounds)
         self.centre = sign * centre
 
-    def average(self, window: Snapshot) -> Averaging:
+    def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""
-        if window.variances.size == 2:
-            return self._average_two(window)
-        answer, trouble = self.solve(window), None
-        if not answer.status.success:
-            trouble = (
-                f"{answer.method} {answer.status.value}: relative gap {answer.gap:.1e}, "
+        curvature = self.bounds[0] if self.bounds else np.nan
+        if window.count == 2:
+            weight = self.weight_of_other(window)
+            weights = np.full(2, weight)
+            weights[window.newest] = 1.0 - weight
+            return Estimate(weights, self.centre, curvature=curvature, active=int(weight > 0.0))
+        found = self.solve(window)
+        shortfall = None
+        if not found.status.success:
+            shortfall = (
+                f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
                 f"tol={self.tol:.1e}."
             )
-        return Averaging(
-            answer.weights[window.newest],
+        return Estimate(
+            found.weights[window.newest],
             self.centre,
-            int(np.count_nonzero(answer.multipliers)) // 2,
-            answer.gap,
-            answer.violation,
-            trouble,
-            None,
-            None,
-            self.bounds[0] if self.bounds else None,
+            curvature=curvature,
+            active=int(np.count_nonzero(found.multipliers)) // 2,
+            gap=found.gap,
+            violation=found.violation,
+            iterations=found.iterations,
+            shortfall=shortfall,
         )
 
-    def solve(self, window: Snapshot) -> Solution:
-        """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        problem = from_tables(*self._tables(window))
-        return solve(problem, tol=self.tol)
+    def weight_of_other(self, window: Window) -> float:
+        """Return the weight of the older of two observations, from the closed form."""
+        apart = window.distances(self.centre).item(0, 1)
+        v, u = (window.variances.item(slot) for slot in (window.newest, 1 - window.newest))
+        return closed_form.pull(apart, self.radius * window.points.item(0, 1)) * (v / (v + u))
 
-    def _tables(self, window: Snapshot) -> tuple[Float64, Float64, Float64, float, Float64]:
-        """Return what `from_tables` needs."""
+    def solve(self, window: Window) -> Solution:
+        """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
         h, distances = NONE, NONE
         if window.vectors is None:
             distances = np.ascontiguousarray(window.distances(self.centre))
         else:
             h = window.coordinates(self.centre)
-        return np.ascontiguousarray(window.points), distances, h, self.radius, window.variances
-
-    def _average_two(self, window: Snapshot) -> Averaging:
-        """Use the closed form, with no more than its two numbers."""
-        newest = window.newest
-        apart = window.distances(self.centre).item(0, 1)
-        pull = closed_form.pull(apart, self.radius * window.points.item(0, 1))
-        v, u = window.variances.item(newest), window.variances.item(1 - newest)
-        share = pull * (v / (v + u))
-        weights = np.empty(2)
-        weights[newest], weights[1 - newest] = 1.0 - share, share
-        return Averaging(
-            weights,
-            self.centre,
-            int(pull > 0.0),
-            curvature=self.bounds[0] if self.bounds else None,
-        )
+        points = np.ascontiguousarray(window.points)
+        problem = from_tables(points, distances, h, self.radius, window.variances)
+        return solve(problem, tol=self.tol)
 
 
 def _now(bound: Bound) -> Any:

@@ -1,0 +1,504 @@
+"""Denoiser: the sliding window between an oracle and an optimizer, and its state machine.
+
+A step compares the observation with the window, decides, asks the model for weights, and writes
+the observation and the weighted sum. Nothing changes before an observation has been accepted.
+The tables are in `window.py`, the vectors in `vectors.py`; PyTorch has vectors of its own.
+"""
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from coco_denoiser import _validation as check
+from coco_denoiser.cocoercive import Bound, CoCoercive
+from coco_denoiser.models.gaussian import Gaussian, as_solution
+from coco_denoiser.solution import ConvergenceWarning, Solution
+from coco_denoiser.solvers import closed_form
+from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
+from coco_denoiser.vectors import ArrayVectors, Comparison, Plan, Vectors
+from coco_denoiser.window import Estimate, Model, Rows, Window, recentred
+
+WindowSize: TypeAlias = int | Literal["auto"] | None
+WINDOW, GAUSSIAN_WINDOW = 16, 32  # the latter was measured: docs/gaussian.md
+VERSION = 2  # of what a state holds
+BUSY = (
+    "this denoiser is in the middle of a step, in another thread or in a function that it calls. "
+    "Use one denoiser for each thread."
+)
+
+
+class Denoiser:
+    r"""Denoise a stream of gradients, each together with the K - 1 observed before it.
+
+    At every call, over the last K points $x_i$ with their noisy gradients $g_i$,
+
+    $$\begin{align*}
+    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 / v_i \\
+    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
+    \quad\text{for all pairs } m, l
+    \end{align*}$$
+
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned. Use it
+    between oracle and optimizer:
+
+        denoiser = Denoiser(L=4.0)
+        x = x - step * denoiser(x, g)
+
+    With `model="gaussian"`, the gradients are those of a field with a random slope:
+    $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes are estimated from the
+    window, and the newest $\theta$ is estimated by generalised least squares. It needs no L.
+
+    A denoiser belongs to one thread at a time: a second caller is refused.
+
+    Args:
+        L: upper bound on the curvature of the objective, or a function that
+            returns it. The Gaussian model takes it as a cap on its slope.
+        window: how many observations are kept, K; None keeps all of them, and "auto" is 16, or
+            32 for the Gaussian model.
+        model: "cocoercive", which needs L and is the default, or "gaussian".
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        tol: relative duality gap to reach at every step. A step that falls short warns
+            (ConvergenceWarning) and uses the best answer found.
+        forget: what to do with the observation that leaves the window: "drop" it, as the paper
+            does, or "fold" it into its successor, whose noise variance falls accordingly. With
+            window=2, folding is a recursive filter, which keeps two vectors and one number. Not
+            with the Gaussian model.
+        noise_std: the standard deviation of every coordinate of the noise, if it is known;
+            otherwise it is estimated too. For the Gaussian model.
+    """
+
+    def __init__(
+        self,
+        L: Bound | None = None,
+        window: WindowSize = "auto",
+        *,
+        model: ModelName | None = None,
+        mu: Bound = 0.0,
+        tol: float = 1e-9,
+        forget: Literal["drop", "fold"] = "drop",
+        noise_std: float | None = None,
+    ) -> None:
+        self._model = choose_model(model, L, mu, tol=tol, noise_std=noise_std)
+        self._stream = Stream(self._model, window=window, forget=forget)
+        self._vectors = ArrayVectors(self._stream.window.slots)
+        self._shape: tuple[int, ...] | None = None
+
+    @property
+    def L(self) -> float:  # noqa: N802
+        """The upper bound in use; infinite where there is none."""
+        return math.nan if self._model.bounds is None else self._model.bounds[0]
+
+    @property
+    def mu(self) -> float:
+        """The lower bound in use; for the Gaussian model -L, as its slope has either sign."""
+        return math.nan if self._model.bounds is None else self._model.bounds[1]
+
+    @property
+    def std(self) -> float:
+        """Standard error of every coordinate of the last gradient returned; NaN if unknown.
+
+        The Gaussian model knows it from its third observation on, or from the first if
+        noise_std is given.
+        """
+        window = self._stream.window
+        if not isinstance(self._model, Gaussian) or not window.count:
+            return math.nan
+        if window.count == 1:
+            return (self._model.noise_std or math.nan) * math.sqrt(window.variances.item())
+        # After loading a state, the window tells what it told before.
+        return (self._stream.estimate or self._model.estimate(window)).std
+
+    @property
+    def window(self) -> int | None:
+        """How many observations are kept, K; None for all of them."""
+        return self._stream.size
+
+    def __repr__(self) -> str:
+        """Show the settings, and how many observations are held."""
+        settings = ", ".join(f"{name}={value!r}" for name, value in self._stream.settings.items())
+        return f"<Denoiser({settings}) with {len(self)} observations>"
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self._stream.reset()
+        self._vectors.reset()
+        self._shape = None
+
+    def __len__(self) -> int:
+        """Return the number of observations that are held; folded ones count as one."""
+        return self._stream.window.count
+
+    def __bool__(self) -> bool:
+        """Return True: an empty denoiser is a denoiser."""
+        return True
+
+    def __call__(
+        self, point: ArrayLike, gradient: ArrayLike, *, noise_variance: float = 1.0
+    ) -> Array:
+        """Take one observation and return its gradient, denoised.
+
+        Args:
+            point: where the gradient was observed; any shape, the same at every call.
+            gradient: the noisy gradient, of the same shape.
+            noise_variance: noise variance of this observation, relative to the others'.
+
+        Returns:
+            The denoised gradient: shape and floating dtype of `gradient`, float64 for integers.
+
+        Raises:
+            ValueError, TypeError: if the observation cannot be taken, for instance because it is
+                not finite; the window is unchanged.
+        """
+        stream, vectors = self._stream, self._vectors
+        x, g = check.pair(point, gradient, self._shape if stream.window.count else None)
+        if noise_variance != 1.0:
+            noise_variance = check.positive("noise_variance", noise_variance)
+        if not stream.lock.acquire(blocking=False):
+            raise RuntimeError(BUSY)
+        try:
+            vectors.hold(x, g)
+            comparison = stream.compare(vectors)
+            if isinstance(comparison, Outcome):
+                raise self._refusal(x, g)
+            stream.accept(vectors, comparison, noise_variance)
+            theta = vectors.theta
+        finally:
+            vectors.release()
+            stream.lock.release()
+        self._shape = g.shape
+        if theta.dtype != g.dtype and g.dtype.kind == "f":
+            theta = theta.astype(g.dtype)
+        return theta.reshape(g.shape)
+
+    @property
+    def solution(self) -> Solution:
+        """The last step's window, solved: all its gradients, (K, *shape), oldest first.
+
+        With folding, the oldest of a full window also stands for everything before it: its
+        row is the gradient at its own point, and its weight that of all of them together. With
+        window=2 there is one row, the gradient that was returned.
+        """
+        if self._shape is None:
+            raise ValueError("solution: there is no solution before the first observation.")
+        window, model = self._stream.window, self._model
+        if model.bounds is None:
+            model.begin(1.0)
+        ring, order = self._vectors.ring, window.order
+        x, h = (np.asarray(v[order], np.float64) for v in (ring.points, ring.residuals))
+        raw = h + window.centre * x
+        if isinstance(model, Gaussian):
+            fitted = model.fit(window, order)
+            fitted = fitted._replace(weights=fitted.weights[:, order])
+            theta = raw[0] + fitted.weights @ (raw - raw[0])
+            return as_solution(fitted, theta.reshape(-1, *self._shape), window.d, model.tol)
+        found = model.solve(window)
+        W = found.weights[np.ix_(order, order)]
+        h = h - (model.centre - window.centre) * x
+        gradients = raw + (W @ h - h)
+        return replace(
+            found,
+            gradients=gradients.reshape(-1, *self._shape),
+            weights=W,
+            multipliers=found.multipliers[np.ix_(order, order)] / window.variances.min(),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain arrays and numbers; 0 stands for None."""
+        used, ring = slice(len(self)), self._vectors.ring
+        return {
+            **self._saved_settings(),
+            **self._stream.state_dict(),
+            "shape": np.array(self._shape or (), dtype=np.int64),
+            "points": ring.points[used].copy(),
+            "residuals": ring.residuals[used].copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state of a denoiser with the same settings, and continue as it would.
+
+        Sizes, types, signs and symmetries are checked. Numbers that were changed to others just
+        as plausible are not noticed: keep a checksum of the file where that may happen.
+
+        Raises:
+            ValueError: if the state is damaged or of other settings; nothing has changed.
+        """
+        for name in ("shape", "points", "residuals"):
+            if name not in state:
+                raise ValueError(f"state lacks {name}: it is not the state of a Denoiser.")
+        tables = self._stream.checked(state, self._saved_settings())
+        count, shape = tables["count"], check.saved_shape(state)
+        points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
+        residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
+        self._stream.load_state_dict(tables)
+        self._vectors.load(points, residuals)
+        self._shape, window, ring = shape, self._stream.window, self._vectors.ring
+        window.d = math.prod(shape)
+        if window.d < count:
+            window.vectors = ring.points[:count], ring.residuals[:count]
+
+    def _saved_settings(self) -> dict[str, Any]:
+        """Return what a state must have been saved with; bounds that change may be others."""
+        given = self._model.settings.items()
+        return {name: 0 if value is None else value for name, value in given if not callable(value)}
+
+    def _refusal(self, x: Array, g: Array) -> ValueError:
+        check.finite_array("point", x)
+        check.finite_array("gradient", g)
+        limit, narrow = self._vectors.limit, self._vectors.limit < 1e300
+        return ValueError(
+            f"point, gradient and gradient - c * point must be at most {limit:.1e} in "
+            f"{'float32' if narrow else 'float64'}, got {np.abs(x).max():.1e} and "
+            f"{np.abs(g).max():.1e} with c = (L + mu) / 2 = {self._model.centre}: it overflows. "
+            f"Scale the problem{', or pass float64' if narrow else ''}."
+        )
+
+
+def choose_model(
+    name: str | None, L: Bound | None, mu: Bound, *, tol: float, noise_std: float | None
+) -> CoCoercive | Gaussian:
+    """Return the model that some settings ask for; refuse settings that it has no use for."""
+    own = {"mu": mu if callable(mu) else mu or None}
+    chosen = check.model(name, L, cocoercive=own, gaussian={"noise_std": noise_std})
+    if chosen == "gaussian" or L is None:
+        return Gaussian(L=L, noise_std=noise_std, tol=tol)
+    return CoCoercive(L, mu, tol=tol)
+
+
+class Outcome(Enum):
+    """What became of an observation."""
+
+    REFUSED = "it is not finite, and nothing has changed"
+    IGNORED = "its gradient is zero while the optimizer stands still: no observation"
+    UNCHANGED = "it is in the window, and its gradient is as it was"
+    DENOISED = "it is in the window, and its denoised gradient is ready"
+
+
+class Stream:
+    """The state machine of a stream, without the vectors, which a backend holds.
+
+    Folding merges the oldest observation into its successor instead of dropping it. The two, with
+    residuals h_0 and h_1 and noise variances v_0 and v_1, may be rho = r ||x_1 - x_0|| apart.
+    Their two-point problem has a closed form; its second half replaces the successor, with the
+    variance that fixed weights would give it:
+
+        h_1 <- h_1 + w (h_0 - h_1),                 w = t v_1 / (v_0 + v_1),
+        v_1 <- (1 - w)^2 v_1 + w^2 v_0,             t = max(0, 1 - rho / ||h_1 - h_0||).
+
+    At coinciding points (rho = 0) this is the recursive mean; where the bound holds, w = 0 and the
+    oldest is dropped. With a window of two, the new h_1 is the denoised residual itself: one slot
+    holds all of the past, and folding is a recursive filter.
+
+    Args:
+        model: what turns the window into weights.
+        window: how many observations are kept, K; None keeps all of them.
+        forget: what becomes of the observation that leaves the window: "drop" or "fold".
+
+    Attributes:
+        size: K.
+        window: what a model sees of the window.
+        estimate: how the last gradient was averaged; None before there are two.
+        lock: held during a step.
+    """
+
+    def __init__(self, model: Model, *, window: WindowSize, forget: str) -> None:
+        self.model = model
+        if window == "auto":
+            self.size: int | None = GAUSSIAN_WINDOW if isinstance(model, Gaussian) else WINDOW
+        else:
+            self.size = check.count("window", window, optional=True)
+        self.forget = check.forgetting(forget, self.size)
+        if forget == "fold" and not isinstance(model, CoCoercive):
+            raise ValueError(
+                "forget='fold' is only supported with model='cocoercive': folded gradients are "
+                "not observations, and the Gaussian model would misjudge their noise."
+            )
+        self.recursive = forget == "fold" and self.size == 2
+        self.window = Window(1 if self.recursive else self.size)
+        self.lock = threading.Lock()
+        self.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.lock = threading.Lock()
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What it was made with, by name."""
+        return {**self.model.settings, "window": self.size, "forget": self.forget}
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self.window.reset()
+        self.estimate: Estimate | None = None
+        self._moved = 0.0
+
+    def compare(
+        self, vectors: Vectors, *, sign: float = 1.0, standing: Callable[[], bool] | None = None
+    ) -> Outcome | Comparison:
+        """Look at the observation that the vectors hold, and change nothing.
+
+        Args:
+            vectors: what holds the window's vectors and the observation.
+            sign: -1 if the objective is maximised.
+            standing: says whether the optimizer is made to stand still; zero gradients are then
+                no observation. None if they always are one.
+
+        Returns:
+            What `accept` needs, or what becomes of the observation if it cannot be taken.
+        """
+        self.model.begin(sign)
+        found = vectors.compare(self._plan())
+        if found is None:
+            return Outcome.REFUSED
+        if standing is not None and found.zero and (not self.window.count or standing()):
+            return Outcome.IGNORED
+        return found
+
+    def _plan(self) -> Plan:
+        """Return what the next observation does to the window."""
+        window, model = self.window, self.model
+        if not window.count:
+            return Plan(model.reference, 0)
+        if not window.full or self.recursive:
+            return Plan(window.centre, window.count)
+        oldest, successor = window.next, (window.next + 1) % window.count
+        plan = Plan(window.centre, window.count, oldest)
+        if self.forget == "drop":
+            return plan
+        pair = window.tables[:, oldest, successor, None]
+        older, newer = window.variances[[oldest, successor]].tolist()
+        weight, variance, _ = self._merge(pair, older, newer)
+        if weight == 0.0:
+            return plan
+        shift = model.centre - window.centre
+        return plan._replace(successor=successor, weight=weight, variance=variance, shift=shift)
+
+    def _merge(self, pair: Rows, older: float, newer: float) -> tuple[float, float, float]:
+        """Return weight and variance of two observations merged, and how far apart they are.
+
+        Args:
+            pair: what the tables hold of the two, (3, 1).
+            older: noise variance of the observation that leaves.
+            newer: noise variance of the one that stays.
+        """
+        model: Any = self.model
+        points, cosines, residuals = pair
+        apart = recentred(points, cosines, residuals, model.centre - self.window.centre).item()
+        weight, variance = merge(apart, model.radius * points.item(), older, newer)
+        return weight, variance, apart
+
+    def accept(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
+        """Take the observation that has just been compared, with its relative noise variance."""
+        window, plan = self.window, found.plan
+        try:
+            window.centre, window.d = plan.centre, vectors.d
+            if self.recursive and window.count:
+                return self._filter(vectors, found.rows, variance)
+            if found.successor is not None:
+                vectors.merge_oldest(plan)
+                window.update(plan.successor, found.successor, plan.variance)
+            slot = window.insert(found.rows, variance)
+            window.vectors = vectors.short(plan.centre, window.count, slot)
+            return self._average(vectors, slot)
+        except BaseException:
+            # Tables and vectors may no longer belong together.
+            self.reset()
+            vectors.reset()
+            raise
+
+    def _average(self, vectors: Vectors, slot: int) -> Outcome:
+        """Ask the model for weights, and write the observation and its denoised gradient."""
+        window, weights, shift = self.window, None, 0.0
+        self.estimate = None
+        if window.count > 1:
+            self.estimate = found = self.model.estimate(window)
+            shift = found.centre - window.centre
+            weights = None if found.weights.item(slot) == 1.0 else found.weights
+            if found.shortfall is not None:
+                warnings.warn(found.shortfall, ConvergenceWarning, stacklevel=4)
+        vectors.write(window.centre, slot, weights, shift)
+        return Outcome.UNCHANGED if weights is None else Outcome.DENOISED
+
+    def _filter(self, vectors: Vectors, row: Rows, variance: float) -> Outcome:
+        """Merge the past into the observation; the result is the answer, and the past from now."""
+        window, centre = self.window, self.model.centre
+        w, merged, apart = self._merge(row, window.variances.item(0), variance)
+        window.update(0, row, merged)
+        self.estimate = Estimate(np.array([w, 1.0 - w]), centre, active=int(w > 0.0))
+        self._moved = w * apart
+        if w == 0.0:
+            vectors.write(window.centre, 0, None, 0.0)
+            return Outcome.UNCHANGED
+        vectors.filter(window.centre, w, centre - window.centre)
+        return Outcome.DENOISED
+
+    def weights(self) -> Float64:
+        """Return how the last gradient was averaged, oldest first."""
+        if self.estimate is None:
+            return np.ones(min(self.window.count, 1))
+        return self.estimate.weights if self.recursive else self.estimate.weights[self.window.order]
+
+    def moved(self) -> float:
+        """Return the distance between the last gradient and the denoised one."""
+        if self.recursive or self.estimate is None:
+            return self._moved
+        # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
+        v = self.estimate.weights.copy()
+        v[self.window.newest] -= 1.0
+        square = -0.5 * v @ self.window.distances(self.estimate.centre) ** 2 @ v
+        return math.sqrt(max(0.0, float(square)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything but the vectors as plain arrays and numbers; 0 stands for None."""
+        return {**self._saved_settings(), **self.window.state_dict()}
+
+    def _saved_settings(self) -> dict[str, Any]:
+        return {"version": VERSION, "window": self.size or 0, "forget": self.forget}
+
+    def checked(self, state: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `load_state_dict` needs of a saved state, or raise ValueError.
+
+        Args:
+            state: what was saved.
+            settings: further entries that must be the same.
+        """
+        wanted = {**settings, **self._saved_settings()}
+        for name, mine in wanted.items():
+            if name in state and state[name] != mine:
+                raise ValueError(
+                    f"state was saved with {name}={state[name]}, this one has {name}={mine}. "
+                    f"Use the same {name}, or start with an empty window."
+                )
+        missing = sorted((self.state_dict().keys() | wanted) - state.keys())
+        if missing:
+            raise ValueError(f"state lacks {', '.join(missing)}: it is not the state of a stream.")
+        return self.window.checked(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state that has been checked."""
+        self.reset()
+        self.window.load_state_dict(state)
+
+
+def merge(apart: float, rho: float, older: float, newer: float) -> tuple[float, float]:
+    """Merge one observation into the next; return its weight and the variance of the result.
+
+    Args:
+        apart: the distance of the two residuals.
+        rho: how far apart they may be.
+        older: noise variance of the observation that leaves.
+        newer: noise variance of the one that stays.
+    """
+    # At coinciding points, even equal gradients count as two observations.
+    t = closed_form.pull(apart, rho) if rho > 0.0 else 1.0
+    w = t * (newer / (older + newer))
+    return w, (1.0 - w) ** 2 * newer + w**2 * older

@@ -1,0 +1,488 @@
+"""The vectors of a window: K points and K residuals, and the passes over them.
+
+A backend holds the vectors and one observation (x, g) at a time; the stream never sees them. It
+compares first, which reads the window once and writes nothing. Between that and the second pass,
+which reads the residuals once and writes the new slot, lies the decision whether the observation
+may enter at all. The compiled passes go block by block, while it is in the cache.
+"""
+
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser.typing import Array, Float64
+from coco_denoiser.window import Rows, rows_of
+
+# Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
+# streams, short enough for a few such blocks to stay in the second-level cache.
+BLOCK = 8192
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_NOTHING: Array = np.empty(0, _FLOAT32)
+# The largest entry that is stored: with room for differences between two of them in float32, and
+# for their squares, scaled, in float64.
+LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, _FLOAT64: 1e300}
+_Numbers: TypeAlias = tuple[float, int, int, int, float, float]  # the first six of a Plan
+
+
+class Plan(NamedTuple):
+    """What the next observation does to a window.
+
+    Attributes:
+        centre: c of the residuals g - c x that are stored.
+        used: how many slots are in use.
+        oldest: the slot that is about to be overwritten; -1 for none.
+        successor: the slot that the oldest is merged into; -1 if it is dropped.
+        weight: of the oldest in the merged residual.
+        shift: how far the centre at which they are merged lies from that of the residuals.
+        variance: noise variance of the merged observation.
+    """
+
+    centre: float
+    used: int
+    oldest: int = -1
+    successor: int = -1
+    weight: float = 0.0
+    shift: float = 0.0
+    variance: float = 1.0
+
+    def zeros(self) -> Float64:
+        """Return zeros for what `Ring.products` adds up."""
+        return np.zeros((3 if self.successor < 0 else 6) * self.used + 2)
+
+
+class Comparison(NamedTuple):
+    """How an observation relates to a window.
+
+    Attributes:
+        plan: what the observation does to the window.
+        rows: its rows of the tables.
+        successor: the rows of the slot that the oldest is merged into, as it will be; None if
+            there is no such slot.
+        zero: whether the gradient is zero.
+    """
+
+    plan: Plan
+    rows: Rows
+    successor: Rows | None = None
+    zero: bool = False
+
+
+class Vectors(Protocol):
+    """What a backend has to do."""
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of the observation, on all ranks together."""
+
+    def reset(self) -> None:
+        """Let go of everything."""
+
+    def compare(self, plan: Plan) -> Comparison | None:
+        """Compare the observation with the slots in use; None if it must not enter."""
+
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
+
+    def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
+        """Write the observation into a slot; with weights, make its denoised gradient ready.
+
+        That is theta = g + sum_i w_i ((h_i - h) - shift (x_i - x)).
+        """
+
+    def filter(self, centre: float, weight: float, shift: float) -> None:
+        """Average slot 0 into the observation, which takes its place and is ready as theta."""
+
+    def short(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
+        """Return points and residuals, (count, d), with the observation in its slot.
+
+        None where d is not below count, or the vectors are not all here.
+        """
+
+
+def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> Comparison:
+    """Return what `Ring.products` has added up; the sums are used up."""
+    split = 3 * plan.used
+    successor = None if plan.successor < 0 else rows_of(sums[split : 2 * split])[0]
+    return Comparison(plan, rows_of(sums[:split])[0], successor, zero)
+
+
+class Ring:
+    """K points and residuals, (K, d) arrays, and the compiled passes over them."""
+
+    def __init__(self, points: Array, residuals: Array) -> None:
+        self.points, self.residuals = points, residuals
+
+    def products(self, x: Array, g: Array, limit: float, plan: Plan) -> Float64:
+        """Add up how an observation relates to the slots in use, in float64; write nothing.
+
+        Returns:
+            For every slot in use ||dx||^2, <dx, dh> and ||dh||^2 to the observation, then, if
+            there is one, to the successor as it will be; the number of entries that must not
+            enter; and the sum of |g|.
+        """
+        out = plan.zeros()
+        _sum_products(self.points, self.residuals, x, g, limit, plan[:6], out)
+        return out
+
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
+        points, residuals, old, new = self.points, self.residuals, plan.oldest, plan.successor
+        move = residuals[old] - residuals[new]
+        if plan.shift:
+            move -= plan.shift * (points[old] - points[new])
+        residuals[new] += plan.weight * move
+
+    def write(
+        self,
+        x: Array,
+        g: Array,
+        centre: float,
+        slot: int,
+        weights: Float64 | None,
+        shift: float,
+        out: Array,
+    ) -> None:
+        """Write an observation into its slot, and its gradient to out, denoised if weighted."""
+        w = _padded(weights, self.points.dtype)
+        _store_and_average(self.points, self.residuals, x, g, centre, slot, w, shift, out)
+
+    def filter(
+        self, x: Array, g: Array, centre: float, weight: float, shift: float, out: Array
+    ) -> None:
+        """Average slot 0 into an observation, which takes its place; write its gradient to out."""
+        past = self.points[0], self.residuals[0]
+        _average_with_past(*past, x, g, centre, weight, shift, out)
+
+
+class ArrayVectors:
+    """Vectors of NumPy; float32 as long as nothing wider has come.
+
+    Attributes:
+        ring: the vectors that are held.
+        theta: the gradient that is ready.
+    """
+
+    _x: Array
+    _g: Array
+
+    def __init__(self, slots: int | None) -> None:
+        self._slots = slots
+        self.reset()
+
+    def reset(self) -> None:
+        """Let go of everything."""
+        self.ring = Ring(np.empty((0, 0), _FLOAT32), np.empty((0, 0), _FLOAT32))
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the observation."""
+        self._x = self._g = self.theta = _NOTHING
+        self._wider = self.ring
+
+    def hold(self, x: NDArray[Any], g: NDArray[Any]) -> None:
+        """Take hold of an observation of any shape."""
+        held = self.ring.points
+        narrow = held.dtype != _FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype)
+        dtype: np.dtype[np.floating[Any]] = _FLOAT32 if narrow else _FLOAT64
+        self._x = x.astype(dtype, "C", copy=False).reshape(-1)
+        self._g = g.astype(dtype, "C", copy=False).reshape(-1)
+        # Nothing is widened, and no room made, before the observation is admitted.
+        if not len(held):
+            self._wider = Ring(np.empty((0, self.d), dtype), np.empty((0, self.d), dtype))
+        elif held.dtype != dtype:
+            self._wider = Ring(held.astype(dtype), self.ring.residuals.astype(dtype))
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates."""
+        return self._x.size
+
+    @property
+    def limit(self) -> float:
+        """The largest entry that can be stored."""
+        return LIMITS[self._x.dtype]
+
+    def compare(self, plan: Plan) -> Comparison | None:
+        """Compare the observation with the slots in use; None if it must not enter."""
+        sums = self._wider.products(self._x, self._g, self.limit, plan)
+        if sums.item(-2) > 0.0:
+            return None
+        rows, in_range = rows_of(sums[: 3 * plan.used])
+        if plan.used and not in_range:
+            return self._compare_scaled(plan)
+        successor = None
+        if plan.successor >= 0:
+            successor = rows_of(sums[3 * plan.used : 6 * plan.used])[0]
+        return Comparison(plan, rows, successor)
+
+    def _compare_scaled(self, plan: Plan) -> Comparison:
+        """Compare in units in which squares neither overflow nor vanish: powers of two."""
+        used = slice(plan.used)
+        points, residuals = (
+            np.asarray(v[used], np.float64) for v in (self._wider.points, self._wider.residuals)
+        )
+        x = self._x.astype(np.float64)
+        h = np.asarray(self._g - plan.centre * self._x, np.float64)
+        ex, eh = (int(np.frexp(np.abs(r - v).max())[1]) for r, v in ((points, x), (residuals, h)))
+        ring = Ring(np.ldexp(points, -ex), np.ldexp(residuals, -eh))
+        scaled = plan._replace(centre=0.0, shift=float(np.ldexp(plan.shift, ex - eh)))
+        sums = ring.products(np.ldexp(x, -ex), np.ldexp(h, -eh), np.inf, scaled)
+        found = compared(sums, plan)
+        for rows in (found.rows, found.successor):
+            if rows is not None:
+                rows[:] = np.ldexp(rows, [[ex], [0], [eh]])
+        return found
+
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
+        self._wider.merge_oldest(plan)
+
+    def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
+        """Write the observation into a slot; with weights, make its denoised gradient ready."""
+        self._adopt(slot)
+        self.theta = theta = np.empty_like(self._g)
+        self.ring.write(self._x, self._g, centre, slot, weights, shift, theta)
+
+    def filter(self, centre: float, weight: float, shift: float) -> None:
+        """Average slot 0 into the observation, which takes its place and is ready as theta."""
+        self._adopt(0)
+        self.theta = theta = np.empty_like(self._g)
+        self.ring.filter(self._x, self._g, centre, weight, shift, theta)
+
+    def short(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
+        """Return points and residuals with the observation in its slot, where d is small."""
+        if self.d >= count:
+            return None
+        self._adopt(slot)
+        points, residuals = self.ring.points, self.ring.residuals
+        points[slot], residuals[slot] = self._x, self._g - centre * self._x
+        return points[:count], residuals[:count]
+
+    def load(self, points: Array, residuals: Array) -> None:
+        """Take over vectors, (count, d) each."""
+        self.reset()
+        if len(points):
+            self.ring = self._larger(Ring(points, residuals), len(points))
+        self.release()
+
+    def _adopt(self, slot: int) -> None:
+        """Go over to vectors that are wide and many enough for the observation."""
+        if slot >= len(self._wider.points):
+            self._wider = self._larger(self._wider, slot + 1)
+        self.ring = self._wider
+
+    def _larger(self, ring: Ring, slots: int) -> Ring:
+        count, size = ring.points.shape
+        shape = self._slots or max(16, 2 * count, slots), size
+        # Zeros: slots that are not in use have a weight of zero, and no NaN in them.
+        points, residuals = (np.zeros(shape, ring.points.dtype) for _ in range(2))
+        points[:count], residuals[:count] = ring.points, ring.residuals
+        return Ring(points, residuals)
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" and dtype.itemsize <= 4
+
+
+@sweep
+def _sum_products(
+    points: Array,
+    residuals: Array,
+    x: Array,
+    g: Array,
+    limit: float,
+    plan: _Numbers,
+    out: Float64,
+) -> None:
+    """Fill `out`, which is zero, with what `Ring.products` returns."""
+    c, count, oldest, successor, weight, shift = plan
+    size = points.shape[1]
+    others = count if oldest < 0 else count - 1
+    buffer = np.empty((2, min(size, BLOCK)), points.dtype)
+    for a in range(0, size, BLOCK):
+        b = min(a + BLOCK, size)
+        X, G = x[a:b], g[a:b]
+        H, M = buffer[0][: b - a], buffer[1][: b - a]
+        bad, total = 0, 0.0
+        for j in range(H.size):
+            H[j] = G[j] - c * X[j]
+            # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
+            fine = (abs(X[j]) <= limit) & (abs(G[j]) <= limit) & (abs(H[j]) <= limit)
+            bad += 0 if fine else 1
+            total += abs(G[j])
+        out[out.size - 2] += bad
+        out[out.size - 1] += total
+        if successor >= 0:
+            p, r = points[oldest][a:b], residuals[oldest][a:b]
+            u, v = points[successor][a:b], residuals[successor][a:b]
+            bad = 0
+            for j in range(M.size):
+                M[j] = v[j] + weight * ((r[j] - v[j]) - shift * (p[j] - u[j]))
+                bad += 0 if abs(M[j]) <= 2.0 * limit else 1
+            out[out.size - 2] += bad
+        for target in range(1 if successor < 0 else 2):
+            U, V = (X, H) if target == 0 else (points[successor][a:b], M)
+            for k in range(0, others, 4):
+                # Four slots at a time, or the last one alone; beyond the last is the last again.
+                i, j = _slot(k, others, oldest), _slot(k + 1, others, oldest)
+                m, n = _slot(k + 2, others, oldest), _slot(k + 3, others, oldest)
+                p, r = points[i][a:b], M if i == successor else residuals[i][a:b]
+                if i == j:
+                    one = _products(p, r, U, V)
+                    sums: tuple[float, ...] = one + one + one + one
+                else:
+                    sums = _four_products(
+                        p,
+                        r,
+                        points[j][a:b],
+                        M if j == successor else residuals[j][a:b],
+                        points[m][a:b],
+                        M if m == successor else residuals[m][a:b],
+                        points[n][a:b],
+                        M if n == successor else residuals[n][a:b],
+                        U,
+                        V,
+                    )
+                for q in range(min(4, others - k)):
+                    place = 3 * target * count + _slot(k + q, others, oldest)
+                    out[place] += sums[3 * q]
+                    out[place + count] += sums[3 * q + 1]
+                    out[place + 2 * count] += sums[3 * q + 2]
+
+
+@kernel
+def _store_and_average(
+    points: Array,
+    residuals: Array,
+    x: Array,
+    g: Array,
+    c: float,
+    slot: int,
+    w: Array,
+    shift: float,
+    out: Array,
+) -> None:
+    """Write an observation into its slot, and its gradient to out: the denoised one with weights.
+
+    With weights w, one for each slot, that is g + sum_i w_i ((h_i - h) - shift (x_i - x)): they
+    sum to 1, and what all residuals have in common cancels before it is rounded.
+    """
+    size = points.shape[1]
+    for a in range(0, size, BLOCK):
+        b = min(a + BLOCK, size)
+        X, H, theta = points[slot][a:b], residuals[slot][a:b], out[a:b]
+        new_x, new_g = x[a:b], g[a:b]
+        for j in range(H.size):
+            X[j] = new_x[j]
+            theta[j] = new_g[j]
+            H[j] = new_g[j] - c * new_x[j]
+        for i in range(0, w.size, 4):
+            # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
+            # there are weights of zero only.
+            _add(residuals, i, a, b, w, 1.0, H, theta)
+            if shift != 0.0:
+                _add(points, i, a, b, w, -shift, X, theta)
+
+
+@kernel
+def _average_with_past(
+    point: Array,
+    residual: Array,
+    x: Array,
+    g: Array,
+    c: float,
+    weight: float,
+    s: float,
+    out: Array,
+) -> None:
+    """Average the past into an observation, which becomes the past; write its gradient to out.
+
+    With h = g - c x and h_0 the past residual, that is g + w ((h_0 - h) - s (x_0 - x)).
+    """
+    # In the dtype of the vectors: half as many instructions, and fused, so rounded once as well.
+    kind: Any = point.dtype.type
+    centre, w, shift = kind(c), kind(weight), kind(s)
+    for j in range(point.size):
+        h = g[j] - centre * x[j]
+        move = w * ((residual[j] - h) - shift * (point[j] - x[j]))
+        out[j] = g[j] + move
+        residual[j] = h + move
+        point[j] = x[j]
+
+
+def _padded(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
+    """Return weights with zeros up to a multiple of four; none for None.
+
+    In the dtype of the sum: it is formed of differences, so that no digits are lost.
+    """
+    if weights is None:
+        return np.empty(0, dtype)
+    count = weights.size
+    if count % 4 == 0:
+        return np.ascontiguousarray(weights, dtype)
+    padded = np.zeros(-(-count // 4) * 4, dtype)
+    padded[:count] = weights
+    return padded
+
+
+@fragment
+def _slot(k: int, others: int, oldest: int) -> int:
+    """Return the k-th slot in use but for the one to oldest, or the last."""
+    last = min(k, others - 1)
+    return last if oldest < 0 or last < oldest else last + 1
+
+
+@fragment
+def _products(p: Array, r: Array, x: Array, h: Array) -> tuple[float, float, float]:
+    """Return ||p - x||^2, <p - x, r - h> and ||r - h||^2, in float64 whatever the vectors are."""
+    dx, across, dh = 0.0, 0.0, 0.0
+    for j in range(x.size):
+        d, e = np.float64(p[j]) - np.float64(x[j]), np.float64(r[j]) - np.float64(h[j])
+        dx, across, dh = dx + d * d, across + d * e, dh + e * e
+    return dx, across, dh
+
+
+@fragment
+def _four_products(
+    p0: Array,
+    r0: Array,
+    p1: Array,
+    r1: Array,
+    p2: Array,
+    r2: Array,
+    p3: Array,
+    r3: Array,
+    x: Array,
+    h: Array,
+) -> tuple[float, ...]:
+    """Return what `_products` does for each of four slots; x and h are read and widened once."""
+    xx0, xh0, hh0, xx1, xh1, hh1 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    xx2, xh2, hh2, xx3, xh3, hh3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(x.size):
+        X, H = np.float64(x[j]), np.float64(h[j])
+        d, e = np.float64(p0[j]) - X, np.float64(r0[j]) - H
+        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * e, hh0 + e * e
+        d, e = np.float64(p1[j]) - X, np.float64(r1[j]) - H
+        xx1, xh1, hh1 = xx1 + d * d, xh1 + d * e, hh1 + e * e
+        d, e = np.float64(p2[j]) - X, np.float64(r2[j]) - H
+        xx2, xh2, hh2 = xx2 + d * d, xh2 + d * e, hh2 + e * e
+        d, e = np.float64(p3[j]) - X, np.float64(r3[j]) - H
+        xx3, xh3, hh3 = xx3 + d * d, xh3 + d * e, hh3 + e * e
+    return xx0, xh0, hh0, xx1, xh1, hh1, xx2, xh2, hh2, xx3, xh3, hh3
+
+
+@subroutine
+def _add(
+    rows: Array, i: int, a: int, b: int, w: Array, factor: float, h: Array, theta: Array
+) -> None:
+    last = rows.shape[0] - 1
+    p, q = rows[i][a:b], rows[min(i + 1, last)][a:b]
+    r, s = rows[min(i + 2, last)][a:b], rows[min(i + 3, last)][a:b]
+    kind: Any = w.dtype.type
+    t, u = kind(factor * w[i]), kind(factor * w[i + 1])
+    v, x = kind(factor * w[i + 2]), kind(factor * w[i + 3])
+    for j in range(theta.size):
+        H = h[j]
+        theta[j] += (t * (p[j] - H) + u * (q[j] - H)) + (v * (r[j] - H) + x * (s[j] - H))

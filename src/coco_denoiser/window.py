@@ -1,0 +1,278 @@
+"""The sliding window as a model sees it: K by K numbers, kept up to date one row at a time.
+
+With residuals h_i = g_i - c0 x_i for a centre c0 that never changes, dx = x_i - x_j and
+dh = h_i - h_j, a window knows ||dx||, ||dh|| and the cosine between the two. Any other centre c is
+then a matter of arithmetic:
+
+    ||dg - c dx||^2 = ||dh||^2 - 2 (c - c0) <dh, dx> + (c - c0)^2 ||dx||^2.
+
+A model answers with weights w that sum to 1, and a centre c: the newest gradient becomes
+
+    theta = sum_i w_i (g_i - c (x_i - x_newest)).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from coco_denoiser import _validation as check
+from coco_denoiser._jit import kernel
+from coco_denoiser.typing import Array, Float64, Int64
+
+# How one observation relates to each slot, (3, count): distances between points, cosines,
+# distances between residuals.
+Rows: TypeAlias = Float64
+_SAVED = ("point_distances", "cosines", "residual_distances")
+
+
+class Window:
+    """Tables of the last `slots` observations, in slots that are reused in a ring.
+
+    Models may read everything and write nothing.
+
+    Attributes:
+        slots: how many observations are kept; None keeps all of them.
+        count: how many slots are in use, always the first ones.
+        next: the slot that the next observation takes: the oldest one's, if all are in use.
+        tables: (3, K, K), room for distances between points, cosines, and distances between
+            residuals.
+        d: the number of coordinates.
+        centre: c0 of the residuals.
+        vectors: points and residuals, (count, d) each, where d is below count and they are at
+            hand: shorter and more accurate than what can be recovered from the tables.
+    """
+
+    def __init__(self, slots: int | None) -> None:
+        self.slots = slots
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        self.count = self.next = self.d = 0
+        self.centre = 0.0
+        self.tables = np.zeros((3, 0, 0))
+        self._variances = np.zeros(0)
+        self.vectors: tuple[Array, Array] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the next observation overwrites the oldest."""
+        return self.count == self.slots
+
+    @property
+    def points(self) -> Float64:
+        """Distances ||dx|| between points, (count, count)."""
+        return self.tables[0, : self.count, : self.count]
+
+    @property
+    def cosines(self) -> Float64:
+        """Cosines <dh, dx> / (||dh|| ||dx||), (count, count); 0 where one of them is 0."""
+        return self.tables[1, : self.count, : self.count]
+
+    @property
+    def residuals(self) -> Float64:
+        """Distances ||dh|| between residuals h = g - c0 x, (count, count)."""
+        return self.tables[2, : self.count, : self.count]
+
+    @property
+    def variances(self) -> Float64:
+        """Relative noise variances, (count,)."""
+        return self._variances[: self.count]
+
+    @property
+    def order(self) -> Int64:
+        """The slots in use, from the oldest observation to the newest."""
+        return _cycle(self.next if self.full else 0, self.count)
+
+    @property
+    def newest(self) -> int:
+        """The slot of the newest observation."""
+        return (self.next or self.count) - 1
+
+    def distances(self, centre: float) -> Float64:
+        """Return the distances ||dg - centre dx||, (count, count)."""
+        shift = centre - self.centre
+        if shift != 0.0 and self.vectors is not None:
+            h = self.coordinates(centre)
+            return np.asarray(np.linalg.norm(h[:, None] - h, axis=2))
+        return recentred(self.points, self.cosines, self.residuals, shift)
+
+    def coordinates(self, centre: float) -> Float64:
+        """Return the residuals g - centre x, (count, d), up to a shift that all have in common."""
+        if self.vectors is None:
+            raise ValueError("there are too many coordinates: use distances().")
+        x, h = (np.asarray(v, np.float64) for v in self.vectors)
+        return h if centre == self.centre else h - (centre - self.centre) * (x - x[self.newest])
+
+    def insert(self, row: Rows, variance: float) -> int:
+        """Take an observation into the next slot, by its row to those in use; return the slot."""
+        slot = self.next
+        if slot >= self._variances.size:
+            self._grow(slot + 1)
+        self.count = max(self.count, slot + 1)
+        self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
+        self.update(slot, row, variance)
+        return slot
+
+    def update(self, slot: int, row: Rows, variance: float) -> None:
+        """Change an observation in use: its row to the others, and its variance."""
+        others = row.shape[1]
+        self.tables[:, slot, :others] = self.tables[:, :others, slot] = row
+        self.tables[:, slot, slot] = 0.0
+        self._variances[slot] = variance
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain arrays and numbers."""
+        used = slice(self.count)
+        return {
+            "count": self.count,
+            "next": self.next,
+            "centre": self.centre,
+            "variances": self.variances.copy(),
+            **{n: t[used, used].copy() for n, t in zip(_SAVED, self.tables, strict=True)},
+        }
+
+    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `load_state_dict` needs of a saved state, or raise ValueError."""
+        count = check.saved_count(state, "count", 0, self.slots)
+        full = count == self.slots
+        found: dict[str, Any] = {
+            "count": count,
+            "next": check.saved_count(state, "next", 0 if full else count, count - full),
+            "centre": check.saved_number(state, "centre"),
+            "variances": check.saved(state, "variances", (count,), kind=np.dtype(np.float64)),
+            **{name: check.saved_table(state, name, count) for name in _SAVED},
+        }
+        if not (np.abs(found["cosines"]) <= 1.0).all():
+            raise check.damaged("cosines must be between -1 and 1")
+        for name in ("point_distances", "residual_distances"):
+            if not (found[name] >= 0.0).all():
+                raise check.damaged(f"{name} must not be negative, got {found[name].min()}")
+        if not (found["variances"] > 0.0).all():
+            raise check.damaged(f"variances must be positive, got {found['variances'].min()}")
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a saved state that has been checked."""
+        self.reset()
+        self._grow(state["count"])
+        self.count, self.next, self.centre = state["count"], state["next"], state["centre"]
+        self.variances[:] = state["variances"]
+        for name, table in zip(_SAVED, self.tables, strict=True):
+            table[: self.count, : self.count] = state[name]
+
+    def _grow(self, slots: int) -> None:
+        old = self._variances.size
+        new = self.slots or max(16, 2 * old, slots)
+        tables = np.zeros((3, new, new))
+        tables[:, :old, :old] = self.tables
+        self.tables = tables
+        self._variances = np.concatenate((self._variances, np.zeros(new - old)))
+
+
+def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: float) -> Float64:
+    """Return ||dh - shift dx|| from ||dx||, the cosine between dx and dh, and ||dh||.
+
+    Cancellation is harmless while the shift is not much larger than the radius of the bounds.
+    """
+    if shift == 0.0:
+        return residuals
+    X = shift * points
+    scale = float(max(np.abs(X).max(initial=0.0), residuals.max(initial=0.0)))
+    if scale == 0.0:
+        return residuals
+    # As a sum of squares that are not negative, in units that cannot overflow.
+    X, H = X / scale, residuals / scale
+    squares = (H - X) ** 2 + 2.0 * H * X * (1.0 - cosines)
+    return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
+
+
+def rows_of(products: Float64) -> tuple[Rows, bool]:
+    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows, in place.
+
+    Also returns whether the squares were neither infinite nor as good as zero.
+    """
+    in_range = _take_roots(products)
+    return products.reshape(3, -1), in_range
+
+
+@kernel
+def _take_roots(sums: Float64) -> bool:
+    count = sums.size // 3
+    most_x, most_h = 0.0, 0.0
+    for i in range(count):
+        most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
+        x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
+        cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
+        sums[i], sums[2 * count + i] = x, h
+        sums[count + i] = min(1.0, max(-1.0, cosine))
+    return 1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250
+
+
+@lru_cache(maxsize=256)
+def _cycle(start: int, count: int) -> Int64:
+    """Return start, ..., count - 1, 0, ..., start - 1; to read, as callers share it."""
+    order = np.arange(start, start + count) % max(count, 1)
+    order.flags.writeable = False
+    return order
+
+
+class Estimate(NamedTuple):
+    """How the newest gradient is averaged, and what is known about that; NaN if unknown.
+
+    Attributes:
+        weights: (count,), one for each slot; they sum to 1 and may be negative.
+        centre: c, for which residuals g - c x are averaged.
+        std: standard error of each coordinate of the answer.
+        noise_std: standard deviation of the noise of an observation of variance 1.
+        curvature: the curvature that the model has found, or was given.
+        active: how many pairs of observations are at their bounds.
+        gap: relative duality gap.
+        violation: worst relative violation of a bound.
+        iterations: how many the solver took.
+        shortfall: a sentence if the tolerance was not reached, else None.
+    """
+
+    weights: Float64
+    centre: float
+    std: float = math.nan
+    noise_std: float = math.nan
+    curvature: float = math.nan
+    active: int = 0
+    gap: float = 0.0
+    violation: float = 0.0
+    iterations: int = 0
+    shortfall: str | None = None
+
+
+class Model(ABC):
+    """What turns a window into weights. A model that remembers nothing needs `estimate` only.
+
+    Attributes:
+        centre: c of the next answer, as far as it is known before the observation.
+        reference: c0 of the residuals that an empty window begins to store.
+    """
+
+    centre = 0.0
+    reference = 0.0
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the model was made with, by name."""
+        return {}
+
+    def begin(self, sign: float) -> None:
+        """Ask for what may change from step to step; called once for every observation.
+
+        Args:
+            sign: -1 if the objective is maximised, and its negative has the curvature assumed.
+        """
+        del sign
+
+    @abstractmethod
+    def estimate(self, window: Window) -> Estimate:
+        """Return the weights of the newest observation of a window of two or more."""
