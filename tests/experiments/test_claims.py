@@ -55,6 +55,19 @@ def test_the_same_is_within_a_margin_by_its_confidence_interval(
     assert Judge(100).no_worse("", curves, margin=0.05).verdict is no_more
 
 
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [(9.0, Verdict.HOLDS), (0.0, Verdict.OPEN), (1.0, Verdict.OPEN), (-9.0, Verdict.FAILS)],
+)
+def test_no_harm_counts_only_where_something_is_gained(gain: float, verdict: Verdict) -> None:
+    premise = Judge(100).increases("", [_curve(gain)], measure="a gain")
+    harmless = [_curve(0.0, sem=0.0)]
+    claim = Judge(100).no_worse("", harmless, measure="excess", provided=premise)
+    assert claim.verdict is verdict
+    assert claim.measure == "excess; and a gain as well"
+    assert Judge(100).no_worse("", [_curve(9.0)], provided=premise).verdict is Verdict.FAILS
+
+
 def test_too_few_runs_judge_nothing_either_way() -> None:
     assert Judge(5).increases("", [_curve(1e9)]).verdict is Verdict.HOLDS
     for runs in (2, 4):

@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from coco_denoiser.experiments import (
+    counterexample,
     elementwise_mse,
     logistic,
     mse_vs_variance,
@@ -94,6 +95,27 @@ def test_one_point_is_left_alone_and_no_noise_changes_nothing() -> None:
     silent, noisy = (mse_vs_variance._unit(config, index) for index in range(2))
     np.testing.assert_array_equal(silent["coco"], 0)
     np.testing.assert_array_equal(noisy["coco"][:, 0], noisy["oracle"][:, 0])
+
+
+def test_the_counterexample_has_its_constraints_tight_at_the_centre_and_slack_around() -> None:
+    points = counterexample.star(9, 7.0)
+    residuals = counterexample.gradient(points) - 0.5 * points
+    apart, bounds = (
+        np.linalg.norm(each[:, None] - each, axis=2) for each in (residuals, 0.5 * points)
+    )
+    np.testing.assert_allclose(apart[0], bounds[0])
+    np.testing.assert_allclose(residuals[1:], [[3.5, 0, 0]] * 8, atol=1e-12)
+    assert np.all(apart[1:, 1:] <= 1e-12)
+
+
+def test_the_counterexample_contradicts_the_paper_at_every_seed() -> None:
+    experiment = EXPERIMENTS["counterexample"]
+    for seed in (1, 2):
+        config = counterexample.CounterexampleConfig(seed=seed, runs=200, points=(2, 33))
+        result = experiment.run(config)
+        assert [claim.verdict for claim in experiment.claims(result)] == [
+            Verdict.FAILS, Verdict.FAILS, Verdict.HOLDS, Verdict.HOLDS,
+        ]  # fmt: skip
 
 
 def test_the_power_of_an_exact_law_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from coco_denoiser.experiments import (
     constraints,
+    counterexample,
     elementwise_mse,
     fewer_constraints,
     fold,
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *logistic.EXPERIMENTS,
         mse_vs_variance.EXPERIMENT,
         elementwise_mse.EXPERIMENT,
+        counterexample.EXPERIMENT,
         tightness.EXPERIMENT,
         mse_vs_distance.EXPERIMENT,
         warm_start.EXPERIMENT,

@@ -10,6 +10,10 @@ one in a thousand:
 If all comparisons must hold, it is enough to test each at that level. A single one refutes the
 claim, and there the level is divided by their number (Bonferroni). What is neither shown nor
 refuted has too few runs to judge, whichever way the numbers lean.
+
+Doing no harm is easy for a method that does nothing. A sentence such as "the bias regime is not
+compromised" is therefore judged with a premise, that something is gained: it holds only if the
+premise does too.
 """
 
 import math
@@ -94,11 +98,15 @@ def critical(comparisons: int, runs: int) -> float:
 
 
 class About(TypedDict, total=False):
-    """What may be said of a claim beside its sentence and its curves; see `Claim`."""
+    """What may be said of a claim beside its sentence and its curves; see `Claim`.
+
+    `provided` is the premise without which the sentence says nothing.
+    """
 
     measure: str
     theory: bool
     note: str
+    provided: Claim
 
 
 @dataclass(frozen=True)
@@ -185,8 +193,13 @@ class Judge:
         verdict: Verdict,
         about: About,
     ) -> Claim:
+        premise = about.pop("provided", None)
+        if premise is not None and verdict is Verdict.HOLDS:
+            verdict = premise.verdict
         found = Claim(sentence, measure, number, relation, threshold, verdict, figure=self.figure)
-        found = replace(found, **about)
+        found = replace(found, **about)  # type: ignore[misc]
+        if premise is not None:
+            found = replace(found, measure=f"{found.measure}; and {premise.measure} as well")
         return found if verdict is Verdict.FAILS else replace(found, note="")
 
 

@@ -182,6 +182,7 @@ def _claims(result: Result) -> list[Claim]:
         seen = curves["excess over averaging", f"K={K}"]
         height = seen.x / max(float(seen.x.max()), 1e-300)
         bends.append(seen.shifted(-more.mean[K - 1]).times(height))
+    falls = paper.increases("COCO's error falls monotonically with the number of points K.", drops)
     return [
         paper.at_most(
             "The denoised gradients have the centroid of the observed ones (Theorem 4.1).",
@@ -190,6 +191,7 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest shift of a run, relative to its gradients; threshold: the solver's "
             "tolerance",
             theory=True,
+            provided=falls,
         ),
         paper.at_most(
             "The total error after denoising is at most the oracle's (Theorem 4.2).",
@@ -197,6 +199,7 @@ def _claims(result: Result) -> list[Claim]:
             1 + 1e-6,
             measure="largest ratio of a run; threshold: 1, up to the solver's tolerance",
             theory=True,
+            provided=falls,
         ),
         of_batches.equivalent(
             "The oracle's error is C σ² with the same C for every K.",
@@ -204,12 +207,13 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest deviation of the exponent of K from 0 that the runs leave possible",
             theory=True,
         ),
-        paper.increases("COCO's error falls monotonically with the number of points K.", drops),
+        falls,
         paper.equivalent(
             "COCO's error is C σ², a straight line through the origin, for every K.",
             bends,
             measure="largest distance from the regression line that the runs leave possible, as a "
             "share of its height at the right end",
+            provided=falls,
         ),
         of_batches.equivalent(
             f"C falls as 1/K (here as K^{power.mean[0]:.3f}).",

@@ -73,7 +73,8 @@ def lines(entries: Sequence["Entry"], *, quick: bool) -> list[str]:
 
 def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
     """Return the numbers of the figures, those of one experiment together, in their order."""
-    return sorted({experiment.numbers for experiment in experiments if experiment.numbers})
+    found = {experiment.numbers for experiment in experiments if experiment.numbers}
+    return sorted(n for n in found if not any(set(n) < set(other) for other in found))
 
 
 def name(numbers: tuple[int, ...]) -> str:

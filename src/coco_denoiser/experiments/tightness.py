@@ -155,6 +155,15 @@ def _claims(result: Result) -> list[Claim]:
             measure="largest change from Δx=0 to 1",
             theory=True,
         ),
+        paper.at_most(
+            "The constraint becomes looser as the distance increases: p_active falls from each "
+            "distance to the next, for every L.",
+            max(float(np.diff(v).max()) for v in values.values()),
+            0.0,
+            measure="largest rise of p_active from one distance to the next",
+            note="It does if L is exact or overestimated. If L is underestimated, p_active rises "
+            "to 1 again, as the paper's own appendix says.",
+        ),
         *(
             paper.at_most(
                 f"The more L is {which}estimated, the faster p_active tends to {limit}.",
