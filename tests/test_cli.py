@@ -182,7 +182,7 @@ def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["matplotlib.figure", "joblib", "plotly", "rich"])
+@pytest.mark.parametrize("module", ["matplotlib.figure", "joblib"])
 def test_without_a_library_the_extra_is_named(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,6 @@ EXTRAS = (
     "joblib",
     "matplotlib",
     "pooch",
-    "rich",
     "sklearn",
     "torch",
 )

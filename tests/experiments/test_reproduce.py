@@ -182,7 +182,7 @@ def test_missing_data_is_said_and_shown_and_the_rest_goes_on(
     assert printed.count("Missing: fourclass could not be downloaded") == 1
     page = (tmp_path / "out" / "index.html").read_text("utf-8")
     assert "Missing: fourclass could not be downloaded" in page
-    assert 'id="constraint-tightness-0"' in page
+    assert 'src="constraint-tightness/figure.png"' in page
 
 
 def test_nothing_to_run_is_an_error(

@@ -5,12 +5,12 @@ figure and `claims.json`. The page is made from these files alone.
 """
 
 import difflib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coco_denoiser._storage import prepare_folder, write_bytes
 from coco_denoiser._version import __version__
@@ -21,9 +21,6 @@ from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry, page
 from coco_denoiser.experiments.results import load, save_curves, save_run, save_the_rest
 from coco_denoiser.problems import DatasetError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PAGE = "index.html"
 _COMPILING, _DRAWING = 20.0, 1.5  # seconds on one core: once, and for each experiment
@@ -102,37 +99,28 @@ def reproduce(options: Options) -> Path:
     """Run the experiments, and return the path of the page."""
     require_libraries()
     from joblib import cpu_count
-    from rich.console import Console
 
     selected = select(options.names, everything=options.everything)
     for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
         prepare_folder(folder)
-    # A pipe has no width: wide enough for the table.
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=120)
     jobs = options.jobs or int(cpu_count())
-    console.print(_announcement(selected, options, jobs), soft_wrap=True)
+    print(_announcement(selected, options, jobs))
     begun = time.perf_counter()
     try:
-        path, missing = _run(selected, options, jobs, console)
+        path, missing = _run(selected, options, jobs)
     except KeyboardInterrupt:
         kept = sum(1 for e in selected for _ in (options.out / e.name).rglob("*.npz"))
         units_kept = f"{kept} units of work are" if kept != 1 else "1 unit of work is"
-        console.print(
-            f"\nStopped. {units_kept} kept in {options.out}; the same command resumes from there.",
-            soft_wrap=True,
+        print(
+            f"\nStopped. {units_kept} kept in {options.out}; the same command resumes from there."
         )
         raise
     entries = [entry for e in selected if (entry := load(e, options.out)) is not None]
-    if options.verbose:
-        console.print(summary.table(entries))
-    console.print()
-    for line in summary.lines(entries, quick=options.quick):
-        console.print(line, soft_wrap=True, markup=False)
-    for reason in dict.fromkeys(missing.values()):
-        console.print(f"Missing: {reason}", soft_wrap=True, markup=False)
-    console.print(f"Page: {path}  ({time.perf_counter() - begun:.0f} s)", soft_wrap=True)
+    lines = summary.every_claim(entries) if options.verbose else []
+    lines += ["", *summary.lines(entries, quick=options.quick)]
+    lines += [f"Missing: {reason}" for reason in dict.fromkeys(missing.values())]
+    print("\n".join(lines))
+    print(f"Page: {path}  ({time.perf_counter() - begun:.0f} s)")
     return path
 
 
@@ -154,7 +142,7 @@ def _announcement(selected: Sequence[Experiment], options: Options, jobs: int) -
 
 
 def _run(
-    selected: Sequence[Experiment], options: Options, jobs: int, console: "Console"
+    selected: Sequence[Experiment], options: Options, jobs: int
 ) -> tuple[Path, dict[str, str]]:
     """Compile, compute and draw; return the page and what is missing, with the reason."""
     missing: dict[str, str] = {}
@@ -162,7 +150,7 @@ def _run(
     with ExitStack() as stack:
         cluster = stack.enter_context(units.cluster(options.dask)) if options.dask else None
         runner = units.runner(jobs, cluster)
-        with _bar(console, "compiling, once", len(PARTS)) as advance:
+        with _stage("compiling, once", len(PARTS)) as advance:
             parts = units.spread(compile_part, [(part,) for part in PARTS], jobs)
             for done, _ in enumerate(parts, 1):
                 advance(done)
@@ -170,13 +158,13 @@ def _run(
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:
                 experiment.check(config)
-                _compute(experiment, config, options, runner, console)
+                _compute(experiment, config, options, runner)
                 computed[experiment.name] = config
             except DatasetError as error:
                 missing[experiment.name] = str(error)
     if not computed:
         raise ExperimentError(next(iter(missing.values())))
-    with _bar(console, "drawing", len(computed)) as advance:
+    with _stage("drawing", len(computed)) as advance:
         calls = [(name, config, options.out / name) for name, config in computed.items()]
         for done, _ in enumerate(units.spread(save_the_rest, calls, jobs), 1):
             advance(done)
@@ -189,7 +177,6 @@ def _compute(
     config: Config,
     options: Options,
     runner: units.Runner,
-    console: "Console",
 ) -> None:
     """Complete the units of an experiment and save its curves, and how long that took."""
     begun = time.perf_counter()
@@ -198,7 +185,7 @@ def _compute(
         units.forget(folder / "units")
     store = units.Store(folder / "units", experiment.name, config)
     label = f"computing {experiment.name}"
-    with _bar(console, label, experiment.count(config)) as advance:
+    with _stage(label, experiment.count(config)) as advance:
         found = units.complete(experiment, config, store, runner, lambda done, _: advance(done))
     save_curves(Result(config, experiment.gather(config, found)), folder)
     save_run(folder, time.perf_counter() - begun)
@@ -223,8 +210,6 @@ def require_libraries() -> None:
     try:
         import joblib  # noqa: F401
         import matplotlib.figure  # noqa: F401
-        import plotly  # noqa: F401
-        import rich  # noqa: F401
     except ImportError as error:
         raise ExperimentError(
             f"{error.name} is missing: pip install 'coco-denoiser[experiments]'"
@@ -232,33 +217,16 @@ def require_libraries() -> None:
 
 
 @contextmanager
-def _bar(console: "Console", name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with the time left, or without a terminal two lines; yield what moves it."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Say what is being done and how long it took; yield what shows the progress on a terminal."""
+    begun, terminal = time.perf_counter(), sys.stdout.isatty()
+    print(f"{name} …", end="", flush=True)
 
-    begun = time.perf_counter()
-    if not console.is_terminal:
-        console.print(f"{name} …", end="")
-    bar = Progress(
-        TextColumn("{task.description:34}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(name, total=total)
-        yield lambda done: bar.update(task, completed=done)
-    if not console.is_terminal:
-        console.print(f" {time.perf_counter() - begun:.1f} s")
+    def advance(done: int) -> None:
+        if terminal and done:
+            left = (time.perf_counter() - begun) * (total - done) / done
+            print(f"\r{name} … {done} of {total}, {duration(left)} left   ", end="", flush=True)
+
+    yield advance
+    start = f"\r{name} …" if terminal else ""
+    print(f"{start} {time.perf_counter() - begun:.1f} s{' ' * 20 * terminal}")

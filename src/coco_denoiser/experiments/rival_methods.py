@@ -112,10 +112,9 @@ RIVALS = (
 
 def _rows(name: str, problem: Problem) -> Rows | None:
     """Return denoisers of a name, if it is not empty. The Gaussian model is not told L."""
-    if not name:
-        return None
-    L = problem.L if name == COCO else None
-    return Rows(lambda: Denoiser(L, int(name.rpartition("_")[2]), tol=TOLERANCE))
+    if name == COCO:
+        return Rows(lambda: Denoiser(problem.L, 8, tol=TOLERANCE))
+    return Rows(lambda: Denoiser(model="gaussian", window=32)) if name else None
 
 
 class Walk(NamedTuple):

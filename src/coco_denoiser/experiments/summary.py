@@ -8,12 +8,9 @@ from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.experiment import FIGURES, Experiment
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from coco_denoiser.experiments.page import Entry
 
 _WIDTH = 100
-COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
 
 
 def counts(claims: Iterable[Claim]) -> dict[Verdict, int]:
@@ -96,27 +93,17 @@ def _line(numbers: tuple[int, ...], claims: Sequence[Claim]) -> str:
     return f"  {name(numbers):18} {title(numbers):42}{', '.join(parts)}"
 
 
-def table(entries: Iterable["Entry"]) -> "Table":
+def every_claim(entries: Iterable["Entry"]) -> list[str]:
     """Return every claim with its number and verdict."""
-    from rich.table import Table
-
-    found = Table(title="What is claimed, and what came out", title_justify="left")
-    found.add_column("claim", ratio=1)
-    found.add_column("number", justify="right")
-    found.add_column("must be", justify="right")
-    found.add_column("verdict")
+    found = []
     for entry in entries:
-        found.add_section()
-        found.add_row(f"[bold]{entry.experiment.name}[/bold]", "", "", "")
+        found += ["", entry.experiment.name]
         for claim in entry.claims:
-            note = f"\n[dim]{claim.note}[/dim]" if claim.note else ""
-            whose = f"[dim]{'ours' if claim.figure is None else f'Figure {claim.figure}'}:[/dim] "
-            found.add_row(
-                whose + claim.sentence + note,
-                f"{claim.number + 0.0:.3g}",
-                wanted(claim),
-                f"[{COLOURS[claim.verdict]}]{claim.verdict.value}[/]",
-            )
+            whose = "ours" if claim.figure is None else f"Figure {claim.figure}"
+            number = f"{claim.number + 0.0:.3g}"
+            must = f", must be {wanted(claim)}" if wanted(claim) else ""
+            text = f"{claim.verdict.value}: {claim.sentence} ({whose}: {number}{must}) {claim.note}"
+            found += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     return found
 
 
