@@ -23,6 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
+    "warm-start": {"runs": 3, "iterations": 200},
     "constraints": {
         "runs": 2,
         "dear_runs": 1,
