@@ -38,11 +38,11 @@ def test_ratios_are_to_the_best_rival_at_its_best_step() -> None:
     units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
     assert "fold 16 last" not in units[0]  # below 0.03/L the rivals are alone
     units[1]["dual averaging average"] = np.full(3, 1e-9)
-    units[2]["fold 16 last"] = np.full(3, 2e-9)
+    units[2]["fold 2, L=1/s last"] = np.full(3, 2e-9)
     result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
-    ratios = result.curves["held out: best step", "fold 16"].mean
+    ratios = result.curves["held out: best step", "fold 2, L=1/s"].mean
     np.testing.assert_allclose(ratios, 2.0)
-    assert result.curves["held out: usable", "fold 16"].mean.tolist() == [0.0, 0.0, 1.0]
+    assert result.curves["held out: usable", "fold 2, L=1/s"].mean.tolist() == [0.0, 0.0, 1.0]
     claim = EXPERIMENT.claims(result)[0]
-    assert "box 2.00" in claim.sentence
+    assert "box 2" in claim.sentence
     assert claim.number == pytest.approx(2.0)
