@@ -56,12 +56,13 @@ _DEAR = ("fold 32", "Gaussian 128")
 _METHODS = (*_RIVALS, *_OURS, *_STEP_L)
 # Of ours, the lowest at its best step on the problems seen before, in the geometric mean.
 _CHOICE, _FW_CHOICE = "fold 2, L=1/s", "Gaussian 128"
-_SHOWN = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam", "fold 2",
-          "fold 2, L=1/s", "fold 16, L=1/s", "Gaussian 128")  # fmt: skip
+_SHOWN = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam", "fold 2, L=1/s",
+          "fold 16, L=1/s", "Gaussian 128")  # fmt: skip
 _KINDS = {
     "seen": ("Problems seen before", SEEN),
     "held out": ("Problems held out", HELD_OUT),
     "free": ("Without constraints", FREE),
+    "constrained": ("With constraints", SEEN | HELD_OUT),
 }
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
 _USABLE = 3.0  # times the lowest excess of all methods at all steps
@@ -237,23 +238,28 @@ def _summarise(curves: Curves, config: ConstraintsConfig, kind: str) -> None:
 
 
 def _panels(result: Result) -> list[Panel]:
-    kinds = [kind for kind in _KINDS if _of(result.config, kind)]
-    step, ratio = "step, in 1/L", "excess / best rival's"
-    top = [
-        Panel(kind, _KINDS[kind][0], step, ratio, _SHOWN, log="xy", y_range=(0.2, 1e3))
-        for kind in kinds
+    have, step = {kind for kind in _KINDS if _of(result.config, kind)}, "step, in 1/L"
+    ratio, share = "excess / best rival's", "share of problems"
+    described = [
+        *((kind, kind, _KINDS[kind][0], ratio) for kind in ("seen", "held out", "free")),
+        *((f"{k}: usable", k, f"{_KINDS[k][0]}: usable", share) for k in ("constrained", "free")),
+        ("constrained: F1", "constrained", "Support of the last point", "F1"),
     ]
-    middle = [
-        Panel(f"{kind}: usable", "Usable steps", step, "share of problems", _SHOWN, log="x",
-              new_row=kind == kinds[0], y_range=(-0.05, 1.05))
-        for kind in kinds
-    ]  # fmt: skip
-    bottom = [
-        Panel(f"{kind}: F1", "Support of the last point", step, "F1", _SHOWN, log="x",
-              new_row=kind == kinds[0], y_range=(0.0, 1.05))
-        for kind in kinds if kind != "free"
-    ]  # fmt: skip
-    return [*top, *middle, *bottom]
+    shown = [(name, title, y) for name, kind, title, y in described if kind in have]
+    below = next(i for i, (_, _, y) in enumerate(shown) if y == share)
+    return [
+        Panel(
+            name,
+            title,
+            step,
+            y,
+            _SHOWN,
+            log="xy" if y == ratio else "x",
+            new_row=i == below,
+            y_range=(0.5, 1e3) if y == ratio else (0.0, 1.05),
+        )
+        for i, (name, title, y) in enumerate(shown)
+    ]
 
 
 def _mean(values: Float64) -> float:
@@ -269,7 +275,7 @@ def _claims(result: Result) -> list[Claim]:
     at_most = Judge(config.runs).at_most
     claims = [
         claim
-        for kind in _KINDS
+        for kind in ("seen", "held out", "free")
         if _of(config, kind)
         for claim in _kind_claims(curves, config, kind)
     ]
