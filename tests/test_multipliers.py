@@ -9,6 +9,7 @@ import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, expand_multipliers, nearest, stationary, subproblem
+from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Float64
 from tests import recomputed
 from tests.families import box, path
@@ -179,8 +180,12 @@ def test_where_one_method_falls_short_another_is_tried(
         del tol, max_iter
         return np.zeros_like(problem.bounds), 0
 
+    def nothing_fast(h: Float64, *_: object) -> tuple[Float64, Float64, Float64, int]:
+        return np.eye(len(h)), h, np.zeros((len(h), len(h))), 0
+
     lazy = solvers.METHODS[first]._replace(solve=nothing)
     monkeypatch.setitem(solvers.METHODS, first, lazy)
+    monkeypatch.setattr(newton, "solve_fast", nothing_fast)
     rescued = coco.solve(points, gradients, L=1.0, tol=1e-5, **options)
     assert rescued.method == second
     assert rescued.gap <= 1e-5

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser.certificate import certify
+from coco_denoiser.certificate import certify, certify_plain
 from coco_denoiser.problem import (
     COINCIDENT,
     ROUNDING,
@@ -96,22 +96,66 @@ def solve(
         ValueError: if the method cannot solve such a problem.
     """
     best = None
-    for name, near in _plan(problem, method):
+    if method == "auto" and len(problem.bounds) < LARGE and problem.isotropic:
+        best = solve_fast(problem, tol, max_iter)
+        if best.status.success:
+            return best
+    for name, near in _plan(problem, method, tried=best is not None and best.iterations >= 0):
         answer = _attempt(problem, name, near, tol, max_iter)
         if best is None or _error(answer) < _error(best):
             best = answer
         if answer.status.success:
             return answer
-    assert best is not None  # noqa: S101 - a plan is never empty
+    assert best is not None  # noqa: S101 - something has been tried
     return best
+
+
+def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Solution:
+    """Solve an ordinary problem in two compiled calls: the method, and the certificate.
+
+    Ordinary is a problem of which no two points coincide, with the same noise in all directions,
+    and which Newton's method, or for two points the closed form, solves.
+    """
+    name = "newton" if len(problem.bounds) > 2 else "closed-form"
+    limit = METHODS[name].max_iter if max_iter is None else max_iter
+    h, bounds, n = problem.residuals, problem.bounds, problem.precisions
+    within = min(0.1 * tol, _FEASIBLE)
+    weights, phi, multipliers, iterations = newton.solve_fast(h, bounds, n, tol, limit, within)
+    gap = violation = np.inf
+    if iterations >= 0:
+        gap, violation = certify_plain(h, bounds, n, phi, multipliers)
+    exhausted = iterations >= limit
+    status = _status(gap, violation, tol, unchanged=phi is h, exhausted=exhausted)
+    return Solution(
+        gradients=phi,
+        weights=weights,
+        multipliers=multipliers,
+        gap=gap,
+        violation=violation,
+        iterations=iterations,
+        method=name,
+        status=status,
+        std=np.full(len(phi), np.nan),
+    )
+
+
+def _status(
+    gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
+) -> Status:
+    if gap <= tol and violation <= tol:
+        return Status.UNCHANGED if unchanged else Status.SOLVED
+    return Status.ITERATION_LIMIT if exhausted else Status.STALLED
 
 
 def _error(answer: Solution) -> float:
     return max(answer.gap, answer.violation)
 
 
-def _plan(problem: Problem, method: str) -> Iterator[tuple[str, float]]:
-    """Yield the methods to try, and up to which bound points count as one."""
+def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, float]]:
+    """Yield the methods to try, and up to which bound points count as one.
+
+    The first has been tried if `solve_fast` was, and no points coincide.
+    """
     count = int(coincident(problem.bounds).max()) + 1
     if method != "auto":
         reason = METHODS[method].refuses(problem, count)
@@ -121,7 +165,8 @@ def _plan(problem: Problem, method: str) -> Iterator[tuple[str, float]]:
         yield method, COINCIDENT
         return
     names = [_first(problem, count)]
-    yield names[0], COINCIDENT
+    if not tried:
+        yield names[0], COINCIDENT
     finer = int(coincident(problem.bounds, ROUNDING).max()) + 1
     if finer > count:  # points that nearly coincide may have to be told apart after all
         yield _inner(names[0], problem), ROUNDING
@@ -152,10 +197,8 @@ def _attempt(
         multipliers, iterations = _multipliers(problem, name, near, tol, limit)
     weights, phi = average(multipliers, problem, min(0.1 * tol, _FEASIBLE))
     gap, violation = certify(problem, phi, multipliers)
-    if gap <= tol and violation <= tol:
-        status = Status.SOLVED if phi is not problem.residuals else Status.UNCHANGED
-    else:
-        status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
+    unchanged, exhausted = phi is problem.residuals, iterations >= limit
+    status = _status(gap, violation, tol, unchanged=unchanged, exhausted=exhausted)
     return Solution(
         gradients=phi,
         weights=weights,
