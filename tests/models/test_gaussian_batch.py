@@ -107,7 +107,7 @@ def test_an_optimizer_without_a_bound_has_the_gaussian_model() -> None:
     assert torch.isfinite(parameter).all()
     state = optimizer.state_dict()
     optimizer.load_state_dict(state)
-    with pytest.warns(UserWarning, match="divides by the size.*meant for plain SGD"):
+    with pytest.warns(UserWarning, match="normalises gradients.*meant for plain SGD"):
         CocoOptimizer(torch.optim.AdamW([parameter], lr=0.1), model="gaussian")
-    with pytest.warns(UserWarning, match="has momentum.*meant for plain SGD"):
+    with pytest.warns(UserWarning, match="has momentum.*meant for SGD without"):
         CocoOptimizer(torch.optim.SGD([parameter], lr=0.1, momentum=0.9), model="gaussian")

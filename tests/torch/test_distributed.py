@@ -97,3 +97,12 @@ def test_grid_with_ignored_parameters_equals_one_process(tmp_path: Path) -> None
     for found in ranks:
         assert found["weights"] == ranks[0]["weights"]
         assert_close(found["parameters"], alone(workers.STEPS))
+
+
+def test_what_would_average_each_shard_by_itself_is_refused(tmp_path: Path) -> None:
+    assert workers.run(workers.flattened, 2, tmp_path) == [[], []]
+
+
+def test_zero_redundancy_wrapped_from_outside_equals_one_process(tmp_path: Path) -> None:
+    for found in workers.run(workers.zero_outside, 2, tmp_path):
+        assert_close(found, alone(workers.STEPS))

@@ -125,10 +125,12 @@ def test_a_step_that_cannot_be_stored_changes_nothing(window: int, value: float)
     noisy_gradients(tensors, 6, optimizer.step)
     tensors[1].data[0, 0] = -1e38  # with c = 1/2, a gradient of 3e38 has no residual in float32
     before, window_before = copies(tensors), history(optimizer)
+    optimizer.denoiser.nonfinite = "raise"
     for p in tensors:
         p.grad = torch.ones_like(p)
     tensors[1].grad = torch.full_like(tensors[1], value)
-    optimizer.step()
+    with pytest.raises(ValueError, match="infinity or NaN"):
+        optimizer.step()
     assert equal(tensors, before)
     assert optimizer.diagnostics().skipped == 1
     assert all(map(torch.equal, history(optimizer), window_before))

@@ -16,6 +16,7 @@ def coco(tensors: Any, *, lr: float = 0.1, momentum: float = 0.0, **options: Any
     return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
 
 
+@pytest.mark.filterwarnings("ignore:SGD has momentum")
 def test_schedulers_act_on_the_wrapped_optimizer() -> None:
     tensors = parameters()
     optimizer = coco(tensors, momentum=0.9)

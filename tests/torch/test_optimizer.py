@@ -27,6 +27,9 @@ REFUSED = (torch.optim.LBFGS, torch.optim.SparseAdam)
 FIRST_ORDER = [kind for kind in EVERY if kind not in REFUSED]
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:Muon has momentum")
+
+
 def create(kind: type[Optimizer], tensors: list[nn.Parameter]) -> Optimizer:
     return kind(tensors, lr=0.1)  # type: ignore[call-arg]
 

@@ -17,10 +17,11 @@ def coco(tensors: Any, **options: Any) -> CocoOptimizer:
     return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
 
 
-def history(optimizer: CocoOptimizer) -> list[torch.Tensor]:
-    """Return a copy of everything in the window."""
+def history(optimizer: CocoOptimizer, prefix: str = "") -> list[torch.Tensor]:
+    """Return a copy of everything in the state, or of the window alone."""
     state = optimizer.state_dict()
-    tensors = [v for entries in state["state"].values() for v in entries.values()]
+    entries = [pair for entries in state["state"].values() for pair in entries.items()]
+    tensors = [value for name, value in entries if name.startswith(prefix)]
     group = state["param_groups"][0]
     tables = [v for n, v in group.items() if n.startswith("coco_") and not isinstance(v, str)]
     return [torch.as_tensor(v).clone() for v in [*tensors, *tables]]
@@ -75,23 +76,28 @@ def test_attributes_that_change_the_scaler_are_not_forwarded() -> None:
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_without_a_scaler_such_a_step_is_left_out(value: float) -> None:
+def test_without_a_scaler_such_an_observation_is_skipped_or_refused(value: float) -> None:
     tensors = parameters()
-    optimizer = coco(tensors)
+    optimizer, used = coco(tensors), []
     noisy_gradients(tensors, 5, optimizer.step)
-    before, values = history(optimizer), [p.detach().clone() for p in tensors]
+    optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
     noisy_gradients(tensors, 1, lambda: None)
     gradient = tensors[1].grad
     assert gradient is not None
     gradient[1, 2] = value
-    optimizer.step()
-    assert all(map(torch.equal, history(optimizer), before))
+    before, values = history(optimizer, "coco_"), [p.detach().clone() for p in tensors]
+    optimizer.denoiser.nonfinite = "raise"
+    with pytest.raises(ValueError, match="infinity or NaN"):
+        optimizer.step()
     assert equal(tensors, values)
-    assert optimizer.diagnostics().skipped == 1
-    with pytest.raises(FloatingPointError, match="infinity or NaN"):
-        (raising := coco(tensors, nonfinite="raise")).step()
-    assert len(raising.denoiser) == 0
-    assert not GradientDenoiser(tensors, L=1.0).denoise()
+    optimizer.denoiser.nonfinite = "skip"
+    optimizer.step()
+    assert used[1] is gradient  # passed on as it is
+    assert all(map(torch.equal, history(optimizer, "coco_"), before))
+    assert optimizer.diagnostics().skipped == 2
+    with pytest.raises(ValueError, match="infinity or NaN"):
+        GradientDenoiser(tensors, L=1.0).denoise()
+    assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
 
 
 def test_bfloat16_parameters_have_a_history_in_float32() -> None:

@@ -34,8 +34,8 @@ def groups(model: Model) -> list[dict[str, Any]]:
     return [{"params": list(part.parameters())} for part in (model.body, model.head)]
 
 
-def made(per: Any, model: Model, **options: Any) -> CocoOptimizer:
-    return CocoOptimizer(torch.optim.SGD(groups(model), lr=0.1), per=per, **options)
+def made(per: Any, network: Model, /, **options: Any) -> CocoOptimizer:
+    return CocoOptimizer(torch.optim.SGD(groups(network), lr=0.1), per=per, **options)
 
 
 def run(optimizers: list[CocoOptimizer], model: Model, steps: range, bad: int = -1) -> list[Any]:
@@ -49,7 +49,8 @@ def run(optimizers: list[CocoOptimizer], model: Model, steps: range, bad: int = 
             last = list(model.parameters())[-1]
             kept, last.grad = last.grad, torch.full_like(last, torch.inf)
             for optimizer in optimizers:
-                optimizer.step()
+                with pytest.raises(ValueError, match="infinity or NaN"):
+                    optimizer.step()
             last.grad = kept
         for optimizer in optimizers:
             optimizer.step()
@@ -76,7 +77,7 @@ def test_each_is_denoised_by_itself(options: dict[str, Any]) -> None:
 
 def test_what_one_refuses_leaves_no_trace_in_any() -> None:
     model, other = Model(), Model()
-    one = made("group", model, L=0.5, window=4)
+    one = made("group", model, L=0.5, window=4, nonfinite="raise")
     found = run([one], model, range(9), bad=5)
     assert same(found, run([made("group", other, L=0.5, window=4)], other, range(9)))
     assert one.diagnostics().skipped == 1

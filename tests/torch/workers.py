@@ -3,7 +3,9 @@
 Every function trains the same small model on the same data, and rank 0 saves what came out.
 """
 
+import contextlib
 import multiprocessing
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,15 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD
 
 from coco_denoiser.torch import CocoOptimizer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyTorch on scripts of its own
+    from torch.distributed.optim import ZeroRedundancyOptimizer
 
 STEPS, BATCH = 12, 8
 FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
@@ -150,11 +157,19 @@ def _traffic(module: nn.Module, optimizer: CocoOptimizer) -> list[int]:
         saved = torch.get_rng_state()
         for p in module.parameters():
             p.grad = torch.full_like(p, torch.inf)
-        optimizer.step()  # refused, but only after asking the other ranks
+        _refused(optimizer)  # but only after asking the other ranks
         torch.set_rng_state(saved)
     finally:
         dist.all_reduce = plain
     return sizes
+
+
+def _refused(optimizer: CocoOptimizer) -> None:
+    optimizer.denoiser.nonfinite = "raise"
+    with contextlib.suppress(ValueError):
+        optimizer.step()
+        raise AssertionError("it was taken")
+    optimizer.denoiser.nonfinite = "skip"
 
 
 def _uneven(module: nn.Module, optimizer: CocoOptimizer, rank: int) -> dict[str, Any]:
@@ -172,7 +187,7 @@ def _uneven(module: nn.Module, optimizer: CocoOptimizer, rank: int) -> dict[str,
         parameters[0].grad = None
         parameters[1].grad = torch.full_like(parameters[1], torch.nan)
     held = [p.detach().clone() for p in parameters]
-    optimizer.step()
+    _refused(optimizer)
     kept = all(
         torch.equal(a.to_local(), b.to_local())  # type: ignore[attr-defined]
         for a, b in zip(held, (p.detach() for p in parameters), strict=True)
@@ -214,3 +229,30 @@ def resume(checkpoint: Path, **options: Any) -> tuple[list[torch.Tensor], list[f
     )
     train(module, optimizer, range(STEPS, 2 * STEPS))
     return whole(module), optimizer.diagnostics().weights.tolist()
+
+
+def flattened(rank: int, size: int, folder: Path) -> list[str]:
+    """FSDP1, and ZeroRedundancyOptimizer with COCO inside, are refused; outside it is right."""
+    found = []
+    for original in (False, True):
+        module = FullyShardedDataParallel(
+            model(), device_id=torch.device("cpu"), use_orig_params=original
+        )
+        with contextlib.suppress(TypeError):
+            wrapped(module)
+            found.append(f"FSDP1 with use_orig_params={original} was taken")
+    parameters = list(model().parameters())
+    with contextlib.suppress(TypeError):
+        ZeroRedundancyOptimizer(
+            parameters, lambda p, **o: CocoOptimizer(SGD(p, **o), L=0.5), lr=0.1
+        )
+        found.append("CocoOptimizer was taken inside ZeroRedundancyOptimizer")
+    return found
+
+
+def zero_outside(rank: int, size: int, folder: Path) -> list[torch.Tensor]:
+    """ZeroRedundancyOptimizer wrapped from outside."""
+    module = DistributedDataParallel(model())
+    inner = ZeroRedundancyOptimizer(module.parameters(), torch.optim.Adam, lr=1e-2)
+    train(module, CocoOptimizer(inner, L=0.5, window=4), range(STEPS), rank, size)
+    return whole(module)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from coco_denoiser._validation import damaged, saved_count
+from coco_denoiser.torch import sharding
 
 if TYPE_CHECKING:
     from coco_denoiser.torch.denoiser import GradientDenoiser
@@ -168,6 +169,8 @@ def _vectors(
                     f"{key} of parameter {name} must have shape {tuple(p.shape)}, got "
                     f"{None if found is None else tuple(found.shape)}"
                 )
+            if not sharding.local(found).isfinite().all():
+                raise damaged(f"{key} of parameter {name} must be finite")
         if f"{PREFIX}seen" not in entries:
             raise damaged(f"{PREFIX}seen of parameter {name} is missing")
         held[id(p)] = entries

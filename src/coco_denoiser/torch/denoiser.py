@@ -5,6 +5,7 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
@@ -23,6 +24,7 @@ from coco_denoiser.vectors import Comparison
 from coco_denoiser.window import Estimate
 
 NonFinite = Literal["skip", "raise"]
+_PATIENCE = 10  # observations that are skipped in a row before a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class GradientDenoiser:
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ takes the place of the
     gradients. For loops that are written by hand:
 
-        denoiser = GradientDenoiser(model.parameters(), L=4.0, window=8)
+        denoiser = GradientDenoiser(model.parameters(), L=4.0, nonfinite="skip")
         ...
         loss.backward()
         scaler.unscale_(optimizer)
@@ -106,8 +108,9 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters; one tensor is one parameter.
-        nonfinite: what to do with an observation that has an infinity or NaN: "skip" it, or
-            "raise" FloatingPointError. It never enters the window.
+        nonfinite: what to do with an observation that has an infinity or NaN, which never
+            enters the window: "raise" ValueError, or "skip" it, as loops with a GradScaler need:
+            gradients are then unchanged. Ten in a row give a warning.
 
     The other options are those of `CocoOptimizer`.
     """
@@ -121,7 +124,7 @@ class GradientDenoiser:
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
         state_dtype: torch.dtype | None = None,
-        nonfinite: NonFinite = "skip",
+        nonfinite: NonFinite = "raise",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
@@ -132,7 +135,7 @@ class GradientDenoiser:
         if window != "auto":
             check.count("window", window, optional=False)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
-        self.skipped = 0
+        self.skipped = self.in_a_row = 0
         self.stream = Stream(self.model, window=window, forget=forget)
         if state_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
@@ -201,7 +204,7 @@ class GradientDenoiser:
         Returns:
             False if they are not finite: gradients and window are as they were.
         """
-        variance = check.positive("noise_variance", noise_variance)
+        variance = variance_of(noise_variance)
         changed = self.observe(self.parameters, noise_variance=variance)
         for parameter, theta in changed or ():
             if parameter.grad is None:
@@ -305,6 +308,7 @@ def observe_together(
             for window, comparison in zip(held, found, strict=True):
                 if isinstance(comparison, Comparison):
                     outcome = window.stream.accept(window.vectors, comparison, variance)
+                    window.in_a_row = 0
                     if outcome is Outcome.DENOISED:
                         changed += window.vectors.theta()
             return changed
@@ -314,12 +318,26 @@ def observe_together(
             window.stream.lock.release()
     for window, _ in windows:
         window.skipped += 1
+        window.in_a_row += 1
     if any(window.nonfinite == "raise" for window, _ in windows):
-        raise FloatingPointError(
+        raise ValueError(
             "the gradients or parameters hold an infinity or NaN (on this or on another "
             "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
         )
+    if windows[0][0].in_a_row == _PATIENCE:
+        warnings.warn(
+            f"{_PATIENCE} observations in a row were not finite and were skipped: nothing is "
+            "denoised. Look for NaN in parameters and gradients.",
+            UserWarning,
+            stacklevel=2,
+        )
     return None
+
+
+def variance_of(value: Any) -> float:
+    """Return a noise variance; a tensor with one entry is a number."""
+    number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    return check.positive("noise_variance", number)
 
 
 def _parameters(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -1,34 +1,29 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch.optim import (
-    LBFGS,
-    Adadelta,
-    Adagrad,
-    Adam,
-    Adamax,
-    NAdam,
-    Optimizer,
-    RAdam,
-    RMSprop,
-    SparseAdam,
-)
+from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound
 from coco_denoiser.models.gaussian import Gaussian
-from coco_denoiser.torch import checkpoint
-from coco_denoiser.torch._windows import Windows
-from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser, NonFinite, observe_together
+from coco_denoiser.torch import checkpoint, sharding
+from coco_denoiser.torch.denoiser import (
+    Diagnostics,
+    GradientDenoiser,
+    NonFinite,
+    observe_together,
+    variance_of,
+)
 from coco_denoiser.typing import ModelName
 
-# They divide by a mean size of the gradients they see. AdamW is an Adam.
-ADAPTIVE = (Adadelta, Adagrad, Adam, Adamax, NAdam, RAdam, RMSprop)
+# What groups of optimizers have that divide by the size of the gradients they see.
+_ADAPTIVE = {"betas", "eps", "etas"}
 
 
 def _of_wrapped(name: str, what: str) -> Any:
@@ -55,7 +50,7 @@ class CocoOptimizer(Optimizer):
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$, and the wrapped optimizer sees the newest
     $\theta$:
 
-        optimizer = CocoOptimizer(torch.optim.Adam(model.parameters(), lr=1e-2), L=4.0)
+        optimizer = CocoOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), L=4.0)
 
     Everything else stays as it is: `param_groups`, `state` and `defaults` are those of the
     wrapped optimizer, so that schedulers and checkpoints see what they always saw. Its other
@@ -70,10 +65,12 @@ class CocoOptimizer(Optimizer):
 
     Args:
         optimizer: the optimizer to wrap.
-        L: upper bound on the curvature of the loss, or a function that returns it.
-            Without L, gradients are averaged by the Gaussian model, see
+        L: upper bound on the curvature of the loss, a function that returns it, or "1/lr": the
+            bound then follows the learning rate at every step, whatever a scheduler does, and
+            a rate of 0 bounds nothing. One window over groups with different rates takes the
+            smallest positive one, which assumes least; with per="group" each has its own.
+        model: "cocoercive", which needs L and is the default, or "gaussian", see
             `coco_denoiser.Denoiser`.
-        model: "gaussian" or "cocoercive"; None is the latter if L is given.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
             "auto" is 16, and 32 for the Gaussian model.
@@ -82,8 +79,9 @@ class CocoOptimizer(Optimizer):
         per: "model" for one window, or "group" for one each: as many K by K problems, each
             unaware of how far the others move. A group may then have a `window` of its own;
             0 leaves it alone.
-        nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" it, the
-            wrapped step included, or "raise" FloatingPointError.
+        nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" the
+            observation and pass the gradients on unchanged, as if there were no wrapper, or
+            "raise" ValueError. Ten in a row give a warning.
         process_group: the ranks that together hold the parameters; None derives it from
             sharded parameters, and adds nothing up if there are none.
         tol: relative duality gap to reach at every step.
@@ -102,7 +100,7 @@ class CocoOptimizer(Optimizer):
         self,
         optimizer: Optimizer,
         *,
-        L: Bound | None = None,
+        L: Bound | Literal["1/lr"] | None = None,
         model: ModelName | None = None,
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
@@ -113,11 +111,15 @@ class CocoOptimizer(Optimizer):
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
         noise_std: float | None = None,
+        **unknown: Any,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
-                f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}."
+                f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}. Wrap "
+                "one: CocoOptimizer(torch.optim.SGD(parameters, lr=0.1), L=...)."
             )
+        if unknown:
+            raise TypeError(f"CocoOptimizer has no option {', '.join(map(repr, unknown))}.")
         if isinstance(optimizer, LBFGS):
             raise TypeError(
                 "optimizer must take one gradient per step, got LBFGS: it evaluates its closure "
@@ -137,6 +139,10 @@ class CocoOptimizer(Optimizer):
                 "it makes private ones of its own, which would never be denoised. Wrap first: "
                 "make_private(optimizer=CocoOptimizer(...), ...)."
             )
+        _refuse_inside_zero()
+        sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])
+        if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
+            raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         options = {
             "L": L,
             "model": model,
@@ -149,39 +155,83 @@ class CocoOptimizer(Optimizer):
             "forget": forget,
             "noise_std": noise_std,
         }
-        windows = Windows(per, options)
-        trouble = _trouble(optimizer) if isinstance(windows.made[0].model, Gaussian) else None
-        if trouble:
-            advice = "The Gaussian model is meant for plain SGD."
-            warnings.warn(f"{trouble} {advice}", UserWarning, stacklevel=2)
         # Not Optimizer.__init__, which would make groups and a state of its own.
-        self.__setstate__({"wrapped": optimizer, "_windows": windows})
+        self.__setstate__(
+            {
+                "wrapped": optimizer,
+                "per": check.one_of("per", per, ("model", "group")),
+                "_options": options,
+                "_denoisers": [],
+                "_warned": False,
+            }
+        )
+        self._denoiser(0)
+        self._warn_once()
 
     wrapped: Optimizer
-    _windows: Windows
+    per: str
+    _options: dict[str, Any]
+    _denoisers: list[GradientDenoiser]
+    _warned: bool
 
     @property
     def denoiser(self) -> GradientDenoiser:
         """The window, or the first of them."""
-        return self._windows.made[0]
+        return self._denoisers[0]
+
+    def _denoiser(self, index: int, size: Any = None) -> GradientDenoiser:
+        """Return the window of a group, made if necessary, or anew if it has another size."""
+        made, options = self._denoisers, {**self._options}
+        options["window"] = options["window"] if size is None else size
+        while len(made) <= index:
+            if self._options["L"] == "1/lr":
+                group = len(made) if self.per == "group" else None
+                options["L"] = InverseRate(self.wrapped, group)
+            made.append(GradientDenoiser([], **options))
+        if size not in (None, "auto", made[index].window):
+            made[index] = GradientDenoiser([], **{**options, "L": made[index].L})
+        return made[index]
+
+    def _parts(self) -> list[checkpoint.Part]:
+        """Return the windows with the parameters that they cover."""
+        groups = self.param_groups
+        if self.per == "model":
+            return [checkpoint.Part(self.denoiser, self._parameters())]
+        sizes = [group.get("window", self._options["window"]) for group in groups]
+        return [
+            checkpoint.Part(self._denoiser(i, size), groups[i]["params"], i, "group")
+            for i, size in enumerate(sizes)
+            if size != 0
+        ]
+
+    def _warn_once(self) -> None:
+        """Warn of an optimizer that harms denoised gradients, as it is at this step."""
+        if not self._warned:
+            gaussian = isinstance(self.denoiser.model, Gaussian)
+            text = _compatibility_warning(self.wrapped, gaussian=gaussian)
+            if text:
+                self._warned = True
+                warnings.warn(text, UserWarning, stacklevel=4)
 
     param_groups = _of_wrapped("param_groups", "groups")
     state = _of_wrapped("state", "state")
     defaults = _of_wrapped("defaults", "defaults")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"wrapped": self.wrapped, "_windows": self._windows}
+        # A process group belongs to its process.
+        names = ("wrapped", "per", "_denoisers", "_warned")
+        options = {**self._options, "process_group": None}
+        return {"_options": options, **{name: getattr(self, name) for name in names}}
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("wrapped", "_windows"):  # not set yet: it is being copied
+        if name == "wrapped":  # not set yet: it is being copied
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        d = self.denoiser
-        own = ", ".join(f"{name}={value!r}" for name, value in d.model.settings.items())
-        settings = f"{own}, window={d.window}, forget={d.forget!r}, per={self._windows.per!r}"
+        given = {**self.denoiser.stream.settings, "per": self.per}
+        settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
@@ -201,7 +251,7 @@ class CocoOptimizer(Optimizer):
         args: tuple[Any, ...] = (self,) if closure is None else (self, closure)
         kwargs: dict[str, Any] = {}
         if noise_variance != 1.0:
-            kwargs["noise_variance"] = check.positive("noise_variance", noise_variance)
+            kwargs["noise_variance"] = variance_of(noise_variance)
         for before in self._optimizer_step_pre_hooks.values():
             args, kwargs = before(self, args, kwargs) or (args, kwargs)
         loss = self._step(*args[1:], **kwargs)
@@ -216,26 +266,37 @@ class CocoOptimizer(Optimizer):
     def _step(
         self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0
     ) -> Any:
+        self._warn_once()
         loss = self._evaluate(closure)
         parameters = self._parameters()
         windows = [part[:2] for part in self._parts()]
         sign = -1.0 if self._maximizes() else 1.0
-        changed = observe_together(windows, sign, noise_variance, self._standing)
-        if changed is None:
-            return loss
+        # Where the observation is skipped, nothing is changed.
+        changed = observe_together(windows, sign, noise_variance, self._standing) or []
         originals = [p.grad for p in parameters]
         try:
             for p, theta in changed:
                 p.grad = theta
-            if closure is None:
-                self.wrapped.step()
-            else:
-                self.wrapped.step(self._told(loss, parameters))
+            self._step_wrapped(None if closure is None else self._replay_closure(loss, parameters))
             self._check_used(changed or zip(parameters, originals, strict=True))
+        except RuntimeError as error:
+            if not any(g is not None and g.grad_fn is not None for g in originals):
+                raise
+            raise TypeError(
+                f"optimizer must take one gradient per step, got {type(self.wrapped).__name__}: it "
+                "differentiates gradients again (create_graph=True), and denoised ones are "
+                "averages without a graph. Use a first-order optimizer."
+            ) from error
         finally:
             for p, original in zip(parameters, originals, strict=True):
                 p.grad = original
         return loss
+
+    def _step_wrapped(self, closure: Callable[[], Any] | None) -> None:
+        if closure is None:
+            self.wrapped.step()
+        else:
+            self.wrapped.step(closure)
 
     def diagnostics(self, index: int = 0) -> Diagnostics:
         """Return what the last step did, and what the window costs; print it to read it.
@@ -243,12 +304,12 @@ class CocoOptimizer(Optimizer):
         Args:
             index: which group, if each has a window of its own.
         """
-        return self._windows.made[index].diagnostics()
+        return self._denoisers[index].diagnostics()
 
     def reset(self) -> None:
         """Forget every observation; the wrapped optimizer keeps its state."""
-        for window in self._windows.made:
-            window.reset()
+        for denoiser in self._denoisers:
+            denoiser.reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the wrapped optimizer. The window starts anew, with longer points."""
@@ -304,11 +365,11 @@ class CocoOptimizer(Optimizer):
         with torch.enable_grad():
             return closure()
 
-    def _told(self, loss: Any, parameters: list[torch.Tensor]) -> Callable[[], Any]:
-        """Return the wrapped optimizer's closure: it tells the loss and evaluates nothing."""
+    def _replay_closure(self, loss: Any, parameters: list[torch.Tensor]) -> Callable[[], Any]:
+        """Return a closure for the wrapped optimizer: it returns the loss and evaluates nothing."""
         versions = [p._version for p in parameters]  # noqa: SLF001
 
-        def tell() -> Any:
+        def replay() -> Any:
             if versions != [p._version for p in parameters]:  # noqa: SLF001
                 raise TypeError(
                     "optimizer must take one gradient per step, got "
@@ -317,7 +378,7 @@ class CocoOptimizer(Optimizer):
                 )
             return loss
 
-        return tell
+        return replay
 
     def _check_used(self, given: Iterable[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """Refuse an optimizer that has put other gradients in place of the given ones."""
@@ -327,9 +388,6 @@ class CocoOptimizer(Optimizer):
                 f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
                 "denoised. Wrap the optimizer that it wraps."
             )
-
-    def _parts(self) -> list[checkpoint.Part]:
-        return self._windows.parts(self.param_groups)
 
     def _parameters(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -349,14 +407,49 @@ class CocoOptimizer(Optimizer):
         return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
 
 
-def _trouble(optimizer: Optimizer) -> str | None:
-    """Say what an optimizer makes of denoised gradients, where that does harm."""
+class InverseRate:
+    """The bound L = 1 / lr of a group, or of the group with the smallest positive rate."""
+
+    def __init__(self, optimizer: Optimizer, group: int | None) -> None:
+        self.optimizer, self.group = optimizer, group
+
+    def __call__(self) -> float:
+        """Return the bound at this step."""
+        groups = self.optimizer.param_groups
+        rates = [float(g["lr"]) for g in (groups if self.group is None else [groups[self.group]])]
+        # Without a step nothing moves: a bound so large constrains nothing but equal points.
+        return 1.0 / max(min((rate for rate in rates if rate > 0.0), default=0.0), 1e-30)
+
+    def __repr__(self) -> str:
+        return "'1/lr'"
+
+
+def _refuse_inside_zero() -> None:
+    """Refuse to be made by ZeroRedundancyOptimizer, which gives each rank some parameters only."""
+    frame = sys._getframe(1) if dist.is_available() and dist.is_initialized() else None  # noqa: SLF001
+    while frame is not None:
+        if type(frame.f_locals.get("self")).__name__ == "ZeroRedundancyOptimizer":
+            raise TypeError(
+                "CocoOptimizer cannot be used inside ZeroRedundancyOptimizer: each rank would "
+                "average its own parameters with weights of its own. Wrap it from outside: "
+                "CocoOptimizer(ZeroRedundancyOptimizer(...), ...)."
+            )
+        frame = frame.f_back
+
+
+def _compatibility_warning(optimizer: Optimizer, *, gaussian: bool) -> str | None:
+    """Return what an optimizer makes of denoised gradients, where that does harm."""
     name = type(optimizer).__name__
-    if isinstance(optimizer, ADAPTIVE):
-        return (
-            f"{name} divides by the size of its gradients, and denoised ones are smaller: its "
-            "steps grow, and long ones may do harm."
-        )
-    if any(group.get("momentum") for group in optimizer.param_groups):
-        return f"{name} has momentum, which averages over time as denoising does: both delay."
+    for group in optimizer.param_groups:
+        # A schedule-free optimizer calls its interpolation momentum.
+        if group.get("momentum") and "weight_lr_power" not in group:
+            return (
+                f"{name} has momentum, which averages over time as denoising does: both delay, and "
+                "together they may diverge. Denoising is meant for SGD without momentum."
+            )
+        if gaussian and _ADAPTIVE & group.keys():
+            return (
+                f"{name} normalises gradients, so denoising increases its effective step size. "
+                "The Gaussian model is meant for plain SGD."
+            )
     return None

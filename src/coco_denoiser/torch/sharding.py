@@ -4,6 +4,7 @@ A window never gathers a parameter. Every rank holds its own part of each observ
 that part, and the sums, 3K + 2 numbers, are added over the ranks.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,6 +14,15 @@ import torch.distributed as dist
 def is_sharded(tensor: torch.Tensor) -> bool:
     """Say whether a tensor is a DTensor, without importing their module."""
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
+
+
+def refuse_flattened(parameters: Iterable[torch.Tensor]) -> None:
+    """Refuse parameters of FSDP1, whose flat shards do not tell which ranks hold the others."""
+    if any(getattr(p, "_fsdp_flattened", False) for p in parameters):
+        raise TypeError(
+            "parameters are sharded by FullyShardedDataParallel (FSDP1): each rank would average "
+            "its shard with weights of its own. Use FSDP2, torch.distributed.fsdp.fully_shard."
+        )
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -323,6 +323,7 @@ class TensorVectors:
 
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
+        sharding.refuse_flattened(members)
         self.members = list(members)
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = sharding.group_of(self.members, self.process_group)

@@ -1,0 +1,206 @@
+"""Nothing harms in silence: bits of tensors, momentum, graphs, skipped steps, checkpoints."""
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_optimizer
+import schedulefree
+import torch
+from torch import nn
+
+from coco_denoiser import Denoiser
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from tests.torch.problems import noisy_gradients, parameters
+
+
+def sgd(tensors: Any, lr: float = 0.1, **options: Any) -> CocoOptimizer:
+    settings = {"L": 1.0, "window": 4, **options}
+    return CocoOptimizer(torch.optim.SGD(tensors, lr=lr), **settings)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_gradient_with_a_negative_bit_has_its_sign(count: int) -> None:
+    ends = []
+    for denoised in (False, True):
+        tensors = [nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(count)]
+        optimizer: Any = sgd(tensors, L=1e2) if denoised else torch.optim.SGD(tensors, lr=0.1)
+        for _ in range(6):
+            for p in tensors:
+                p.grad = torch.complex(torch.zeros(2), 4.0 - p.detach()).conj().imag
+                assert p.grad.is_neg()
+            optimizer.step()
+        ends.append(torch.cat([p.detach() for p in tensors]))
+    torch.testing.assert_close(*ends)
+
+
+def test_a_zero_tensor_without_memory_is_zero() -> None:
+    p = nn.Parameter(torch.ones(3))
+    optimizer = sgd([p])
+    for _ in range(2):
+        p.grad = torch.ones(3)
+        optimizer.step()
+        p.grad = torch._efficientzerotensor(3)
+        optimizer.step()
+    assert torch.isfinite(p).all()
+    assert len(optimizer.denoiser) == 4
+
+
+def test_a_checkpoint_that_is_not_finite_is_refused_before_anything_changes() -> None:
+    tensors = parameters()
+    optimizer = sgd(tensors)
+    noisy_gradients(tensors, 5, optimizer.step)
+    for value in (torch.nan, -torch.inf):
+        for name in ("coco_point_0", "coco_residual_3"):
+            state = copy.deepcopy(optimizer.state_dict())
+            state["state"][1][name][0, 1] = value
+            state["param_groups"][0]["lr"] = 7.0
+            with pytest.raises(ValueError, match=f"{name} of parameter 1 must be finite"):
+                optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert len(optimizer.denoiser) == 4
+
+
+@pytest.mark.parametrize("options", [{"L": 1.0}, {"model": "gaussian"}], ids=str)
+def test_momentum_that_is_switched_on_later_is_told_once(options: dict[str, Any]) -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), **options)
+    noisy_gradients(tensors, 2, optimizer.step)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with pytest.warns(UserWarning, match="SGD has momentum.*may diverge"):
+        noisy_gradients(tensors, 1, optimizer.step)
+    noisy_gradients(tensors, 3, optimizer.step)  # warnings are errors here
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_adaptive_optimizers_are_known_by_what_they_have() -> None:
+    made: list[Any] = [
+        torch.optim.AdamW,
+        torch.optim.Adafactor,
+        torch.optim.Adagrad,
+        torch.optim.Rprop,
+        pytorch_optimizer.Lion,
+        pytorch_optimizer.AdaBelief,
+        schedulefree.AdamWScheduleFree,
+    ]
+    for kind in made:
+        with pytest.warns(UserWarning, match="increases its effective step size.*plain SGD"):
+            CocoOptimizer(kind(parameters(), lr=0.1), model="gaussian")
+    CocoOptimizer(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model="gaussian")
+
+
+def test_optimizers_that_differentiate_twice_are_refused() -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(pytorch_optimizer.AdaHessian(tensors, lr=0.1), L=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = sum(((p**4).sum() for p in tensors), torch.zeros(()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch on cycles of references
+            loss.backward(create_graph=True)  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    step()  # one observation is as it was
+    with pytest.raises(TypeError, match="AdaHessian: it differentiates gradients again"):
+        step()
+    optimizer.zero_grad()
+
+
+def test_parameters_in_place_of_an_optimizer_and_unknown_options_are_named() -> None:
+    tensors = parameters()
+    with pytest.raises(TypeError, match=r"got list\. Wrap one: CocoOptimizer"):
+        CocoOptimizer(tensors, lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no option 'lr'"):
+        CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0, lr=0.1)
+
+
+def test_skipping_for_ever_is_told_once() -> None:
+    p = nn.Parameter(torch.ones(3))
+    optimizer = sgd([p])
+    p.grad = torch.full((3,), torch.nan)
+    for _ in range(9):
+        optimizer.step()
+    with pytest.warns(UserWarning, match="10 observations in a row were not finite"):
+        optimizer.step()
+    optimizer.step()
+    assert optimizer.diagnostics().skipped == 11
+
+
+def test_a_tensor_may_be_a_noise_variance() -> None:
+    ends = []
+    for kind in (float, torch.tensor):
+        tensors = parameters()
+        optimizer = sgd(tensors)
+        noisy_gradients(tensors, 4, lambda o=optimizer, k=kind: o.step(noise_variance=k(2.0)))
+        ends.append(torch.cat([q.detach().flatten() for q in tensors]))
+    torch.testing.assert_close(*ends)
+
+
+def test_zero_gradients_count_unless_every_rate_is_zero() -> None:
+    tensors = parameters()
+    groups = [{"params": tensors[:1], "lr": 0.0}, {"params": tensors[1:], "lr": 0.1}]
+    optimizer = sgd(groups)
+    noisy_gradients(tensors, 2, optimizer.step)
+    for p in tensors:
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    assert len(optimizer.denoiser) == 3
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    optimizer.step()
+    assert len(optimizer.denoiser) == 3
+
+
+def test_an_empty_denoiser_is_true() -> None:
+    assert GradientDenoiser(parameters(), L=1.0)
+    assert Denoiser(L=1.0)
+
+
+RATES = [0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2]
+
+
+@pytest.mark.parametrize("options", [{"window": 4}, {"window": 2, "forget": "fold"}], ids=str)
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_bound_that_follows_the_rate_is_the_one_given_by_hand(
+    options: dict[str, Any], copied: bool
+) -> None:
+    """Warm-up from 0 and a schedule; in float64, as a bound of 1e30 is not exact in float32."""
+    tensors: Any = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=1.0), L="1/lr", **options)
+    assert "L='1/lr'" in repr(optimizer)
+    if copied:
+        tensors, optimizer = pickle.loads(pickle.dumps((tensors, optimizer)))
+    rate = iter(RATES)
+    core = Denoiser(L=lambda: 1.0 / max(next(rate), 1e-30), **options)
+    for step, lr in enumerate(RATES):
+        optimizer.param_groups[0]["lr"] = lr
+        noisy_gradients(tensors, 1, lambda: None, seed=step)
+        x, g = (
+            np.concatenate([np.ravel(t) for t in part])
+            for part in ([p.detach() for p in tensors], [p.grad for p in tensors])
+        )
+        expected = x - lr * core(x, g)
+        optimizer.step()
+        found = np.concatenate([np.ravel(p.detach()) for p in tensors])
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        assert 1.0 / max(lr, 1e-30) == optimizer.diagnostics().L
+
+
+def test_groups_with_other_rates_take_the_smallest_or_each_its_own() -> None:
+    tensors = parameters()
+    groups = [{"params": [p], "lr": lr} for p, lr in zip(tensors, (0.5, 0.1, 0.0), strict=True)]
+    one, each = (
+        CocoOptimizer(torch.optim.SGD(copy.deepcopy(groups), lr=1.0), L="1/lr", per=per)
+        for per in ("model", "group")
+    )
+    for optimizer in (one, each):
+        members = [p for group in optimizer.param_groups for p in group["params"]]
+        noisy_gradients(members, 3, optimizer.step)
+    assert one.diagnostics().L == 10.0
+    assert [each.diagnostics(i).L for i in range(3)] == pytest.approx([2.0, 10.0, 1e30])
+    with pytest.raises(ValueError, match="groups have an lr"):
+        CocoOptimizer(pytorch_optimizer.AliG(tensors, max_lr=0.1), L="1/lr")
