@@ -8,6 +8,8 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.typing import Float64
+from tests import fuzz
+from tests.families import Case
 from tests.recomputed import pairwise
 from tests.windows import plain
 
@@ -169,3 +171,38 @@ def test_points_that_nearly_coincide_are_told_apart_near_the_centre() -> None:
     )
     found = solvers.solve(plain(residuals, bounds), tol=1e-6)
     assert found.status is coco.Status.SOLVED, found
+
+
+def test_two_points_are_judged_by_their_own_digits_beside_one_far_away() -> None:
+    """Relative to the largest residual, their violation of 1,800% would be a rounding."""
+    found = coco.solve([[0.0], [0.1], [1e15]], [[0.0], [1.0], [1e15]], L=1.0)
+    assert found.status is coco.Status.SOLVED
+    np.testing.assert_allclose(found.gradients[:2, 0], [0.45, 0.55], rtol=1e-12)
+
+
+def test_points_away_from_the_most_central_one_keep_their_own_digits() -> None:
+    """The first two have gradients near 0 at the origin; the residuals are relative to another."""
+    case = fuzz.draw("ladder", 1, 32)
+    found, _ = fuzz.attempt(case)
+    assert found.status.success
+    assert not fuzz.judge(case, found).wrong
+
+
+def test_gradients_far_below_the_curvature_times_the_steps_are_solved() -> None:
+    """A window of logistic regression on fourclass: three points as good as one, but not quite."""
+    points = [
+        [0.21414026211600845, 0.05331338538877377],
+        [0.21355290180204975, 0.049947923301035244],
+        [0.2135529018020505, 0.049947923301039594],
+        [0.2135529018020513, 0.049947923301043966],
+    ]
+    gradients = [
+        [-5.72898489010665e-11, -9.141997165063802e-11],
+        [-2.0647507787323936e-16, -1.5611530278220537e-16],
+        [-4.274715157736037e-13, -5.450261826113447e-13],
+        [-2.814623192389131e-16, -2.724410910581787e-16],
+    ]
+    case = Case("fourclass", np.array(points), np.array(gradients), 5656.074264619303)
+    found, _ = fuzz.attempt(case)
+    assert found.status is coco.Status.SOLVED
+    assert not fuzz.judge(case, found).wrong

@@ -25,6 +25,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"gradients": X + 0j}, TypeError, "gradients must hold real numbers, got dtype complex128"),
     ({"gradients": X > 0}, TypeError, "gradients must hold real numbers, got dtype bool"),
     ({"points": [[1.0, 2.0], [3.0]]}, ValueError, "points must be a rectangular array"),
+    ({"gradients": np.ma.masked_less(G, 0.0)}, ValueError, "gradients must not be masked"),
     ({"L": 0.0}, ValueError, "L must be positive and finite, got 0.0"),
     ({"L": -1.0}, ValueError, "L must be positive and finite, got -1.0"),
     ({"L": np.nan}, ValueError, "L must be finite, got nan"),

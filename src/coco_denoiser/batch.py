@@ -146,7 +146,7 @@ def solve(
         if neighbors is not None:
             problem = nearest(problem, check.count("neighbors", neighbors, optional=False))
         answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
-        solution = units.restore(answer)
+        solution = units.restore(answer, problem, tol)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution

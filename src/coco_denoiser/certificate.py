@@ -132,8 +132,8 @@ def _pairs(
                     force[j, c] += y
             if strength > 0.0:  # a pair that is free has no force, and an infinite bound
                 gap += _unbalanced(bounds[i, j], np.sqrt(strength), work, near[i] + near[j])
-            excess, lost = np.sqrt(squared) - bounds[i, j], ROUNDING * (size[i] + size[j])
-            if excess > 1.5 * lost:  # once for the answer, and half of it for this sum
+            excess, lost = np.sqrt(squared) - bounds[i, j], ROUNDING * min(1.0, size[i] + size[j])
+            if excess > 2.0 * lost:  # once for the answer, once for this sum
                 violation = max(violation, excess / (bounds[i, j] + lost))
     for i in range(K):
         gap += _unforced(phi, force, bounds, lam, n, near, i)

@@ -39,6 +39,7 @@ WITHIN = 1e-12  # relative to its bound: a pair that exceeds it by less obeys it
 # Larger input, or smaller than its inverse, is scaled first, so that squares stay in range.
 _LARGEST = 1e60
 _FEW = 32  # with so few coordinates, rotating into fewer does not pay
+_SWEEPS = 20  # over all pairs, to mend what rounding has left
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
 
@@ -85,7 +86,10 @@ class Units(NamedTuple):
     """The way from a reduced answer back to the observations.
 
     Attributes:
+        points: (K, d), where the gradients were observed.
         gradients: (K, d), as they were observed.
+        variances: (K,), of the gradients' noise.
+        curvature: the centre c and the radius r.
         residuals: (K, d), h in all coordinates, along `axes`.
         scale: the size of one unit of a residual, apart from `exponent`.
         exponent: of the power of two that brought the input into range.
@@ -93,15 +97,23 @@ class Units(NamedTuple):
         axes: (d, d), the directions of the residuals' coordinates, as columns; NONE for the usual.
     """
 
+    points: Float64
     gradients: Float64
+    variances: Float64
+    curvature: tuple[float, float]
     residuals: Float64
     scale: float
     exponent: int
     multiplier: float
     axes: Float64
 
-    def restore(self, answer: Solution) -> Solution:
-        """Return the answer in the units and the coordinates of the observations."""
+    def restore(self, answer: Solution, problem: Problem, tol: float) -> Solution:
+        """Return the answer to a problem in the units and the coordinates of the observations.
+
+        Residuals are rounded relative to the most central one. Pairs that lie elsewhere may have
+        more digits of their own, and are mended here, from their own differences; if that fails,
+        the status says so.
+        """
         theta, phi = self.gradients.copy(), answer.gradients
         if answer.status is not Status.UNCHANGED:
             if phi.shape != self.residuals.shape:  # solved in fewer coordinates
@@ -109,11 +121,20 @@ class Units(NamedTuple):
             move = self.scale * (phi - self.residuals)
             move = move @ self.axes.T if self.axes.size else move
             theta += np.ldexp(move, self.exponent) if self.exponent else move
-        lam = answer.multipliers
+        lam, status, worst = answer.multipliers, answer.status, 0.0
+        if not self.exponent:
+            x, g, v = self.points, self.gradients, self.variances
+            moved, worst = mend(theta, x, g, problem.bounds, v, *self.curvature, tol)
+            if worst > 0.0 and status.success:
+                status = Status.STALLED
+            elif moved and status is Status.UNCHANGED:
+                status = Status.SOLVED
         return replace(
             answer,
             gradients=theta,
             multipliers=lam if self.multiplier == 1.0 else self.multiplier * lam,
+            violation=max(answer.violation, worst),
+            status=status,
         )
 
 
@@ -142,6 +163,7 @@ def from_observations(
         covariance: (d,) if it is diagonal, or (d, d); what the variances are multiplied by.
     """
     (K, d), (c, r) = points.shape, centre_and_radius(L, mu)
+    curvature = c, r
     x, g, exponent, scale = points, gradients, 0, 0.0
     if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
         h, bounds, precisions, scale = _reduce(x, g, c, r, variances, _LARGEST)
@@ -166,7 +188,8 @@ def from_observations(
             q = K
         shares = np.ones(q)
     problem = Problem(coordinates, bounds, precisions, shares)
-    return problem, Units(gradients, h, scale, exponent, 1.0 / unit, axes)
+    units = Units(points, gradients, variances, curvature, h, scale, exponent, 1.0 / unit, axes)
+    return problem, units
 
 
 def from_tables(
@@ -293,8 +316,10 @@ def average(
         solve_large_laplacian(multipliers.copy(), n.copy(), W, 0)
         return W, _complete(W, h, bounds, n, within)
     phi = stationary(multipliers, problem)
-    centroid = n @ phi / n.sum()
-    phi = centroid + _shrinkage(phi, h, bounds, within) * (phi - centroid)
+    shrink = _shrinkage(phi, h, bounds, within)
+    if shrink < 1.0:
+        centroid = n @ phi / n.sum()
+        phi = centroid + shrink * (phi - centroid)
     return np.full((K, K), np.nan), phi
 
 
@@ -477,24 +502,21 @@ def worst_excess(h: Float64, bounds: Float64, within: float) -> float:
             total = 0.0
             for c in range(h.shape[1]):
                 total += (h[i, c] - h[j, c]) ** 2
-            lost = ROUNDING * (size[i] + size[j])
+            lost = ROUNDING * min(1.0, size[i] + size[j])
             worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + within) - lost)
     return worst
 
 
 @subroutine
 def rounding_sizes(phi: Float64, h: Float64) -> Float64:
-    """Return what the rounding of each residual is relative to: it, or how far it has moved.
+    """Return what the rounding of each residual is relative to: it, and how far it has moved.
 
     Not the largest of all: next to one that is far away, the others still have all their digits.
     """
-    size = np.empty(phi.shape[0])
+    size = np.zeros(phi.shape[0])
     for i in range(phi.shape[0]):
-        length, moved = 0.0, 0.0
         for c in range(phi.shape[1]):
-            length += phi[i, c] ** 2
-            moved += (h[i, c] - phi[i, c]) ** 2
-        size[i] = np.sqrt(max(length, moved))
+            size[i] += abs(phi[i, c]) + abs(h[i, c] - phi[i, c])
     return size
 
 
@@ -567,6 +589,60 @@ def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64, within: float
     return phi
 
 
+@sweep
+def mend(
+    theta: Float64,
+    points: Float64,
+    gradients: Float64,
+    bounds: Float64,
+    variances: Float64,
+    c: float,
+    r: float,
+    tol: float,
+) -> tuple[bool, float]:
+    """Draw pairs together whose own digits say that they break their bounds; overwrite theta.
+
+    Returns whether any moved, and the worst relative violation that is left. The moves are a few
+    roundings of residuals, and keep the weighted centroid.
+    """
+    K, d = theta.shape
+    size, moved, worst = np.empty(K), False, 0.0
+    for i in range(K):
+        total = 0.0
+        for k in range(d):
+            total += (abs(theta[i, k]) + abs(gradients[i, k]) + abs(c * points[i, k])) ** 2
+        size[i] = math.sqrt(total)
+    for sweeps in range(_SWEEPS + 1):
+        broken, worst = 0, 0.0
+        for i in range(K):
+            for j in range(i):
+                if bounds[i, j] == np.inf:
+                    continue
+                squared, apart = 0.0, 0.0
+                for k in range(d):
+                    dx = points[i, k] - points[j, k]
+                    v = (theta[i, k] - theta[j, k]) - c * dx
+                    squared, apart = squared + v * v, apart + dx * dx
+                length, rho = math.sqrt(squared), r * math.sqrt(apart)
+                excess, lost = length - rho, 0.5 * ROUNDING * (size[i] + size[j])
+                if excess <= 0.5 * tol * rho + lost:
+                    continue
+                broken += 1
+                if excess > tol * rho + 3.0 * lost:
+                    worst = max(worst, excess / (rho + lost))
+                if sweeps < _SWEEPS:
+                    share = variances[i] / (variances[i] + variances[j])
+                    for k in range(d):
+                        dx = points[i, k] - points[j, k]
+                        v = (theta[i, k] - theta[j, k]) - c * dx
+                        theta[i, k] -= share * excess / length * v
+                        theta[j, k] += (1.0 - share) * excess / length * v
+                    moved = True
+        if broken == 0:
+            break
+    return moved, worst
+
+
 @kernel
 def _shrinkage(phi: Float64, h: Float64, bounds: Float64, within: float) -> float:
     """Return by what factor phi must shrink until every pair fits, rounding forgiven."""
@@ -576,7 +652,8 @@ def _shrinkage(phi: Float64, h: Float64, bounds: Float64, within: float) -> floa
             squared = 0.0
             for c in range(phi.shape[1]):
                 squared += (phi[i, c] - phi[j, c]) ** 2
-            apart = np.sqrt(squared) - ROUNDING * (size[i] + size[j])
+            # Half of a rounding is left for the last sum.
+            apart = np.sqrt(squared) - 1.5 * ROUNDING * min(1.0, size[i] + size[j])
             if apart > bounds[i, j] * (1.0 + within):
                 shrink = min(shrink, bounds[i, j] / apart)
     return shrink

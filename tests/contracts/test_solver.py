@@ -100,7 +100,7 @@ def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 10])
-@pytest.mark.parametrize("K", [32, 64])
+@pytest.mark.parametrize("K", [32, 48])
 def test_large_hard_cases_are_solved_one_way_or_another(K: int, d: int) -> None:
     rng = np.random.default_rng([K, d])
     for case in hard(rng, K, d):

@@ -32,6 +32,7 @@ _ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 8000.0, 1e8, 2e9
 _ENOUGH = 1e-3  # how far conjugate gradients go, relative to where they start
 _PRODUCTS = 400  # how many they may take
 _PAIR = 16.0  # multiplications in whose time a product spreads and collects one pair
+_STORED = 1000  # pairs up to which a system is stored, with a covariance
 _HALVINGS = 6  # of a step along which the dual does not rise
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -80,7 +81,8 @@ def _newton(
         listed = table > 0.0
         first, second = np.nonzero(listed | _violated(system.hat, bounds, listed))
         system.list_pairs(first, second)
-        lam = system.nonnegative(table[first, second], bounds[first, second])
+        ridge = min(newton.RIDGE, gap / value)
+        lam = system.nonnegative(table[first, second], bounds[first, second], ridge)
         left -= system.spent
         table = np.zeros_like(table)
         table[first, second] = lam
@@ -124,14 +126,17 @@ class _System:
         _collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
         return out
 
-    def nonnegative(self, lam: Float64, rho: Float64) -> Float64:
+    def nonnegative(self, lam: Float64, rho: Float64, ridge: float) -> Float64:
         """Return the multipliers after a step of newton.py.
 
-        Conjugate gradients go on where they were when pairs change sides.
+        Conjugate gradients go on where they were when pairs change sides. The system is stored
+        where there are few pairs, and a covariance, which keeps newton.py from doing so.
         """
         w = np.sqrt(np.sum(self.v * self.v, axis=1))
         diagonal, rest = self.diagonal(), w * w * (w / rho - 1.0)
         free = lam + 2.0 * rest / diagonal > 0.0
+        if len(self.M) > 1 and lam.size <= _STORED:
+            return self._stored(lam, rest, free, ridge)
         enough, left = _ENOUGH**2 * float(rest @ (rest / diagonal)), _PRODUCTS
         for _ in range(newton.PIVOTS):
             out = np.where(free, 0.0, -lam)
@@ -140,6 +145,27 @@ class _System:
             lam = lam + move
             wrong = np.where(free, lam < 0.0, rest > 0.0)
             if left <= 0 or not wrong.any():
+                break
+            free = free != wrong
+        return np.maximum(lam, 0.0)
+
+    def _stored(self, lam: Float64, rest: Float64, free: Mask, ridge: float) -> Float64:
+        """Do what `nonnegative` does, by factorisations."""
+        i, j, H = self.first, self.second, np.zeros((lam.size, lam.size))
+        for M, v in zip(self.M, self.v.T, strict=True):
+            rows = v[:, None] * (M[i] - M[j])
+            H += v * (rows[:, i] - rows[:, j])
+        self.spent += H.size * (len(self.M) + lam.size / 6.0)
+        np.fill_diagonal(H, (1.0 + ridge) * np.diag(H))
+        target = rest + H @ lam
+        for _ in range(newton.PIVOTS):
+            lam, inside = np.zeros_like(lam), np.flatnonzero(free)
+            try:
+                lam[inside] = np.linalg.solve(H[np.ix_(inside, inside)], target[inside])
+            except np.linalg.LinAlgError:
+                break
+            wrong = np.where(free, lam < 0.0, target - H @ lam > 0.0)
+            if not wrong.any():
                 break
             free = free != wrong
         return np.maximum(lam, 0.0)
