@@ -25,7 +25,7 @@ _STREAMS: tuple[dict[str, Any], ...] = (
     {"L": 1.0, "window": 3},
     {"L": 1.0, "window": 3, "forget": "fold"},
     {"L": 1.0, "window": 2, "forget": "fold"},
-    {"window": 3},
+    {"model": "gaussian", "window": 3},
 )
 
 
