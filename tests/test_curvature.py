@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from coco_denoiser import curvature
 from coco_denoiser.curvature import LOSSES
-from coco_denoiser.problems import LogisticRegression
 from coco_denoiser.typing import Float64
 
 BOUNDED = [loss for loss, (_, upper) in LOSSES.items() if math.isfinite(upper)]
@@ -90,13 +89,6 @@ def test_softmax_lies_between_the_bounds_and_reaches_them_with_two_classes(
         assert eigenvalues[-1] <= L * (1.0 + 1e-12)
         if size == 0.0 and classes == 2:
             assert pytest.approx(L) == eigenvalues[-1]
-
-
-def test_the_problem_and_the_function_agree() -> None:
-    rng = np.random.default_rng(0)
-    A, b = rng.normal(size=(20, 4)), np.where(rng.normal(size=20) > 0, 1.0, -1.0)
-    problem = LogisticRegression(A, b, regularization=0.2)
-    assert curvature.linear_model("logistic", A, regularization=0.2) == (problem.L, problem.mu)
 
 
 @pytest.mark.parametrize(

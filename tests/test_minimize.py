@@ -41,12 +41,6 @@ def test_more_calls_come_nearer_at_the_rate_of_an_average(L: float | None) -> No
     assert many < few / 8  # 1 / 16, as noise averages out, and chance
 
 
-def test_without_noise_it_converges() -> None:
-    for L in (1.0, None):
-        result = coco.minimize(noisy(noise=0.0), [10.0] * 3, 400, L=L)
-        assert excess(result.x) < 1e-6 * excess(np.full(3, 10.0))
-
-
 def tail_average(gradient: Callable[[Float64], Float64], x: Float64, calls: int) -> Float64:
     """What SGD at 1/L = 1 answers: the average of the second half of its path."""
     path = []

@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 
@@ -306,8 +305,7 @@ def minimize(
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
     """
-    if unknown or not callable(gradient) or callable(x0):
-        _refuse(gradient, x0, unknown)
+    _check_call(gradient, x0, unknown)
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     known = None if L is None else check.positive("L", L)
@@ -357,15 +355,16 @@ def minimize(
     return _result(path, answer, theta.reshape(start.shape), std)
 
 
-def _refuse(gradient: object, x0: object, unknown: dict[str, object]) -> NoReturn:
+def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> None:
     """Say what `minimize` takes, to those who call it as SciPy's."""
-    got = (
-        f"keyword {min(unknown)!r}"
-        if unknown
-        else f"the function {x0!r} as x0"
-        if callable(x0)
-        else f"{gradient!r} as gradient"
-    )
+    if unknown:
+        got = f"keyword {min(unknown)!r}"
+    elif callable(x0):
+        got = f"the function {x0!r} as x0"
+    elif not callable(gradient):
+        got = f"{gradient!r} as gradient"
+    else:
+        return
     raise TypeError(
         f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
         f"x, and no objective; got {got}. Options: L, noise_std, rng, progress, callback, resume."

@@ -122,11 +122,6 @@ def test_a_claim_of_the_paper_belongs_to_a_figure_of_its_experiment(
         assert not panel.figure or int(panel.figure.split(",")[0]) in experiment.numbers
 
 
-def test_only_what_is_refuted_is_explained(experiment: Experiment, result: Result) -> None:
-    explained = [claim for claim in experiment.claims(result) if claim.note]
-    assert all(claim.verdict is Verdict.FAILS for claim in explained)
-
-
 def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) -> None:
     quick = configuration(experiment, quick=True, seed=3)
     assert quick.seed == 3
@@ -135,4 +130,4 @@ def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) ->
         for name, value in quick.parameters().items()
         if value != experiment.paper.parameters()[name]
     }
-    assert differing <= {"seed", "runs", "blocks", "tuning_runs", "calls"}
+    assert differing <= {"seed", "runs", "dear_runs", "blocks", "tuning_runs", "calls", "steps"}

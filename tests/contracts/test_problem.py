@@ -1,7 +1,6 @@
 """What every problem promises, whatever it is."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -83,16 +82,6 @@ def test_oracle_is_unbiased(problem: Problem) -> None:
     assert (np.abs(answers.mean(axis=0) - problem.gradient(x)) <= errors + 1e-12).all()
 
 
-def test_one_answer_and_many_have_the_same_law(problem: Problem) -> None:
-    x, rng = points(problem)[0], np.random.default_rng(9)
-    answers = np.array([problem.oracle(x, rng) for _ in range(4000)])
-    batch = problem.oracle(np.tile(x, (4000, 1)), rng)
-    for moment in (1, 2):
-        one, many = answers**moment, batch**moment
-        error = 5 * np.sqrt((one.var(axis=0) + many.var(axis=0)) / 4000)
-        assert (np.abs(one.mean(axis=0) - many.mean(axis=0)) <= error + 1e-12).all()
-
-
 def test_oracle_depends_on_the_generator_alone(problem: Problem) -> None:
     x = points(problem)[0]
     first, second = (problem.oracle(x, np.random.default_rng(3)) for _ in range(2))
@@ -106,11 +95,6 @@ def test_what_is_passed_in_stays_as_it_is(problem: Problem) -> None:
         answer[:] = np.nan
     problem.value(x)
     assert np.array_equal(x, before)
-
-
-def test_integers_are_taken(problem: Problem) -> None:
-    x: Any = np.ones(problem.dimension, dtype=np.int64)
-    assert np.allclose(problem.gradient(x), problem.gradient(x.astype(float)))
 
 
 def test_a_point_of_another_dimension_is_refused(problem: Problem) -> None:

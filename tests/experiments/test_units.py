@@ -1,7 +1,5 @@
 """Units are never lost, never stale, and the same wherever they are computed."""
 
-import io
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,12 +78,6 @@ def test_other_code_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
 
 
-def test_another_version_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _complete(tmp_path)
-    monkeypatch.setattr(units, "__version__", "99")
-    assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
-
-
 def test_code_is_what_a_result_depends_on() -> None:
     found = {
         name.removeprefix("coco_denoiser.") for name in units.sources(EXPERIMENT.unit.__module__)
@@ -97,39 +89,8 @@ def test_code_is_what_a_result_depends_on() -> None:
     assert not [name for name in found if name.startswith(apart)]
 
 
-def _archive(**members: bytes) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(f"{name}.npy", data)
-    return content.getvalue()
-
-
-def _cut(content: bytes) -> bytes:
-    """Return an archive whose directory is whole, and whose first member is not."""
-    return content[:40] + bytes(60) + content[100:]
-
-
-def _with_byte(content: bytes, offset: int, value: int) -> bytes:
-    """Return an archive with one byte of its first directory entry changed."""
-    at = content.index(b"PK\x01\x02") + offset
-    return content[:at] + bytes([value]) + content[at + 1 :]
-
-
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda _: b"",
-        lambda _: b"PK\x03\x04 cut",
-        lambda _: b"no archive at all",
-        lambda _: _archive(),
-        lambda _: _archive(x=b""),
-        lambda _: _archive(x=b"\x93NUMPY\x01\x00\x02\x00{}"),
-        lambda good: good[: len(good) // 2],
-        _cut,
-        lambda good: _with_byte(good, 10, 99),  # a compression that nobody knows
-        lambda good: _with_byte(good, 8, 1),  # encrypted
-    ],
+    "damage", [lambda _: b"", lambda _: b"no archive", lambda good: good[: len(good) // 2]]
 )
 def test_a_damaged_unit_is_computed_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     good = _bytes(_complete(tmp_path))

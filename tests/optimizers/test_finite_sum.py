@@ -42,12 +42,6 @@ class Watched(LogisticRegression):
         return g.copy()
 
 
-def test_the_minimizer_is_not_computed_for_nothing() -> None:
-    problem = make_problem()
-    run(STRSAGA(0.1), problem, np.ones(3), steps=3, rng=np.random.default_rng(0))
-    assert "minimizer" not in vars(problem)
-
-
 class Scripted:
     """A generator whose uniform number is chosen, to walk through all indices."""
 
@@ -124,43 +118,6 @@ def test_strsaga_takes_an_arrival_and_an_old_sample_by_turns(seed: int) -> None:
     assert len(seen) == problem.size
 
 
-def test_strsaga_draws_the_order_of_arrival() -> None:
-    firsts = []
-    for seed in range(600):
-        problem = Watched(0)
-        run(STRSAGA(0.1), problem, np.ones(3), steps=1, rng=np.random.default_rng(seed))
-        firsts += problem.asked
-    counts = np.bincount(firsts, minlength=12)
-    assert np.abs(counts - 50).max() < 5 * np.sqrt(600 / 12 * 11 / 12)
-
-
-def test_strsaga_starts_as_plain_sgd_and_then_corrects() -> None:
-    problem, rng, x = Watched(0), np.random.default_rng(0), np.ones(3)
-    optimizer = STRSAGA(0.1)
-    first = optimizer.estimate(problem, x, rng)
-    assert np.array_equal(first, problem.last[problem.asked[0]])
-    # At the same point the only sample held is corrected to itself.
-    assert np.allclose(optimizer.estimate(problem, x, rng), first, atol=1e-15)
-    # The second arrival enters with alpha = 0: its gradient plus half of the first's.
-    third = optimizer.estimate(problem, x, rng)
-    assert np.allclose(third, problem.last[problem.asked[2]] + first / 2, atol=1e-15)
-
-
-def test_strsaga_is_saga_once_everything_has_arrived() -> None:
-    problem = make_problem()
-    x: Array = np.ones(3)
-    streaming, saga, rng = STRSAGA(0.1), SAGA(0.1), np.random.default_rng(0)
-    for _ in range(24):
-        x = streaming.advance(problem, x, rng)
-    saga.estimate(problem, x, rng)
-    saga._alpha, saga._mean = streaming._alpha.copy(), streaming._mean.copy()
-    for index in range(12):
-        term = int(streaming._order[index])
-        assert np.array_equal(
-            direction_of(streaming, problem, x, index, 12), direction_of(saga, problem, x, term, 12)
-        )
-
-
 @pytest.mark.parametrize("kind", [SAGA, STRSAGA])
 def test_it_converges_linearly_to_the_optimum_of_scikit_learns_saga(kind: type[SAGA]) -> None:
     rng = np.random.default_rng(2)
@@ -173,22 +130,6 @@ def test_it_converges_linearly_to_the_optimum_of_scikit_learns_saga(kind: type[S
     x = run(kind(1 / (3 * problem.L_max)), problem, np.zeros(4), steps=6000, rng=rng).iterates[-1]
     assert np.allclose(x, peer.coef_[0], atol=1e-8)
     assert np.linalg.norm(problem.gradient(x)) < 1e-8
-
-
-def test_the_denoiser_sees_the_corrected_direction() -> None:
-    problem, seen = make_problem(), []
-
-    def watch(_: Array, g: Array) -> Array:
-        seen.append(g.copy())
-        return g
-
-    run(SAGA(0.1, denoiser=watch), problem, np.ones(3), steps=30, rng=np.random.default_rng(5))
-    plain, rng = SAGA(0.1), np.random.default_rng(5)
-    x: Array = np.ones(3)
-    for g in seen:
-        expected = plain.estimate(problem, x, rng)
-        assert np.array_equal(g, expected)
-        x = plain.step(x, g)
 
 
 @pytest.mark.parametrize("kind", [SAGA, STRSAGA])

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import optax
-import pytest
 import pytorch_optimizer
 import torch
 from hypothesis import given, settings
@@ -14,14 +13,9 @@ from schedulefree import SGDScheduleFree
 from coco_denoiser.optimizers import (
     IGT,
     MARS,
-    SGD,
     STORM,
-    Adam,
     GradientEMA,
-    HeavyBall,
-    PolyakRuppert,
     ScheduleFree,
-    run,
 )
 from coco_denoiser.problems import LogisticRegression, Quadratic
 from coco_denoiser.typing import Array
@@ -37,13 +31,6 @@ class OneExample(LogisticRegression):
 
     def oracle(self, x: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
         return self.example_gradient(x, self.index)
-
-
-class Exact(LogisticRegression):
-    """An oracle without noise."""
-
-    def oracle(self, x: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
-        return self.gradient(x)
 
 
 def data(size: float = 1.0) -> tuple[Array, Array]:
@@ -66,18 +53,6 @@ def test_gradient_ema_is_that_of_optax(seed: int, beta: float) -> None:
         assert np.allclose(x, expected, rtol=1e-4, atol=1e-4)
 
 
-@given(seed=seeds, beta=momenta)
-def test_heavy_ball_is_an_undivided_average_with_a_smaller_step(seed: int, beta: float) -> None:
-    rng = np.random.default_rng(seed)
-    ball, mean = HeavyBall(1 - beta, beta=beta), GradientEMA(lambda k: 1 - beta**k, beta=beta)
-    x: Array = np.ones(3)
-    y = x
-    for _ in range(15):
-        g = rng.standard_normal(3)
-        x, y = ball.step(x, g), mean.step(y, g)
-        assert np.allclose(x, y, atol=1e-12)
-
-
 @settings(max_examples=20)
 @given(seed=seeds, beta=momenta, step_size=st.floats(1e-3, 10))
 def test_schedule_free_is_that_of_its_package(seed: int, beta: float, step_size: float) -> None:
@@ -96,16 +71,6 @@ def test_schedule_free_is_that_of_its_package(seed: int, beta: float, step_size:
     if beta > 0.01:  # they get x back from y by a division by beta
         theirs.eval()
         assert np.allclose(ours.answer(x), parameter.detach().numpy(), rtol=1e-6, atol=1e-6)
-
-
-def test_schedule_free_with_no_momentum_is_the_average_of_sgd() -> None:
-    problem, steps = Quadratic.spaced(4, noise_std=1), 25
-    free, plain = (
-        run(optimizer, problem, np.ones(4), steps=steps, rng=np.random.default_rng(3)).iterates
-        for optimizer in (ScheduleFree(0.4, beta=0), SGD(0.4))
-    )
-    average = PolyakRuppert()
-    assert np.allclose(free[1:], [average(x) for x in plain[1:]], atol=1e-12)
 
 
 @settings(max_examples=20)
@@ -133,35 +98,6 @@ def test_igt_averages_gradients_as_if_all_were_asked_at_the_current_point(
             assert np.isclose(weights @ weights, 1 / (tail * k))
 
 
-def test_igt_without_noise_is_gradient_descent_on_a_quadratic() -> None:
-    problem = Quadratic.spaced(5)
-    exact, transported = (
-        run(optimizer, problem, np.ones(5), steps=30, rng=np.random.default_rng(0)).iterates
-        for optimizer in (SGD(0.9), IGT(0.9))
-    )
-    assert np.allclose(exact, transported, atol=1e-12)
-
-
-@given(tail=st.sampled_from([0.0, -1.0, 1.1, np.nan]))
-def test_a_bad_tail_is_named(tail: float) -> None:
-    with pytest.raises(ValueError, match="tail must be above 0"):
-        IGT(1.0, tail=tail)
-
-
-def test_storm_without_memory_is_sgd() -> None:
-    storm, sgd = (
-        run(
-            optimizer,
-            LogisticRegression(*data()),
-            np.ones(3),
-            steps=30,
-            rng=np.random.default_rng(5),
-        ).iterates
-        for optimizer in (STORM(0.1, beta=0), SGD(0.1))
-    )
-    assert np.array_equal(storm, sgd)
-
-
 @given(seed=seeds, beta=momenta)
 def test_storm_averages_the_noise_where_it_is_added(seed: int, beta: float) -> None:
     problem, rng = Quadratic.spaced(3, noise_std=2), np.random.default_rng(seed)
@@ -176,14 +112,6 @@ def test_storm_averages_the_noise_where_it_is_added(seed: int, beta: float) -> N
         estimate = optimizer.estimate(problem, x, rng)
         assert np.allclose(estimate, problem.gradient(x) + carried, atol=1e-10)
         x = optimizer.step(x, estimate)
-
-
-def test_storm_on_exact_gradients_is_gradient_descent() -> None:
-    storm, sgd = (
-        run(optimizer, Exact(*data()), np.ones(3), steps=30, rng=np.random.default_rng(5)).iterates
-        for optimizer in (STORM(0.5, beta=0.9), SGD(0.5))
-    )
-    assert np.allclose(storm, sgd, atol=1e-12)
 
 
 @settings(max_examples=10)
@@ -216,17 +144,3 @@ def test_mars_is_that_of_a_package_given_both_gradients(
         theirs.step()
         last, x = x, ours.advance(problem, x, rng)
         assert np.allclose(x, parameter.detach().numpy(), rtol=1e-9, atol=1e-9)
-
-
-def test_mars_without_correction_is_adam_while_gradients_are_short() -> None:
-    problem = LogisticRegression(*data(0.1))
-    mars, adam = (
-        run(optimizer, problem, np.ones(3), steps=30, rng=np.random.default_rng(5)).iterates
-        for optimizer in (MARS(0.1, scale=0), Adam(0.1, beta1=0.95, beta2=0.99))
-    )
-    assert np.array_equal(mars, adam)
-
-
-def test_a_bad_scale_is_named() -> None:
-    with pytest.raises(ValueError, match="scale must lie in"):
-        MARS(0.1, scale=2.0)

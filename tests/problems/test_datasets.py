@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_svmlight_file
+from sklearn.datasets import load_svmlight_file
 
 from coco_denoiser.problems import (
     Dataset,
@@ -40,25 +40,6 @@ def test_rebuilt_mushrooms_written_as_libsvm_text_has_the_checksum_of_the_file()
     assert digest == datasets.SHA256["mushrooms"]
 
 
-@pytest.mark.usefixtures("no_folder")
-def test_mushrooms_is_one_hot_with_21_attributes() -> None:
-    data = mushrooms()
-    assert set(np.unique(data.features)) == {0.0, 1.0}
-    assert (data.features.sum(axis=1) == 21).all()
-    assert data.features.any(axis=0).all()
-    assert sorted(np.unique(data.labels)) == [-1, 1]
-
-
-@needs_files
-def test_rebuilt_mushrooms_equals_the_file_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    from_file = mushrooms()
-    assert "LIBSVM file" in from_file.source
-    monkeypatch.delenv(datasets.DATA_VARIABLE)
-    rebuilt = mushrooms()
-    assert np.array_equal(from_file.features, rebuilt.features)
-    assert np.array_equal(from_file.labels, rebuilt.labels)
-
-
 @needs_files
 @pytest.mark.parametrize("load", [fourclass, mushrooms])
 def test_files_agree_with_scikit_learns_reader(load: Callable[[], Dataset]) -> None:
@@ -66,22 +47,6 @@ def test_files_agree_with_scikit_learns_reader(load: Callable[[], Dataset]) -> N
     features, labels = load_svmlight_file(str(Path(DATA or "") / data.name))
     assert np.array_equal(data.features, features.toarray())
     assert np.array_equal(data.labels, signed_labels(labels))
-
-
-@needs_files
-def test_fourclass() -> None:
-    data = fourclass()
-    assert data.features.shape == (862, 2)
-    assert sorted(np.unique(data.labels)) == [-1, 1]
-
-
-def test_breast_cancer_is_standardized_unless_asked() -> None:
-    data, raw = breast_cancer(), breast_cancer(standardize=False)
-    assert np.allclose(data.features.mean(axis=0), 0, atol=1e-12)
-    assert np.allclose(data.features.std(axis=0), 1)
-    bunch = load_breast_cancer()
-    assert np.array_equal(raw.features, bunch.data)
-    assert np.array_equal(raw.labels == 1, bunch.target == 1)
 
 
 @pytest.mark.parametrize("labels", [[1, 2, 2], [0, 1, 1], [-1, 1, 1], [3.5, 7, 7]])
@@ -119,13 +84,6 @@ def test_a_wrong_file_in_a_named_folder_is_refused_not_used(tmp_path: Path) -> N
     (tmp_path / "mushrooms").write_text("1 1:1\n2 1:0\n")
     with pytest.raises(DatasetError, match="not LIBSVM's mushrooms"):
         mushrooms(tmp_path)
-
-
-def test_the_argument_wins_over_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "absent"))
-    assert "UCI" in mushrooms(tmp_path).source
 
 
 def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coco_denoiser.problems import DatasetError, datasets, fourclass
+from coco_denoiser.problems import DatasetError, datasets
 
 CONTENT = b"-1 1:167.000000 2:178.000000 \n+1 1:162.000000 2:31.000000 \n"
 
@@ -97,24 +97,3 @@ def test_a_failed_download_names_the_remedy_and_leaves_nothing(
     assert datasets.DATA_VARIABLE in message
     assert "\n" not in message
     assert list(tmp_path.iterdir()) == []
-
-
-def test_fourclass_reads_what_was_downloaded(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pooch.os_cache", lambda _: tmp_path)
-    monkeypatch.setattr(datasets, "LIBSVM_URL", server.url())
-    data = fourclass()
-    assert data.features.tolist() == [[167, 178], [162, 31]]
-    assert data.labels.tolist() == [-1, 1]
-
-
-def test_an_unwritable_cache_is_an_error_with_a_remedy(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DatasetError, match=datasets.DATA_VARIABLE):
-        datasets.fetch("fourclass", cache=tmp_path / "file", base_url=server.url())
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ValueError, match="fourclass"):
-        datasets.fetch("iris")

@@ -45,46 +45,6 @@ def test_smoothness_is_the_curvature_at_the_origin_where_the_loss_is_steepest() 
     assert problem.L_max >= problem.L
 
 
-@given(seed=st.integers(0, 10**6), scale=st.sampled_from([0.01, 1.0, 100.0]))
-def test_curvature_lies_between_its_bounds_everywhere(seed: int, scale: float) -> None:
-    problem, _, _ = small(seed)
-    x = scale * np.random.default_rng(seed).standard_normal(4)
-    eigenvalues = np.linalg.eigvalsh(problem.hessian(x))
-    assert problem.mu - 1e-12 <= eigenvalues[0]
-    assert eigenvalues[-1] <= problem.L + 1e-12
-
-
-def test_more_features_than_examples() -> None:
-    problem, A, _ = small(n=3, d=8)
-    assert pytest.approx(np.linalg.norm(A, 2) ** 2 / 12 + 0.1) == problem.L
-
-
-def test_gradients_of_examples_average_to_the_gradient() -> None:
-    problem, _, _ = small()
-    x = np.array([0.3, -2.0, 1.0, 0.5])
-    one_by_one = np.array([problem.example_gradient(x, i) for i in range(problem.size)])
-    assert np.allclose(one_by_one.mean(axis=0), problem.gradient(x), atol=1e-15)
-    assert np.allclose(problem.example_gradient(x, np.arange(problem.size)), one_by_one)
-
-
-def test_one_example_at_each_of_many_points() -> None:
-    problem, _, _ = small()
-    rng = np.random.default_rng(1)
-    points, indices = rng.standard_normal((7, 4)), rng.integers(40, size=7)
-    expected = [problem.example_gradient(x, int(i)) for x, i in zip(points, indices, strict=True)]
-    assert np.allclose(problem.example_gradient(points, indices), expected)
-
-
-def test_the_oracle_picks_every_example_equally_often() -> None:
-    # With orthogonal examples, the direction of an answer tells which example gave it.
-    problem = LogisticRegression(np.eye(5), np.ones(5))
-    rng = np.random.default_rng(0)
-    draws = 5000
-    picked = [int(np.argmax(np.abs(problem.oracle(np.zeros(5), rng)))) for _ in range(draws)]
-    counts = np.bincount(picked, minlength=5)
-    assert np.abs(counts - draws / 5).max() < 5 * np.sqrt(draws * 0.2 * 0.8)
-
-
 @pytest.mark.parametrize("scale", [1e3, 1e8, 1e150, 1e300])
 def test_huge_margins_neither_overflow_nor_warn(scale: float) -> None:
     problem = LogisticRegression([[1.0], [-1.0]], [1.0, 1.0])

@@ -2,16 +2,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coco_denoiser.problems import Quadratic
-from coco_denoiser.typing import Array
-
-
-def random_hessian(seed: int, dimension: int) -> Array:
-    root: Array = np.random.default_rng(seed).standard_normal((dimension, dimension))
-    return root @ root.T
 
 
 def test_the_paper_problem() -> None:
@@ -21,31 +13,6 @@ def test_the_paper_problem() -> None:
     assert problem.mu == pytest.approx(1 / 3)
     assert np.allclose(np.diff(problem.hessian), -(2 / 3) / 9)
     assert not problem.minimizer.any()
-
-
-@given(seed=st.integers(0, 10**6), dimension=st.integers(1, 6))
-def test_diagonal_and_matrix_forms_agree(seed: int, dimension: int) -> None:
-    rng = np.random.default_rng(seed)
-    eigenvalues = rng.uniform(0.1, 2, dimension)
-    centre, x = rng.standard_normal((2, dimension))
-    diagonal = Quadratic(eigenvalues, minimizer=centre)
-    matrix = Quadratic(np.diag(eigenvalues), minimizer=centre)
-    assert pytest.approx(matrix.L) == diagonal.L
-    assert diagonal.mu == pytest.approx(matrix.mu)
-    assert np.allclose(diagonal.gradient(x), matrix.gradient(x))
-    assert np.allclose(diagonal.value(x), matrix.value(x))
-
-
-@given(seed=st.integers(0, 10**6), dimension=st.integers(2, 6))
-def test_constants_bound_the_change_of_the_gradient_and_are_attained(
-    seed: int, dimension: int
-) -> None:
-    H = random_hessian(seed, dimension)
-    problem = Quadratic(H)
-    eigenvalues, vectors = np.linalg.eigh(H)
-    for constant, vector in ((problem.L, vectors[:, -1]), (problem.mu, vectors[:, 0])):
-        assert np.linalg.norm(problem.gradient(vector)) == pytest.approx(constant, abs=1e-9)
-    assert pytest.approx(eigenvalues[-1]) == problem.L
 
 
 def test_oracle_noise_has_the_stated_moments() -> None:
@@ -84,8 +51,3 @@ def test_what_is_passed_in_is_copied() -> None:
 def test_bad_input_is_named(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         Quadratic(**arguments)
-
-
-def test_bad_dimension_is_named() -> None:
-    with pytest.raises(ValueError, match="dimension"):
-        Quadratic.spaced(0)
