@@ -150,7 +150,7 @@ def test_of_two_that_fall_short_the_better_is_kept(
     for order in ([worse, better], [better, worse]):
         certificates = iter(order)
         monkeypatch.setattr(solvers, "certify", lambda *_, found=certificates: next(found))
-        monkeypatch.setattr(solvers, "_plan", lambda *_: [("fdpg", 0.0)] * 2)
+        monkeypatch.setattr(solvers, "_plan", lambda *_, **__: [("fdpg", 0.0)] * 2)
         found = coco.solve(*FAR, L=1.0, mu=-0.5, method="fdpg", throw=False)
         assert (found.gap, found.violation) == better
 

@@ -26,8 +26,8 @@ def pairwise(theta: Any, points: Float64, mu: float) -> list[Any]:
 
 def reduced(points: Float64, gradients: Float64, **options: Any) -> Problem:
     """The reduced problem of a window, with L = 1, mu = 0 and equal variances unless given."""
-    options = {"L": 1.0, "mu": 0.0, "variances": np.ones(len(points))} | options
-    return from_observations(points, gradients, **options)[0]
+    given: dict[str, Any] = {"L": 1.0, "mu": 0.0, "variances": np.ones(len(points))} | options
+    return from_observations(points, gradients, **given)[0]
 
 
 def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None) -> Problem:
