@@ -1,6 +1,7 @@
 """A stream equals a batch over its window at every step, and nothing bad ever enters it."""
 
 import io
+import threading
 import warnings
 from functools import partial
 from typing import Any
@@ -391,3 +392,115 @@ def test_it_shows_its_settings_and_how_much_it_holds() -> None:
 def test_the_noise_is_asked_for_only_where_it_makes_a_difference() -> None:
     with pytest.raises(ValueError, match="`noise_std` is only supported with model='gaussian'"):
         Denoiser(1.0, noise_std=3)
+
+
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+def test_algorithm_1_agrees_with_the_default(forget: Any) -> None:
+    rng = np.random.default_rng(0)
+    points, gradients = sgd(rng, 14, 5)
+    paper = Denoiser(L=1.0, window=6, forget=forget, method="fdpg")
+    default = Denoiser(L=1.0, window=6, forget=forget)
+    for x, g, v in zip(points, gradients, rng.uniform(0.5, 2.0, 14), strict=True):
+        theta, expected = (d(x, g, noise_variance=v) for d in (paper, default))
+        np.testing.assert_allclose(theta, expected, atol=1e-3)
+    assert paper.solution.method == "fdpg"
+    assert paper.solution.gap <= 1e-9
+    with pytest.raises(ValueError, match="method must be one of 'auto', 'fdpg', got 'magic'"):
+        Denoiser(L=1.0, method="magic")  # type: ignore[arg-type]
+
+
+def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
+    denoiser = Denoiser(L=1.0, window=20, method="fdpg", tol=1e-2)
+    warm = cold = 0
+    for x, g in zip(*sgd(np.random.default_rng(0), 50, 10, 0.1, sigma=10.0), strict=True):
+        denoiser(x, g)
+        if len(denoiser) == 20:
+            estimate = denoiser._stream.estimate
+            assert estimate is not None
+            warm, cold = warm + estimate.iterations, cold + denoiser.solution.iterations
+    assert 0 < warm < 0.9 * cold
+
+
+def test_a_second_thread_in_the_middle_of_a_step_is_refused() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def slow() -> float:
+        inside.set()
+        assert done.wait(30.0)
+        return 1.0
+
+    denoiser = Denoiser(L=slow, window=3)
+    first = threading.Thread(target=denoiser, args=(np.ones(2), np.ones(2)))
+    first.start()
+    assert inside.wait(30.0)
+    with pytest.raises(RuntimeError, match="one denoiser for each thread"):
+        denoiser(np.ones(2), np.ones(2))
+    done.set()
+    first.join()
+    assert len(denoiser) == 1
+    denoiser(np.zeros(2), np.ones(2))
+    assert len(denoiser) == 2
+
+
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+def test_after_an_exception_in_a_step_the_stream_is_empty(
+    monkeypatch: pytest.MonkeyPatch, forget: Any
+) -> None:
+    points, gradients = sgd(np.random.default_rng(1), 8, 6)
+    broken, new = (Denoiser(L=1.0, window=4, forget=forget) for _ in range(2))
+    for x, g in zip(points, gradients, strict=True):
+        broken(x, g)
+
+    def fail(*_: object) -> Estimate:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoCoercive, "estimate", fail)
+        with pytest.raises(KeyboardInterrupt):
+            broken(points[0], gradients[0])
+    assert len(broken) == 0
+    for x, g in zip(points[:, :2], gradients[:, :2], strict=True):
+        np.testing.assert_array_equal(broken(x, g), new(x, g))
+
+
+def test_a_collinear_stream_is_saved_and_restored() -> None:
+    denoiser, restored = Denoiser(L=1.0, window=8), Denoiser(L=1.0, window=8)
+    direction = np.random.default_rng(0).normal(size=50)
+    for step in np.linspace(0.1, 1.0, 12):
+        denoiser(step * direction, 0.7 * step * direction)
+    restored.load_state_dict(denoiser.state_dict())
+    assert len(restored) == 8
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+@pytest.mark.parametrize("window", [2, 3])
+def test_the_largest_numbers_leave_room_for_their_differences(
+    dtype: Any, forget: Any, window: int
+) -> None:
+    denoiser = Denoiser(L=1e-3, window=window, forget=forget)
+    limit = denoiser._vectors
+    x = np.ones(3, dtype)
+    denoiser(x, x)
+    limit.hold(x, x)
+    largest = dtype(limit.limit)
+    limit.release()
+    for sign in (1, -1, 1, -1, 1):
+        theta = denoiser(x, sign * largest * np.ones(3, dtype))
+        assert np.isfinite(theta).all()
+        state = denoiser.state_dict()
+        assert all(np.isfinite(state[name]).all() for name in ("residuals", "residual_distances"))
+    with pytest.raises(ValueError, match="it overflows"):
+        denoiser(x, np.nextafter(largest, dtype(np.inf)) * np.ones(3, dtype))
+    with pytest.raises(ValueError, match="it overflows"):
+        denoiser(x, -3e38 * np.ones(3, dtype) if dtype is np.float32 else -1.7e308 * x)
+
+
+def test_bounds_that_change_by_much_cost_no_digits() -> None:
+    """In float32, residuals at the first bound would have lost the gradients."""
+    bounds = iter([1e9, 1.0, 1.0, 1.0])
+    denoiser = Denoiser(L=lambda: next(bounds), window=3)
+    points, gradients = (v.astype(np.float32) for v in sgd(np.random.default_rng(0), 4, 6))
+    for x, g in zip(points, gradients, strict=True):
+        theta = denoiser(x, g)
+    np.testing.assert_allclose(theta, coco.denoise(points[1:], gradients[1:], L=1.0)[-1], atol=1e-3)

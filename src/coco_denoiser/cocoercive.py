@@ -16,6 +16,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser.problem import NONE, centre_and_radius, from_tables
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import closed_form, solve
+from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
 Bound = float | Callable[[], float]
@@ -28,6 +29,8 @@ class CoCoercive(Model):
         L: upper bound on the curvature, or a function that returns it.
         mu: lower bound, or a function.
         tol: relative duality gap to reach.
+        method: "auto", or "fdpg" for the paper's Algorithm 1 with its warm start: the multipliers
+            of the pairs that stay in the window, zero for the new ones.
 
     Attributes:
         bounds: L and mu of the last step; None before the first if one of them is a function.
@@ -35,8 +38,12 @@ class CoCoercive(Model):
         radius: r of the last step.
     """
 
-    def __init__(self, L: Bound, mu: Bound = 0.0, *, tol: float = 1e-9) -> None:
+    def __init__(
+        self, L: Bound, mu: Bound = 0.0, *, tol: float = 1e-9, method: str = "auto"
+    ) -> None:
         self.L, self.mu = L, mu
+        self.method = check.one_of("method", method, ("auto", "fdpg"))
+        self._multipliers: Float64 | None = None  # of the last window, by slots
         self.tol = check.positive("tol", tol)
         self.bounds: tuple[float, float] | None = None
         self.radius = np.inf
@@ -46,7 +53,8 @@ class CoCoercive(Model):
     @property
     def settings(self) -> dict[str, object]:
         """What the model was made with, by name."""
-        return {"model": "cocoercive", "L": self.L, "mu": self.mu, "tol": self.tol}
+        found = {"model": "cocoercive", "L": self.L, "mu": self.mu, "tol": self.tol}
+        return found if self.method == "auto" else {**found, "method": self.method}
 
     @property
     def reference(self) -> float:  # type: ignore[override]
@@ -68,8 +76,11 @@ class CoCoercive(Model):
             weight = self.weight_of_other(window)
             weights = np.full(2, weight)
             weights[window.newest] = 1.0 - weight
+            self._multipliers = None
             return Estimate(weights, self.centre, curvature=curvature, active=int(weight > 0.0))
-        found = self.solve(window)
+        found = self.solve(window, self._start(window))
+        if self.method == "fdpg":
+            self._multipliers = found.multipliers / window.variances.min()
         shortfall = None
         if not found.status.success:
             shortfall = (
@@ -93,7 +104,18 @@ class CoCoercive(Model):
         v, u = (window.variances.item(slot) for slot in (window.newest, 1 - window.newest))
         return closed_form.pull(apart, self.radius * window.points.item(0, 1)) * (v / (v + u))
 
-    def solve(self, window: Window) -> Solution:
+    def _start(self, window: Window) -> Float64 | None:
+        """Return where to start from: the last window's multipliers, without the newest's."""
+        if self._multipliers is None:
+            return None
+        known = min(len(self._multipliers), window.count)
+        start = np.zeros((window.count, window.count))
+        start[:known, :known] = self._multipliers[:known, :known]
+        start[window.newest] = start[:, window.newest] = 0.0
+        start[~np.isfinite(start)] = 0.0  # points that coincided
+        return start * window.variances.min()
+
+    def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
         h, distances = NONE, NONE
         if window.vectors is None:
@@ -102,7 +124,7 @@ class CoCoercive(Model):
             h = window.coordinates(self.centre)
         points = np.ascontiguousarray(window.points)
         problem = from_tables(points, distances, h, self.radius, window.variances)
-        return solve(problem, tol=self.tol)
+        return solve(problem, method=self.method, tol=self.tol, start=start)
 
 
 def _now(bound: Bound) -> Any:

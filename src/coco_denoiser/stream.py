@@ -71,6 +71,8 @@ class Denoiser:
             with the Gaussian model.
         noise_std: the standard deviation of every coordinate of the noise, if it is known;
             otherwise it is estimated too. For the Gaussian model.
+        method: "auto", or "fdpg": the paper's Algorithm 1, which starts each window from the
+            multipliers of the one before. A restored denoiser starts from zero once.
     """
 
     def __init__(
@@ -83,8 +85,9 @@ class Denoiser:
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
         noise_std: float | None = None,
+        method: Literal["auto", "fdpg"] = "auto",
     ) -> None:
-        self._model = choose_model(model, L, mu, tol=tol, noise_std=noise_std)
+        self._model = choose_model(model, L, mu, tol=tol, noise_std=noise_std, method=method)
         self._stream = Stream(self._model, window=window, forget=forget)
         self._vectors = ArrayVectors(self._stream.window.slots)
         self._shape: tuple[int, ...] | None = None
@@ -260,14 +263,20 @@ class Denoiser:
 
 
 def choose_model(
-    name: str | None, L: Bound | None, mu: Bound, *, tol: float, noise_std: float | None
+    name: str | None,
+    L: Bound | None,
+    mu: Bound,
+    *,
+    tol: float,
+    noise_std: float | None,
+    method: str = "auto",
 ) -> CoCoercive | Gaussian:
     """Return the model that some settings ask for; refuse settings that it has no use for."""
-    own = {"mu": mu if callable(mu) else mu or None}
+    own = {"mu": mu or None, "method": None if method == "auto" else method}
     chosen = check.model(name, L, cocoercive=own, gaussian={"noise_std": noise_std})
     if chosen == "gaussian" or L is None:
         return Gaussian(L=L, noise_std=noise_std, tol=tol)
-    return CoCoercive(L, mu, tol=tol)
+    return CoCoercive(L, mu, tol=tol, method=method)
 
 
 class Outcome(Enum):

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def test_a_tensor_may_be_a_noise_variance() -> None:
     for kind in (float, torch.tensor):
         tensors = parameters()
         optimizer = sgd(tensors)
-        noisy_gradients(tensors, 4, lambda o=optimizer, k=kind: o.step(noise_variance=k(2.0)))
+        noisy_gradients(tensors, 4, partial(optimizer.step, noise_variance=kind(2.0)))
         ends.append(torch.cat([q.detach().flatten() for q in tensors]))
     torch.testing.assert_close(*ends)
 

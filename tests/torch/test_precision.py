@@ -78,7 +78,7 @@ def test_attributes_that_change_the_scaler_are_not_forwarded() -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_without_a_scaler_such_an_observation_is_skipped_or_refused(value: float) -> None:
     tensors = parameters()
-    optimizer, used = coco(tensors), []
+    optimizer, used = coco(tensors), list[Any]()
     noisy_gradients(tensors, 5, optimizer.step)
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
     noisy_gradients(tensors, 1, lambda: None)

@@ -243,11 +243,13 @@ def flattened(rank: int, size: int, folder: Path) -> list[str]:
             found.append(f"FSDP1 with use_orig_params={original} was taken")
     parameters = list(model().parameters())
     with contextlib.suppress(TypeError):
-        ZeroRedundancyOptimizer(
-            parameters, lambda p, **o: CocoOptimizer(SGD(p, **o), L=0.5), lr=0.1
-        )
+        ZeroRedundancyOptimizer(parameters, _inside, lr=0.1)  # type: ignore[arg-type]
         found.append("CocoOptimizer was taken inside ZeroRedundancyOptimizer")
     return found
+
+
+def _inside(parameters: Any, **options: Any) -> CocoOptimizer:
+    return CocoOptimizer(SGD(parameters, **options), L=0.5)
 
 
 def zero_outside(rank: int, size: int, folder: Path) -> list[torch.Tensor]:

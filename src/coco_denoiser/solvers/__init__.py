@@ -77,7 +77,12 @@ _FEASIBLE = 1e-10
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", tol: float = 1e-9, max_iter: int | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    tol: float = 1e-9,
+    max_iter: int | None = None,
+    start: Float64 | None = None,
 ) -> Solution:
     """Try one method after another until the certificate is good enough, and return the best.
 
@@ -88,6 +93,7 @@ def solve(
             on, or with a covariance, `large` comes first.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
+        start: multipliers that method="fdpg" starts from; None for zero.
 
     Returns:
         The answer in the problem's own units, phi in its `gradients`.
@@ -101,7 +107,7 @@ def solve(
         if best.status.success:
             return best
     for name, near in _plan(problem, method, tried=best is not None and best.iterations >= 0):
-        answer = _attempt(problem, name, near, tol, max_iter)
+        answer = _attempt(problem, name, near, tol, max_iter, start)
         if best is None or _error(answer) < _error(best):
             best = answer
         if answer.status.success:
@@ -191,13 +197,18 @@ def _first(problem: Problem, count: int) -> str:
 
 
 def _attempt(
-    problem: Problem, name: str, near: float, tol: float, max_iter: int | None
+    problem: Problem,
+    name: str,
+    near: float,
+    tol: float,
+    max_iter: int | None,
+    start: Float64 | None,
 ) -> Solution:
     """Solve by one method, and certify the answer."""
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     multipliers, iterations = np.zeros_like(problem.bounds), 0
     if not problem.is_feasible():
-        multipliers, iterations = _multipliers(problem, name, near, tol, limit)
+        multipliers, iterations = _multipliers(problem, name, near, tol, limit, start)
     weights, phi = average(multipliers, problem, min(0.1 * tol, _FEASIBLE))
     gap, violation = certify(problem, phi, multipliers)
     unchanged, exhausted = phi is problem.residuals, iterations >= limit
@@ -216,7 +227,12 @@ def _attempt(
 
 
 def _multipliers(
-    problem: Problem, name: str, near: float, tol: float, limit: int
+    problem: Problem,
+    name: str,
+    near: float,
+    tol: float,
+    limit: int,
+    start: Float64 | None = None,
 ) -> tuple[Float64, int]:
     """Return the multipliers of a problem some of whose points may coincide, and the iterations.
 
@@ -228,7 +244,8 @@ def _multipliers(
     count = len(distinct.bounds)
     multipliers, iterations = np.zeros_like(distinct.bounds), 0
     if not distinct.is_feasible(within=0.0):
-        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
+        options = {} if start is None or count < labels.size else {"start": start}
+        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit, **options)
     if count == labels.size:
         return multipliers, iterations
     full = expand_multipliers(multipliers, problem, labels)

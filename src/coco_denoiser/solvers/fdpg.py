@@ -12,18 +12,30 @@ largest eigenvalue of the dual's quadratic form, the pairs being a complete grap
 import numpy as np
 
 from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser.problem import ROUNDING, Problem
+from coco_denoiser.problem import ROUNDING, Problem, stationary
 from coco_denoiser.typing import Float64
 
 _CHECK_EVERY = 10
 
 
-def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
-    """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
-    # The multipliers are one step behind the dual vectors: aim lower.
-    s, iterations, _ = iterate(problem, tol=0.02 * tol, max_iter=max_iter)
-    multipliers = np.zeros_like(problem.bounds)
+def solve(
+    problem: Problem, *, tol: float, max_iter: int, start: Float64 | None = None
+) -> tuple[Float64, int]:
+    """Return the multipliers, (K, K) and symmetric, and the number of iterations.
+
+    Args:
+        problem: residuals, bounds and precisions; no bound is zero.
+        tol: relative duality gap to reach.
+        max_iter: limit on the iterations.
+        start: multipliers to start from, of which the dual vectors are lam (phi_m - phi_l).
+    """
+    multipliers, dual = np.zeros_like(problem.bounds), None
     first, second = np.triu_indices(len(multipliers), 1)
+    if start is not None:
+        phi = stationary(start, problem)
+        dual = start[first, second, None] * (phi[first] - phi[second])
+    # The multipliers are one step behind the dual vectors: aim lower.
+    s, iterations, _ = iterate(problem, tol=0.02 * tol, max_iter=max_iter, dual=dual)
     multipliers[first, second] = np.linalg.norm(s, axis=1) / problem.bounds[first, second]
     return multipliers + multipliers.T, iterations
 
