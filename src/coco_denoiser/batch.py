@@ -1,8 +1,7 @@
 """denoise() and solve(): a batch of observations at once."""
 
 from coco_denoiser import _validation as check
-from coco_denoiser import solvers
-from coco_denoiser.models import gaussian
+from coco_denoiser import gaussian, solvers
 from coco_denoiser.problem import from_observations, nearest
 from coco_denoiser.solution import ConvergenceError, Solution
 from coco_denoiser.typing import ArrayLike, Float64, ModelName

@@ -17,7 +17,7 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound, CoCoercive
-from coco_denoiser.models.gaussian import Gaussian, as_solution
+from coco_denoiser.gaussian import Gaussian, as_solution
 from coco_denoiser.solution import ConvergenceWarning, Solution
 from coco_denoiser.solvers import closed_form
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName

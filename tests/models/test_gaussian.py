@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coco_denoiser.models.gaussian import GUARD, Fit, Gaussian, fit
+import coco_denoiser as coco
+from coco_denoiser.gaussian import GUARD, Fit, Gaussian, _residuals, fit
 from tests.windows import window_of
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ def fitted(x: Array, g: Array, v: Array | None = None, **known: float) -> Fit:
     """Fit all points of a window given as vectors."""
     K, d = x.shape
     variances = np.ones(K) if v is None else v
-    return fit(distances(x), distances(g), variances, d, np.arange(K), **known)
+    return fit(distances(x), distances(g), 1.0 / variances, np.arange(K), d, **known)
 
 
 def drawn(
@@ -52,7 +53,7 @@ def test_weights_are_generalised_least_squares_in_all_coordinates(K: int, d: int
     x, g, _ = drawn(rng, K, d)
     v = rng.uniform(0.5, 2.0, K)
     found = fitted(x, g, v)
-    assert found.gap < 1e-12
+    assert found.gap.max() < 1e-12
     # What is used is the most likely slope, guarded, with the noise that then is most likely.
     best = (found.scale / found.noise_std) ** 2
     for j in (0, K // 2, K - 1):
@@ -157,7 +158,7 @@ def test_standard_errors_cover(K: int, d: int) -> None:
     newest = np.array([K - 1])
     for _ in range({1: 3000, 6: 600, 50: 120}[d]):
         x, g, truth = drawn(rng, K, d, s=0.3)
-        found = fit(distances(x), distances(g), np.ones(K), d, newest)
+        found = fit(distances(x), distances(g), np.ones(K), newest, d)
         error = np.abs(found.weights[0] @ g - truth[-1])
         once += int((error <= found.std[0]).sum())
         twice += int((error <= 1.96 * found.std[0]).sum())
@@ -267,3 +268,68 @@ def test_a_cap_may_change_from_step_to_step() -> None:
 def test_nonsense_is_refused(known: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(known))):
         Gaussian(**known)
+
+
+def test_contrasts_that_moved_almost_equally_far_are_told_apart() -> None:
+    """Only where they cannot be, as with two points, is every gradient returned as it is."""
+    x, rng = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]]), np.random.default_rng(0)
+    g = rng.standard_normal((3, 2))
+    assert not np.allclose(fitted(x, g).weights, np.eye(3), atol=1e-3)
+    x[2, 1] = math.sqrt(0.75)  # all three equally far apart
+    np.testing.assert_array_equal(fitted(x, g).weights, np.eye(3))
+
+
+@pytest.mark.parametrize(("K", "d", "far"), [(4, 1, 20.0), (8, 2, 12.0), (8, 20, 5.0)])
+def test_standard_errors_average_over_all_ratios(K: int, d: int, far: float) -> None:
+    """Integrated over log t by brute force, with weights from dense matrices."""
+    rng = np.random.default_rng(7 * K + d)
+    x, g, _ = drawn(rng, K, d)
+    found = fitted(x, g)
+    best = (found.scale / found.noise_std) ** 2
+    logs, j = np.linspace(-far, far, 1001), K - 1
+    z, v = x - x[j], np.ones(K)
+    chance = np.array([likelihood(x, g, v, best * math.exp(u)) for u in logs])
+    chance = np.exp(chance - chance.max())
+    total = 0.0
+    df = d * (K - 1)
+    wider = (1.0 + 0.855 / df + 0.845 / df**2) ** 2
+    for p, u in zip(chance / chance.sum(), logs, strict=True):
+        S = np.eye(K) + best * math.exp(u) * z @ z.T
+        w = np.linalg.solve(S, v)
+        w, spread = w / w.sum(), 1.0 / w.sum()
+        r = g - w @ g
+        noise = np.trace(r.T @ np.linalg.solve(S, r)) / df
+        total += p * (wider * noise * spread + (((w - found.weights[j]) @ g) ** 2).mean())
+    assert found.std[j] == pytest.approx(math.sqrt(total), rel=1e-3)
+
+
+def test_the_gap_is_the_residual_of_the_weights() -> None:
+    rng = np.random.default_rng(0)
+    x, g, _ = drawn(rng, 8, 3)
+    found, X = fitted(x, g), distances(x) ** 2
+    slope2, noise2, one = (found.scale**2) * GUARD, found.noise_std**2, np.ones(8)
+    for size in (1e-9, 1e-5, 1e-2):
+        W = found.weights + size * rng.standard_normal((8, 8))
+        gap = _residuals(W, X, one, one / 8, np.arange(8), slope2, noise2, np)
+        for j in range(8):
+            z = x - x[j]
+            S = slope2 * z @ z.T + noise2 * np.eye(8)
+            off = np.abs(S @ W[j] - (S @ W[j]).mean()).max() / np.abs(W[j]).max()
+            assert off / (4.0 * np.abs(S).sum(1).max()) <= gap[j]
+            assert gap[j] <= off / noise2
+
+
+@pytest.mark.parametrize("decades", [40, 400])
+def test_variances_too_far_apart_are_said_and_do_no_harm(decades: int) -> None:
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal((2, 6, 3))
+    v = 10.0 ** np.linspace(-decades / 2, decades / 2 - 1, 6)
+    found = coco.solve(x, g, model="gaussian", noise_variance=v, throw=False)
+    assert np.isfinite(found.gradients).all()
+    assert found.status is coco.Status.STALLED
+    denoiser = coco.Denoiser(model="gaussian")
+    denoiser(x[0], g[0], noise_variance=v[0])
+    denoiser(x[1], g[1], noise_variance=v[0])
+    with pytest.warns(coco.ConvergenceWarning, match="relative residual"):
+        theta = denoiser(x[2], g[2], noise_variance=v[-1])
+    np.testing.assert_array_equal(theta, g[2])

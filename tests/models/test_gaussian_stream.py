@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser import Denoiser
-from coco_denoiser.models.gaussian import fit
+from coco_denoiser.gaussian import fit
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
 
@@ -32,7 +32,7 @@ def test_a_stream_answers_as_its_window_does() -> None:
         theta = denoiser(x, g, noise_variance=v)
         X, G, V = (np.array(part) for part in zip(*seen, strict=True))
         dx, dg = (np.linalg.norm(T[:, None] - T, axis=2) for T in (X, G))
-        expected = fit(dx, dg, V, 7, np.array([len(seen) - 1]))
+        expected = fit(dx, dg, 1.0 / V, np.array([len(seen) - 1]), 7)
         np.testing.assert_allclose(theta, expected.weights[0] @ G, atol=1e-9)
         if k:
             assert denoiser.std == pytest.approx(expected.std[0], rel=1e-5)

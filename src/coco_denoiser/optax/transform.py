@@ -1,15 +1,18 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
+import math
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
-from coco_denoiser.optax import _gaussian, tree
+from coco_denoiser import gaussian
+from coco_denoiser.optax import tree
 from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.solver import default_tolerance
 from coco_denoiser.problem import centre_and_radius
@@ -147,8 +150,8 @@ def coco_denoise(
         observation relative to the others', as an extra argument. Its state takes 2 K copies of
         the parameters, or 2 copies with window=2 and forget="fold".
     """
-    gaussian = _is_gaussian(model, L, mu, noise_std, max_iter, forget)
-    K = _size(window, GAUSSIAN_WINDOW if gaussian else _WINDOW)
+    is_gaussian = _is_gaussian(model, L, mu, noise_std, max_iter, forget)
+    K = _size(window, GAUSSIAN_WINDOW if is_gaussian else _WINDOW)
     for name, value in (("tol", tol), ("noise_std", noise_std)):
         if value is not None:
             _check(name, value, check.positive)
@@ -173,7 +176,7 @@ def coco_denoise(
         given = updates
         updates, params = tree.observation(updates, params, state.points, (K,))
         number = state.gap.dtype
-        c, r = (jnp.zeros((), number), None) if gaussian else _centre_and_radius(L, mu, number)
+        c, r = (jnp.zeros((), number), None) if is_gaussian else _centre_and_radius(L, mu, number)
         precision = tree.precision(noise_variance, number)
         fits = _is_measurable(updates, params, c) & jnp.isfinite(precision) & (precision > 0)
         old, gradients = windows.recentred(state.tables, c), state.gradients
@@ -190,7 +193,7 @@ def coco_denoise(
         newest = _leaf_by_leaf(points, gradients, params, updates)
         tables = _if(fits, windows.insert(old, _rows(newest, K, c), precision), state.tables)
         reach = default_tolerance(number) if tol is None else tol
-        if gaussian:
+        if is_gaussian:
             d = _coordinates(params)
             w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)
         else:
@@ -199,7 +202,7 @@ def coco_denoise(
         leaves, structure = jax.tree.flatten(updates)
 
         def averaged() -> list[Array]:
-            centre = None if gaussian else c
+            centre = None if is_gaussian else c
             return [
                 _shifted(g, windows.weighted_sum(*leaf, centre, w))
                 for g, leaf in zip(leaves, newest, strict=True)
@@ -307,19 +310,35 @@ def _estimate(
     tables: windows.Tables, slot: Array, d: int, *, L: Any, noise_std: Any, tol: Any
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the weights (K,) of the Gaussian model for the slot, and what is known of it."""
-    found = _gaussian.fit(
-        tables.point,
-        tables.residual,
-        tables.precision,
-        slot,
-        d=max(d, 1),
-        L=L,
-        noise_std=noise_std,
+    K, used = tables.precision.size, tables.precision > 0.0
+    pairs = used[:, None] & used
+    order = (slot + 1 + jnp.arange(K)) % K  # the slot comes last
+    points, gradients = (
+        jnp.sqrt(jnp.where(pairs, squares, 0.0))[order][:, order]
+        for squares in (tables.point, tables.residual)
     )
+    with jax.default_matmul_precision("highest"):
+        fitted = gaussian.fit(
+            points,
+            gradients,
+            tables.precision[order],
+            np.array([K - 1]),
+            max(d, 1),
+            L=L,
+            noise_std=noise_std,
+            xp=jnp,
+        )
+    # Before the second observation there is nothing to estimate.
+    alone = used.sum() < 2
+    own = jnp.arange(K) == slot
+    w = jnp.where(alone, own, jnp.zeros(K).at[order].set(fitted.weights[0]))
+    std = jnp.inf if noise_std is None else noise_std / jnp.sqrt(tables.precision[slot])
+    known = jnp.asarray([std, jnp.inf if noise_std is None else noise_std, jnp.inf], w.dtype)
+    found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(max(d, 1))])
+    estimates = jnp.where(alone, known, jnp.where(jnp.isnan(found), jnp.inf, found))
+    gap = jnp.where(alone, 0.0, fitted.gap[0])
     done, stalled = _STATUS.index(Status.ESTIMATED), _STATUS.index(Status.STALLED)
-    outcome = jnp.where(found.gap <= tol, done, stalled).astype(jnp.int32)
-    estimates = jnp.stack([found.std, found.noise_std, found.curvature])
-    return found.weights, (found.gap, estimates, outcome)
+    return w, (gap, estimates, jnp.where(gap <= tol, done, stalled).astype(jnp.int32))
 
 
 def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformationExtraArgs:

@@ -11,7 +11,7 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound
-from coco_denoiser.models.gaussian import Gaussian
+from coco_denoiser.gaussian import Gaussian
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.denoiser import (
     Diagnostics,

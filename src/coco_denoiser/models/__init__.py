@@ -1,1 +1,0 @@
-"""Models of the gradients in a window, besides the paper's."""
