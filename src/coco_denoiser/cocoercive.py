@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser.problem import NONE, centre_and_radius, from_tables
+from coco_denoiser.problem import Problem, centre_and_radius
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import closed_form, solve
+from coco_denoiser.step import as_estimate, reduced_window, solve_step
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
@@ -78,24 +79,15 @@ class CoCoercive(Model):
             weights[window.newest] = 1.0 - weight
             self._multipliers = None
             return Estimate(weights, self.centre, curvature=curvature, active=int(weight > 0.0))
-        found = self.solve(window, self._start(window))
-        if self.method == "fdpg":
-            self._multipliers = found.multipliers / window.variances.min()
-        shortfall = None
-        if not found.status.success:
-            shortfall = (
-                f"{found.method} {found.status.value}: relative gap {found.gap:.1e}, "
-                f"tol={self.tol:.1e}."
+        if self.method == "auto":
+            return solve_step(
+                window, centre=self.centre, radius=self.radius, tol=self.tol, curvature=curvature
             )
-        return Estimate(
-            found.weights[window.newest],
-            self.centre,
-            curvature=curvature,
-            active=int(np.count_nonzero(found.multipliers)) // 2,
-            gap=found.gap,
-            violation=found.violation,
-            iterations=found.iterations,
-            shortfall=shortfall,
+        answer = self.solve(window, self._start(window))
+        if self.method == "fdpg":
+            self._multipliers = answer.multipliers / window.variances.min()
+        return as_estimate(
+            answer, window.newest, centre=self.centre, tol=self.tol, curvature=curvature
         )
 
     def weight_of_other(self, window: Window) -> float:
@@ -117,13 +109,8 @@ class CoCoercive(Model):
 
     def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        h, distances = NONE, NONE
-        if window.vectors is None:
-            distances = np.ascontiguousarray(window.distances(self.centre))
-        else:
-            h = window.coordinates(self.centre)
-        points = np.ascontiguousarray(window.points)
-        problem = from_tables(points, distances, h, self.radius, window.variances)
+        h, bounds, n = reduced_window(window, self.centre, self.radius)
+        problem = Problem(h, bounds, n, np.ones(h.shape[1]))
         return solve(problem, method=self.method, tol=self.tol, start=start)
 
 

@@ -192,14 +192,6 @@ def from_observations(
     return problem, units
 
 
-def from_tables(
-    points: Float64, distances: Float64, residuals: Float64, radius: float, variances: Float64
-) -> Problem:
-    """Return the problem of a window of which only K by K tables are known; see `reduced`."""
-    h, bounds, precisions = reduced(points, distances, residuals, radius, variances)
-    return Problem(h, bounds, precisions, np.ones(h.shape[1]))
-
-
 def _into_range(
     points: Float64, gradients: Float64, c: float, r: float
 ) -> tuple[Float64, Float64, float, float, int]:
@@ -389,33 +381,6 @@ def most_central(h: Float64) -> int:
     return best
 
 
-@kernel
-def reduced(
-    points: Float64, distances: Float64, residuals: Float64, radius: float, variances: Float64
-) -> tuple[Float64, Float64, Float64]:
-    """Return residuals, bounds and precisions, as in `Problem`.
-
-    Args:
-        points: (K, K), distances between points.
-        distances: (K, K), those between residuals; not used if these are given.
-        residuals: (K, q), more accurate than what can be recovered from distances; NONE if the
-            distances must do.
-        radius: how far apart residuals may be, relative to their points.
-        variances: (K,), relative noise variances.
-    """
-    K, scale = variances.size, 1.0
-    bounds = np.empty((K, K))
-    if residuals.size > 0:
-        h = residuals.copy()
-    else:
-        h, scale = _embed(distances)
-    factor = radius / (scale * standardise(h, most_central(h)))
-    for i in range(K):
-        for j in range(K):
-            bounds[i, j] = factor * points[i, j]
-    return h, bounds, _precisions(variances)
-
-
 @fragment
 def _precisions(variances: Float64) -> Float64:
     # Loops, since array expressions take seconds to compile.
@@ -425,29 +390,6 @@ def _precisions(variances: Float64) -> Float64:
     for i in range(variances.size):
         precisions[i] = least / variances[i]
     return precisions
-
-
-@subroutine
-def _embed(distances: Float64) -> tuple[Float64, float]:
-    """Return residuals (K, q) that have these distances up to a scale, and the scale."""
-    K = distances.shape[0]
-    scale = 0.0
-    for i in range(K):
-        for j in range(i):
-            scale = max(scale, distances[i, j])
-    if scale == 0.0:
-        return np.zeros((K, 1)), 1.0
-    gram, factor = np.empty((K, K)), np.empty((K, K))
-    for i in range(K):
-        for j in range(K):
-            a, b, c = distances[i, 0] / scale, distances[j, 0] / scale, distances[i, j] / scale
-            gram[i, j] = 0.5 * (a * a + b * b - c * c)
-    rank = _pivoted_cholesky(gram, factor)
-    coordinates = np.empty((K, rank))
-    for i in range(K):
-        for c in range(rank):
-            coordinates[i, c] = factor[i, c]
-    return coordinates, scale
 
 
 @fragment
@@ -468,29 +410,6 @@ def standardise(h: Float64, central: int) -> float:
         for c in range(h.shape[1]):
             h[i, c] /= scale
     return scale
-
-
-@subroutine
-def _pivoted_cholesky(gram: Float64, factor: Float64) -> int:
-    """Fill the columns of factor so that factor factor' = gram, which is used up; return how many.
-
-    Pivots below the rounding of the largest are noise, not a further dimension.
-    """
-    K = gram.shape[0]
-    for rank in range(K):
-        pivot = 0
-        for i in range(K):
-            if gram[i, i] > gram[pivot, pivot]:
-                pivot = i
-        if gram[pivot, pivot] <= 1e-15 * K:
-            return int(rank)
-        root = np.sqrt(gram[pivot, pivot])
-        for i in range(K):
-            factor[i, rank] = gram[i, pivot] / root
-        for i in range(K):
-            for j in range(K):
-                gram[i, j] -= factor[i, rank] * factor[j, rank]
-    return int(K)
 
 
 @kernel

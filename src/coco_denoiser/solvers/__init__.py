@@ -73,7 +73,7 @@ _BARRIER = 6e8
 
 # A pair of the answer may break its bound by this share of it, or a tenth of tol if that is less:
 # drawing all points together costs far more than it mends where one of them is far away.
-_FEASIBLE = 1e-10
+FEASIBLE = 1e-10
 
 
 def solve(
@@ -125,7 +125,7 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Sol
     name = "newton" if len(problem.bounds) > 2 else "closed-form"
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    within = min(0.1 * tol, _FEASIBLE)
+    within = min(0.1 * tol, FEASIBLE)
     weights, phi, multipliers, iterations = newton.solve_fast(h, bounds, n, tol, limit, within)
     gap = violation = np.inf
     if iterations >= 0:
@@ -209,7 +209,7 @@ def _attempt(
     multipliers, iterations = np.zeros_like(problem.bounds), 0
     if not problem.is_feasible():
         multipliers, iterations = _multipliers(problem, name, near, tol, limit, start)
-    weights, phi = average(multipliers, problem, min(0.1 * tol, _FEASIBLE))
+    weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
     gap, violation = certify(problem, phi, multipliers)
     unchanged, exhausted = phi is problem.residuals, iterations >= limit
     status = _status(gap, violation, tol, unchanged=unchanged, exhausted=exhausted)
