@@ -206,3 +206,8 @@ def test_gradients_far_below_the_curvature_times_the_steps_are_solved() -> None:
     found, _ = fuzz.attempt(case)
     assert found.status is coco.Status.SOLVED
     assert not fuzz.judge(case, found).wrong
+
+
+def test_success_is_everything_that_did_not_stop_before() -> None:
+    failures = {status for status in coco.Status if not status.success}
+    assert failures == {coco.Status.ITERATION_LIMIT, coco.Status.STALLED}

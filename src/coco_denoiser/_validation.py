@@ -34,7 +34,8 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
 
 def finite_array(name: str, value: ArrayLike) -> Float64:
     """Return `value` as a contiguous float64 array without NaN or infinity."""
-    array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
+    plain = type(value) is np.ndarray and value.dtype == np.float64
+    array = np.ascontiguousarray(value if plain else real_array(name, value), dtype=np.float64)
     # A sum of squares is quicker to look at; it is also infinite if it overflows.
     if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -94,6 +95,8 @@ def number(name: str, value: object) -> float:
 
 def curvature(L: object, mu: object) -> tuple[float, float]:
     """Return the curvature bounds, L > 0 and mu < L."""
+    if type(L) is type(mu) is float and -math.inf < mu < L < math.inf and L > 0.0:
+        return L, mu
     upper, lower = number("L", L), number("mu", mu)
     if upper <= 0.0:
         raise ValueError(f"L must be positive and finite, got {upper}.")
@@ -107,6 +110,8 @@ def curvature(L: object, mu: object) -> tuple[float, float]:
 
 def positive(name: str, value: object) -> float:
     """Return a positive, finite number."""
+    if type(value) is float and 0.0 < value < math.inf:
+        return value
     result = number(name, value)
     if result <= 0.0:
         raise ValueError(f"{name} must be positive and finite, got {result}.")

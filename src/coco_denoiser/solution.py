@@ -8,7 +8,11 @@ from coco_denoiser.typing import Float64
 
 
 class Status(Enum):
-    """How the solver ended, as a sentence."""
+    """How the solver ended, as a sentence.
+
+    Attributes:
+        success: whether the tolerance was reached.
+    """
 
     SOLVED = "solved to tol"
     ESTIMATED = "estimated by the Gaussian model"
@@ -16,10 +20,8 @@ class Status(Enum):
     ITERATION_LIMIT = "stopped before reaching tol: iteration limit"
     STALLED = "stopped before reaching tol: work limit or machine precision"
 
-    @property
-    def success(self) -> bool:
-        """Whether the tolerance was reached."""
-        return self is Status.SOLVED or self is Status.UNCHANGED or self is Status.ESTIMATED
+    def __init__(self, sentence: str) -> None:
+        self.success = not sentence.startswith("stopped")
 
     def __str__(self) -> str:
         """Return the sentence."""
