@@ -13,6 +13,7 @@ import pytest
 
 import coco_denoiser
 from coco_denoiser import _jit
+from coco_denoiser.compile import PARTS
 from coco_denoiser.compile import main as compile_ahead
 from coco_denoiser.solvers import METHODS, Method
 
@@ -28,23 +29,23 @@ print(twice(21))
 """
 
 
-def _run(root: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    root: Path, here: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Compile with the package below `root`, for a user whose own folders are read-only."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), os.devnull)
     return subprocess.run(
-        [sys.executable, "-B", "mine.py"],
+        [sys.executable, "-B", str(root / "mine.py")],
         env={**kept, **nowhere, "PYTHONPATH": str(root), **environment},
-        cwd=root,
+        cwd=here or root,
         capture_output=True,
         text=True,
         check=True,
     )
 
 
-def test_where_no_folder_can_be_written_to_it_compiles_without_a_cache_and_warns_once(
-    tmp_path: Path,
-) -> None:
+def _read_only_package(tmp_path: Path) -> None:
     package = tmp_path / "coco_denoiser"
     shutil.copytree(
         Path(coco_denoiser.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
@@ -55,6 +56,11 @@ def test_where_no_folder_can_be_written_to_it_compiles_without_a_cache_and_warns
     (tmp_path / "mine.py").write_text(_MODULE)
     (tmp_path / "__pycache__").touch()
 
+
+def test_where_no_folder_can_be_written_to_it_compiles_without_a_cache_and_warns_once(
+    tmp_path: Path,
+) -> None:
+    _read_only_package(tmp_path)
     done = _run(tmp_path)
     assert done.stdout == "42\n"
     assert done.stderr.count("Warning") == 1
@@ -63,37 +69,42 @@ def test_where_no_folder_can_be_written_to_it_compiles_without_a_cache_and_warns
     named = tmp_path / "cache"
     done = _run(tmp_path, NUMBA_CACHE_DIR=str(named))
     assert done.stdout == "42\n"
-    assert done.stderr == ""
+    assert "Warning" not in done.stderr
     assert list(named.rglob("mine.twice*.nbc"))
 
 
-class _Terminal:
-    """A standard error that somebody reads, or nobody."""
+def test_folders_of_the_user_that_are_not_absolute_are_not_used(tmp_path: Path) -> None:
+    """XDG_CACHE_HOME="" must not mean the current folder: what is in a cache is executed."""
+    _read_only_package(tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    done = _run(tmp_path, here, XDG_CACHE_HOME="", HOME=str(tmp_path / "home"))
+    assert done.stdout == "42\n"
+    assert not list(here.rglob("*.nb*"))
+    assert list((tmp_path / "home" / ".cache").rglob("mine.twice*.nbc"))
+    done = _run(tmp_path, here, XDG_CACHE_HOME="cache", HOME=os.devnull)
+    assert "NUMBA_CACHE_DIR" in done.stderr
+    assert not list(here.rglob("*"))
 
-    def __init__(self, *, read: bool) -> None:
-        self.read, self.text = read, ""
 
-    def isatty(self) -> bool:
-        return self.read
-
-    def write(self, text: str) -> None:
-        self.text += text
+@pytest.mark.skipif(os.name == "nt", reason="folders have no owner there")
+def test_a_folder_of_somebody_else_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert _jit._is_own(str(tmp_path))
+    assert not _jit._is_own(os.path.relpath(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert not _jit._is_own(str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("module", "read", "told"),
-    [
-        ("coco_denoiser.mine", True, 1),
-        ("coco_denoiser.mine", False, 0),
-        ("mine", True, 0),
-        (None, True, 0),  # made by exec, as symbolic packages do
-    ],
+    ("module", "told"),
+    [("coco_denoiser.mine", 1), ("mine", 0), (None, 0)],  # None: made by exec
 )
-def test_a_user_at_a_terminal_is_told_once_that_it_compiles(
-    monkeypatch: pytest.MonkeyPatch, module: Any, read: bool, told: int
+def test_a_user_is_told_that_it_compiles(
+    caplog: pytest.LogCaptureFixture, module: Any, told: int
 ) -> None:
-    terminal = _Terminal(read=read)
-    monkeypatch.setattr(sys, "stderr", terminal)
     _jit._say_compiling.cache_clear()
 
     def plus_one(number: int) -> int:
@@ -103,7 +114,17 @@ def test_a_user_at_a_terminal_is_told_once_that_it_compiles(
     compiled: Any = numba.njit(plus_one)
     assert compiled(1) == 2
     assert compiled(1.5) == 2.5
-    assert terminal.text.count("compiling the solver, once") == told
+    assert caplog.text.count("compiling kernels (first run only)") == told
+
+
+def test_the_help_compiles_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PARTS, "solve()", pytest.fail)
+    with pytest.raises(SystemExit) as end:
+        compile_ahead(["--help"])
+    assert end.value.code == 0
+    assert "ahead of time" in capsys.readouterr().out
 
 
 def test_compiling_ahead_of_time_names_what_it_compiles(

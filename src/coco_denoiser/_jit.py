@@ -1,9 +1,12 @@
 """Compilation, in one place: every compiled function is cached on disk."""
 
-import sys
+import logging
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -22,6 +25,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 _njit: Any = numba.njit  # not all options are in its type hints
+_FOLDERS = ("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA")  # what Numba finds the user's cache by
 
 
 def kernel(function: F) -> F:
@@ -51,29 +55,55 @@ def fragment(function: F) -> F:
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
+    compiled = _njit(**options)(function)
     try:
-        return cast("F", _njit(cache=True, **options)(function))
+        with _absolute_folders():
+            compiled.enable_caching()
+        if _is_own(compiled._cache.cache_path):  # noqa: SLF001
+            return cast("F", compiled)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-    # Not a shared temporary folder: others may write there, and what is in a cache is executed.
-    _say_uncached()
+    # Not a folder of others, or a shared temporary one: what is in a cache is executed.
+    _warn_uncached()
     return cast("F", _njit(**options)(function))
 
 
+@contextmanager
+def _absolute_folders() -> Iterator[None]:
+    """Ignore folders of the user that are not absolute, as the XDG specification says.
+
+    Numba would else write below the current folder, and execute what lies there.
+    """
+    names = [name for name in _FOLDERS if not Path(os.environ.get(name, "/")).is_absolute()]
+    removed = {name: os.environ.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        os.environ.update(removed)
+
+
+def _is_own(folder: str) -> bool:
+    """Say whether a folder is absolute and the user's, or named in NUMBA_CACHE_DIR."""
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return True
+    path = Path(folder)
+    return path.is_absolute() and (os.name == "nt" or path.stat().st_uid == os.geteuid())
+
+
 @cache
-def _say_uncached() -> None:
+def _warn_uncached() -> None:
     warnings.warn(
         "compiled code cannot be kept, since neither the package's folder nor the user's cache "
-        "folder is writable: every process will compile it again. Set NUMBA_CACHE_DIR to a "
-        "folder of your own that can be written to",
+        "folder is writable and the user's own: every process will compile it again. Set "
+        "NUMBA_CACHE_DIR to a folder of your own that can be written to",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
 class _Compiling(event.Listener):
-    """Tell a user at a terminal, once, why the first call takes seconds."""
+    """Say why the first call takes seconds."""
 
     def on_start(self, event: Any) -> None:
         """See a function that was not in the cache."""
@@ -87,8 +117,8 @@ class _Compiling(event.Listener):
 
 @cache
 def _say_compiling() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("coco-denoiser: compiling the solver, once …\n")
+    # Without handlers, logging writes it to standard error: in notebooks and in files too.
+    logging.getLogger("coco_denoiser").warning("compiling kernels (first run only) …")
 
 
 _register: Any = event.register  # it has no type hints

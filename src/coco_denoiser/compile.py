@@ -3,9 +3,10 @@
 What is compiled is kept where Numba keeps it: beside the package, or in NUMBA_CACHE_DIR.
 """
 
+import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,10 @@ from coco_denoiser.batch import solve
 from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.stream import Denoiser
 
+_DESCRIPTION = (
+    "Compile all kernels ahead of time, for images and clusters. They are kept beside the package, "
+    "or in NUMBA_CACHE_DIR."
+)
 _DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
 _PROBLEMS: tuple[dict[str, Any], ...] = (
     {},
@@ -25,7 +30,6 @@ _STREAMS: tuple[dict[str, Any], ...] = (
     {"L": 1.0, "window": 3},
     {"L": 1.0, "window": 3, "forget": "fold"},
     {"L": 1.0, "window": 2, "forget": "fold"},
-    {"model": "gaussian", "window": 3},
 )
 
 
@@ -59,8 +63,10 @@ def compile_part(name: str) -> None:
     PARTS[name]()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Compile every part, and say how long it took."""
+    command = "python -m coco_denoiser.compile"
+    argparse.ArgumentParser(command, description=_DESCRIPTION).parse_args(arguments)
     for name in PARTS:
         sys.stdout.write(f"compiling {name} … ")
         sys.stdout.flush()
@@ -71,4 +77,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
