@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import coco_denoiser as coco
 
@@ -35,3 +36,10 @@ def test_the_comparison_runs() -> None:
     command = [sys.executable, EXAMPLE, "--points", "4"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "one function: squared error" in out
+
+
+@pytest.mark.parametrize("name", ["streaming_lasso", "portfolio", "frank_wolfe"])
+def test_the_gallery_of_constraints_draws_its_figures(name: str, tmp_path: Path) -> None:
+    main = runpy.run_path(str(EXAMPLE.with_name(f"{name}.py")))["main"]
+    main(["--calls", "6", "--runs", "1", "--output", str(tmp_path / "figure.png")])
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
