@@ -22,6 +22,7 @@ from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.gaussian_problems import Scenario, scenario
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
+from coco_denoiser.optimizers import SGD, run
 from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
@@ -245,6 +246,38 @@ def gaussian() -> Figure:
     return figure
 
 
+def projection() -> Figure:
+    """Draw SGD on (x - 1/2)^2 / 2 with x >= 1, where the solution is 1, raw and denoised."""
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    calls, runs, raw = np.arange(1, 1001), 200, "SGD, step 1/2, noise 1"
+    for name, colour in ((raw, PLAIN), ("denoised, fold 2", COCO)):
+        rng = np.random.default_rng(0)
+        denoiser = None if name == raw else coco.Denoiser(1.0, 2, forget="fold")
+        path = run(
+            SGD(0.5, denoiser=denoiser),
+            lambda x, rng=rng: x - 0.5 + rng.standard_normal(x.shape),  # type: ignore[misc]
+            np.full(runs, 1.0),
+            steps=1000,
+            rng=rng,
+            project=lambda x: np.maximum(x, 1.0),
+        ).iterates[1:]
+        bins = np.linspace(1.0, 2.5, 46)
+        weights = np.full(path.size, 1 / path.size)
+        left.hist(path.ravel(), bins, weights=weights, color=colour, alpha=0.6, label=name)
+        left.axvline(path.mean(), color=colour, linewidth=1.6, linestyle=(0, (5, 2)))
+        average = (np.cumsum(path, axis=0) / calls[:, None]).mean(axis=1) - 1.0
+        right.plot(calls, average, color=colour, label=name)
+    left.set(xlabel="iterate (dashed: its mean)", ylabel="share of the iterates", yscale="log")
+    left.set_title("Noise goes one way only", loc="left", fontsize=10)
+    right.set(xlabel="iterates averaged", xscale="log", yscale="log")
+    right.set_title("Error of the average", loc="left", fontsize=10)
+    left.legend(frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def _arrow(
     axes: Axes, start: Float64, end: Float64, colour: str, *, dashed: bool, width: float = 1.6
 ) -> None:
@@ -282,6 +315,7 @@ def main(results: Path | None) -> None:
         ("idea-window", window),
         ("idea-weights", weights),
         ("gaussian", gaussian),
+        ("projection", projection),
     ):
         draw().savefig(HERE / f"{name}.png", dpi=110)
     for name, draw in theory_pictures.PICTURES.items():
