@@ -256,7 +256,7 @@ def projection() -> Figure:
         denoiser = None if name == raw else coco.Denoiser(1.0, 2, forget="fold")
         path = run(
             SGD(0.5, denoiser=denoiser),
-            lambda x, rng=rng: x - 0.5 + rng.standard_normal(x.shape),  # type: ignore[misc]
+            lambda x, rng=rng: x - 0.5 + rng.standard_normal(x.shape),
             np.full(runs, 1.0),
             steps=1000,
             rng=rng,

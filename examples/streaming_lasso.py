@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--output", default="streaming_lasso.png")
     options = parser.parse_args(arguments)
-    best = np.zeros(60)
+    best: Array = np.zeros(60)
     for _ in range(2000):
         best = prox(best - (A @ best - b) @ A / len(A) / L, 1 / L)
     figure = Figure(figsize=(9, 3.6), layout="constrained")

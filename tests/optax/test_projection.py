@@ -21,7 +21,7 @@ def test_a_map_after_the_update_gives_the_path_of_run(kind: str) -> None:
 
     def after(x: jax.Array) -> jax.Array:
         if kind == "simplex":
-            return optax.projections.projection_simplex(x)
+            return jnp.asarray(optax.projections.projection_simplex(x))
         return jnp.sign(x) * jnp.maximum(jnp.abs(x) - STEP * WEIGHT, 0.0)
 
     @jax.jit
@@ -29,7 +29,7 @@ def test_a_map_after_the_update_gives_the_path_of_run(kind: str) -> None:
         x: jax.Array, state: optax.OptState, noise: jax.Array
     ) -> tuple[jax.Array, optax.OptState]:
         updates, state = transform.update(x - CENTRE + noise, state, x)
-        return after(optax.apply_updates(x, updates)), state  # type: ignore[arg-type]
+        return after(optax.apply_updates(x, updates)), state
 
     start = np.full(5, 0.2)
     with jax.enable_x64(True):
