@@ -12,7 +12,7 @@ from coco_denoiser import Denoiser
 from coco_denoiser.stream import merge
 from coco_denoiser.typing import Float64
 from coco_denoiser.vectors import BLOCK
-from tests.test_streaming import REFUSED, nbytes, sgd
+from tests.test_streaming import nbytes, sgd
 
 SEEDS = st.integers(0, 2**32)
 POSITIVE = st.floats(1e-6, 1e6)
@@ -49,10 +49,14 @@ def by_hand(
     return np.array(answers)
 
 
-@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
 @pytest.mark.parametrize("K", [2, 3, 5])
-@given(seed=SEEDS, d=st.integers(1, 12), step=st.sampled_from([1.0, 0.3, 1e-3]))
-@settings(max_examples=6)
+@given(
+    mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
+    seed=SEEDS,
+    d=st.integers(1, 12),
+    step=st.sampled_from([1.0, 0.3, 1e-3]),
+)
+@settings(max_examples=8)
 def test_a_stream_folds_as_one_would_by_hand(
     K: int, mu: float, seed: int, d: int, step: float
 ) -> None:
@@ -187,21 +191,6 @@ def test_a_state_of_the_other_kind_is_refused() -> None:
     fold, drop = Denoiser(L=1.0, window=2, forget="fold"), Denoiser(L=1.0, window=2)
     with pytest.raises(ValueError, match="saved with forget=drop"):
         fold.load_state_dict(drop.state_dict())
-
-
-@pytest.mark.parametrize(("point", "gradient", "error", "message"), REFUSED)
-@pytest.mark.parametrize("K", [2, 3])
-def test_a_refused_pair_folds_nothing(
-    point: Any, gradient: Any, error: type[Exception], message: str, K: int
-) -> None:
-    points, gradients = sgd(np.random.default_rng(3), 5, 3)
-    denoiser = Denoiser(L=2.0, window=K, forget="fold")
-    stream(denoiser, points, gradients, np.ones(5))
-    before = denoiser.state_dict()
-    with pytest.raises(error, match=message):
-        denoiser(point, gradient)
-    for name, value in denoiser.state_dict().items():
-        np.testing.assert_array_equal(before[name], value)
 
 
 @pytest.mark.parametrize("K", [2, 3])

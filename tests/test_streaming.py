@@ -1,6 +1,5 @@
 """A stream equals a batch over its window at every step, and nothing bad ever enters it."""
 
-import io
 import threading
 import warnings
 from functools import partial
@@ -22,10 +21,14 @@ from tests import families
 sgd = partial(families.sgd, start=30.0)
 
 
-@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
 @pytest.mark.parametrize("window", [1, 2, 3, 5, None])
-@given(seed=st.integers(0, 2**32), d=st.integers(1, 12), step=st.sampled_from([0.7, 0.05, 1e-3]))
-@settings(max_examples=10)
+@given(
+    mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
+    seed=st.integers(0, 2**32),
+    d=st.integers(1, 12),
+    step=st.sampled_from([0.7, 0.05, 1e-3]),
+)
+@settings(max_examples=15)
 def test_streaming_equals_batch_at_every_step(
     window: int | None, mu: float, seed: int, d: int, step: float
 ) -> None:
@@ -60,23 +63,6 @@ def test_noise_variances_are_those_of_the_observations(window: int | None) -> No
         np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
 
 
-@pytest.mark.parametrize("window", [1, None])
-@pytest.mark.parametrize("saved_after", [0, 1, 2, 5, 20])
-def test_a_restored_denoiser_goes_on_bit_for_bit(window: int | None, saved_after: int) -> None:
-    points, gradients = sgd(np.random.default_rng(1), 24, 6)
-    original, restored = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
-    for x, g in zip(points[:saved_after], gradients[:saved_after], strict=True):
-        original(x, g)
-    file = io.BytesIO()
-    np.savez(file, **original.state_dict())
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as state:
-        restored.load_state_dict(state)
-    assert len(restored) == len(original)
-    for x, g in zip(points[saved_after:], gradients[saved_after:], strict=True):
-        np.testing.assert_array_equal(original(x, g), restored(x, g))
-
-
 def test_looking_at_the_solution_changes_nothing() -> None:
     points, gradients = sgd(np.random.default_rng(1), 12, 6)
     quiet, looked_at = Denoiser(L=1.0, window=4), Denoiser(L=1.0, window=4)
@@ -85,17 +71,6 @@ def test_looking_at_the_solution_changes_nothing() -> None:
         np.testing.assert_array_equal(looked_at(x, g), expected)
         assert looked_at.solution.status.success
         assert looked_at.solution.gradients.shape == (len(looked_at), 6)
-
-
-def test_only_the_window_counts_not_what_was_before_it() -> None:
-    points, gradients = sgd(np.random.default_rng(2), 30, 10)
-    old = Denoiser(L=1.0, window=8)
-    for x, g in zip(points[:22], gradients[:22], strict=True):
-        old(x, g)
-    new = Denoiser(L=1.0, window=8)
-    for x, g in zip(points[22:], gradients[22:], strict=True):
-        theta, expected = old(x, g), new(x, g)
-    np.testing.assert_allclose(theta, expected, atol=1e-3)
 
 
 REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
@@ -110,7 +85,7 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("point", "gradient", "error", "message"), REFUSED)
-@pytest.mark.parametrize("window", [1, 2, 3, None])
+@pytest.mark.parametrize("window", [2, None])
 def test_a_refused_pair_leaves_the_window_as_it_was(
     point: Any, gradient: Any, error: type[Exception], message: str, window: int | None
 ) -> None:
@@ -137,20 +112,10 @@ def test_bad_variances_are_refused(variance: float) -> None:
     assert len(denoiser) == 0
 
 
-def test_a_refused_first_pair_fixes_no_shape() -> None:
-    denoiser = Denoiser(L=1.0)
-    with pytest.raises(ValueError, match="finite"):
-        denoiser(np.full(3, np.nan), np.ones(3))
-    assert denoiser(np.ones((2, 2)), np.ones((2, 2))).shape == (2, 2)
-
-
 @pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, 4, None])
-@pytest.mark.parametrize("size", [1, 5, 1000])
-def test_a_refused_first_pair_leaves_no_room_of_its_size(
-    window: int | None, size: int, forget: Any
-) -> None:
-    points, gradients = sgd(np.random.default_rng(0), 8, size)
+@pytest.mark.parametrize("window", [2, None])
+def test_a_refused_first_pair_leaves_no_room_of_its_size(window: int | None, forget: Any) -> None:
+    points, gradients = sgd(np.random.default_rng(0), 8, 5)
     denoiser, new = (Denoiser(L=1.0, window=window, forget=forget) for _ in range(2))
     with pytest.raises(ValueError, match="finite"):
         denoiser(np.full(3, np.nan), np.ones(3))

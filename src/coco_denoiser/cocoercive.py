@@ -48,6 +48,7 @@ class CoCoercive(Model):
         self.tol = check.positive("tol", tol)
         self.bounds: tuple[float, float] | None = None
         self.radius = np.inf
+        self._asked: tuple[Bound, Bound, float] | None = None
         if not (callable(L) or callable(mu)):
             self.begin(1.0)
 
@@ -64,11 +65,15 @@ class CoCoercive(Model):
 
     def begin(self, sign: float) -> None:
         """Ask for the curvature bounds."""
+        if self._asked == (self.L, self.mu, sign):  # numbers, as before
+            return
         L, mu = _now(self.L), _now(self.mu)
         if self.bounds != (L, mu):
             self.bounds = check.curvature(L, mu)
         centre, self.radius = centre_and_radius(*self.bounds)
         self.centre = sign * centre
+        changing = callable(self.L) or callable(self.mu)
+        self._asked = None if changing else (self.L, self.mu, sign)
 
     def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""

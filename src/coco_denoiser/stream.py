@@ -377,7 +377,7 @@ class Stream:
         window, model = self.window, self.model
         if not window.count:
             return Plan(model.reference, 0)
-        if not window.full or self.recursive:
+        if window.count != window.slots or self.recursive:
             return Plan(window.centre, window.count)
         oldest, successor = window.next, (window.next + 1) % window.count
         plan = Plan(window.centre, window.count, oldest)
@@ -416,25 +416,22 @@ class Stream:
                 vectors.merge_oldest(plan)
                 window.update(plan.successor, found.successor, plan.variance)
             slot = window.insert(found.rows, variance)
-            window.vectors = vectors.short(plan.centre, window.count, slot)
-            return self._average(vectors, slot)
+            window.vectors = self.estimate = weights = None
+            shift = 0.0
+            if window.d < window.count:
+                window.vectors = vectors.short(plan.centre, window.count, slot)
+            if window.count > 1:
+                self.estimate = estimate = self.model.estimate(window)
+                shift = estimate.centre - window.centre
+                weights = None if estimate.weights.item(slot) == 1.0 else estimate.weights
+                if estimate.shortfall is not None:
+                    warnings.warn(estimate.shortfall, ConvergenceWarning, stacklevel=3)
+            vectors.write(window.centre, slot, weights, shift)
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
             vectors.reset()
             raise
-
-    def _average(self, vectors: Vectors, slot: int) -> Outcome:
-        """Ask the model for weights, and write the observation and its denoised gradient."""
-        window, weights, shift = self.window, None, 0.0
-        self.estimate = None
-        if window.count > 1:
-            self.estimate = found = self.model.estimate(window)
-            shift = found.centre - window.centre
-            weights = None if found.weights.item(slot) == 1.0 else found.weights
-            if found.shortfall is not None:
-                warnings.warn(found.shortfall, ConvergenceWarning, stacklevel=4)
-        vectors.write(window.centre, slot, weights, shift)
         return Outcome.UNCHANGED if weights is None else Outcome.DENOISED
 
     def _filter(self, vectors: Vectors, row: Rows, variance: float) -> Outcome:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coco_denoiser._jit import fragment, kernel, subroutine, sweep
 from coco_denoiser.typing import Array, Float64
-from coco_denoiser.window import Rows, rows_of
+from coco_denoiser.window import Rows, take_roots
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
 # streams, short enough for a few such blocks to stay in the second-level cache.
@@ -23,6 +23,7 @@ _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
 # for their squares, scaled, in float64.
 LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, _FLOAT64: 1e300}
+_NO_WEIGHTS: dict[np.dtype[Any], Array] = {t: np.empty(0, t) for t in LIMITS}
 _Numbers: TypeAlias = tuple[float, int, int, int, float, float]  # the first six of a Plan
 
 
@@ -97,15 +98,17 @@ class Vectors(Protocol):
     def short(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
         """Return points and residuals, (count, d), with the observation in its slot.
 
-        None where d is not below count, or the vectors are not all here.
+        None where the vectors are not all here. Asked for only where d is below count.
         """
 
 
 def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> Comparison:
     """Return what `Ring.products` has added up; the sums are used up."""
-    split = 3 * plan.used
-    successor = None if plan.successor < 0 else rows_of(sums[split : 2 * split])[0]
-    return Comparison(plan, rows_of(sums[:split])[0], successor, zero)
+    rows = [sums[a : a + 3 * plan.used] for a in (0, 3 * plan.used)]
+    for row in rows[: 1 if plan.successor < 0 else 2]:
+        take_roots(row)
+    successor = None if plan.successor < 0 else rows[1].reshape(3, -1)
+    return Comparison(plan, rows[0].reshape(3, -1), successor, zero)
 
 
 class Ring:
@@ -122,7 +125,7 @@ class Ring:
             there is one, to the successor as it will be; the number of entries that must not
             enter; and the sum of |g|.
         """
-        out = plan.zeros()
+        out = np.zeros((3 if plan.successor < 0 else 6) * plan.used + 2)
         _sum_products(self.points, self.residuals, x, g, limit, plan[:6], out)
         return out
 
@@ -145,7 +148,10 @@ class Ring:
         out: Array,
     ) -> None:
         """Write an observation into its slot, and its gradient to out, denoised if weighted."""
-        w = _padded(weights, self.points.dtype)
+        w = _NO_WEIGHTS[self.points.dtype]
+        if weights is not None:  # with zeros up to a multiple of four, in the dtype of the sum
+            w = np.zeros(-(-weights.size // 4) * 4, self.points.dtype)
+            w[: weights.size] = weights
         _store_and_average(self.points, self.residuals, x, g, centre, slot, w, shift, out)
 
     def filter(
@@ -161,8 +167,13 @@ class ArrayVectors:
 
     Attributes:
         ring: the vectors that are held.
+        d: the number of coordinates.
+        limit: the largest entry that can be stored.
         theta: the gradient that is ready.
     """
+
+    d = 0
+    limit = LIMITS[_FLOAT32]
 
     _x: Array
     _g: Array
@@ -188,34 +199,25 @@ class ArrayVectors:
         dtype: np.dtype[np.floating[Any]] = _FLOAT32 if narrow else _FLOAT64
         self._x = x.astype(dtype, "C", copy=False).reshape(-1)
         self._g = g.astype(dtype, "C", copy=False).reshape(-1)
+        self.d, self.limit = self._x.size, LIMITS[dtype]
         # Nothing is widened, and no room made, before the observation is admitted.
         if not len(held):
             self._wider = Ring(np.empty((0, self.d), dtype), np.empty((0, self.d), dtype))
         elif held.dtype != dtype:
             self._wider = Ring(held.astype(dtype), self.ring.residuals.astype(dtype))
 
-    @property
-    def d(self) -> int:
-        """The number of coordinates."""
-        return self._x.size
-
-    @property
-    def limit(self) -> float:
-        """The largest entry that can be stored."""
-        return LIMITS[self._x.dtype]
-
     def compare(self, plan: Plan) -> Comparison | None:
         """Compare the observation with the slots in use; None if it must not enter."""
         sums = self._wider.products(self._x, self._g, self.limit, plan)
         if sums.item(-2) > 0.0:
             return None
-        rows, in_range = rows_of(sums[: 3 * plan.used])
+        in_range = take_roots(sums[: 3 * plan.used])
         if plan.used and not in_range:
             return self._compare_scaled(plan)
-        successor = None
         if plan.successor >= 0:
-            successor = rows_of(sums[3 * plan.used : 6 * plan.used])[0]
-        return Comparison(plan, rows, successor)
+            take_roots(sums[3 * plan.used : 6 * plan.used])
+        rows = sums[:-2].reshape(-1, 3, plan.used) if plan.used else sums[:0].reshape(1, 3, 0)
+        return Comparison(plan, rows[0], rows[1] if plan.successor >= 0 else None)
 
     def _compare_scaled(self, plan: Plan) -> Comparison:
         """Compare in units in which squares neither overflow nor vanish: powers of two."""
@@ -241,7 +243,8 @@ class ArrayVectors:
 
     def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its denoised gradient ready."""
-        self._adopt(slot)
+        if self.ring is not self._wider or slot >= len(self.ring.points):
+            self._adopt(slot)
         self.theta = theta = np.empty_like(self._g)
         self.ring.write(self._x, self._g, centre, slot, weights, shift, theta)
 
@@ -252,9 +255,7 @@ class ArrayVectors:
         self.ring.filter(self._x, self._g, centre, weight, shift, theta)
 
     def short(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
-        """Return points and residuals with the observation in its slot, where d is small."""
-        if self.d >= count:
-            return None
+        """Return points and residuals with the observation in its slot."""
         self._adopt(slot)
         points, residuals = self.ring.points, self.ring.residuals
         points[slot], residuals[slot] = self._x, self._g - centre * self._x
@@ -410,21 +411,6 @@ def _average_with_past(
         out[j] = g[j] + move
         residual[j] = h + move
         point[j] = x[j]
-
-
-def _padded(weights: Float64 | None, dtype: np.dtype[Any]) -> Array:
-    """Return weights with zeros up to a multiple of four; none for None.
-
-    In the dtype of the sum: it is formed of differences, so that no digits are lost.
-    """
-    if weights is None:
-        return np.empty(0, dtype)
-    count = weights.size
-    if count % 4 == 0:
-        return np.ascontiguousarray(weights, dtype)
-    padded = np.zeros(-(-count // 4) * 4, dtype)
-    padded[:count] = weights
-    return padded
 
 
 @fragment

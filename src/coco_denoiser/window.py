@@ -115,7 +115,10 @@ class Window:
             self._grow(slot + 1)
         self.count = max(self.count, slot + 1)
         self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
-        self.update(slot, row, variance)
+        others = row.shape[1]
+        self.tables[:, slot, :others] = self.tables[:, :others, slot] = row
+        self.tables[:, slot, slot] = 0.0
+        self._variances[slot] = variance
         return slot
 
     def update(self, slot: int, row: Rows, variance: float) -> None:
@@ -191,17 +194,12 @@ def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: floa
     return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
 
 
-def rows_of(products: Float64) -> tuple[Rows, bool]:
+@kernel
+def take_roots(sums: Float64) -> bool:
     """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows, in place.
 
-    Also returns whether the squares were neither infinite nor as good as zero.
+    Returns whether the squares were neither infinite nor as good as zero.
     """
-    in_range = _take_roots(products)
-    return products.reshape(3, -1), in_range
-
-
-@kernel
-def _take_roots(sums: Float64) -> bool:
     count = sums.size // 3
     most_x, most_h = 0.0, 0.0
     for i in range(count):

@@ -7,6 +7,7 @@ import copy
 import io
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import Any
 
 import jax
@@ -76,7 +77,9 @@ class Torch:
         for p, point, gradient in zip(self.parameters, cut(x), cut(g), strict=True):
             p.data.copy_(torch.from_numpy(point))
             p.grad = torch.from_numpy(gradient).clone()
-        if not denoiser.denoise():
+        try:
+            denoiser.denoise()
+        except ValueError:
             return None
         return np.concatenate([np.ravel(p.grad) for p in self.parameters if p.grad is not None])
 
@@ -183,8 +186,7 @@ SETTINGS = pytest.mark.parametrize(
 
 
 @WINDOWS
-@pytest.mark.parametrize("mu", [-1.0, 0.0, 0.3])
-@pytest.mark.parametrize("step", [0.7, 1e-2])
+@pytest.mark.parametrize(("mu", "step"), [(-1.0, 0.7), (0.0, 0.01), (0.3, 0.7)])
 def test_it_equals_a_batch_over_its_window_at_every_step(
     stream: Any, window: int, mu: float, step: float
 ) -> None:
@@ -224,7 +226,7 @@ def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: in
 
 @SETTINGS
 @WINDOWS
-@pytest.mark.parametrize("saved_after", [0, 1, 3, 6])
+@pytest.mark.parametrize("saved_after", [1, 6])
 def test_a_restored_stream_goes_on_bit_for_bit(
     stream: Any, window: int, settings: dict[str, Any], saved_after: int
 ) -> None:
@@ -242,22 +244,19 @@ def test_a_restored_stream_goes_on_bit_for_bit(
 
 @SETTINGS
 @WINDOWS
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", [0, 1])
-@pytest.mark.parametrize("after", [0, 5])
 def test_what_is_refused_leaves_no_trace(
-    stream: Any, window: int, settings: dict[str, Any], value: float, where: int, after: int
+    stream: Any, window: int, settings: dict[str, Any]
 ) -> None:
     points, gradients = observations(3)
     some, other = (stream(window=window, **settings) for _ in range(2))
-    for pair in (some, other):
-        follow(pair, points[:after], gradients[:after])
-    bad = [points[after].copy(), gradients[after].copy()]
-    bad[where][7] = value
-    assert some(*bad) is None
-    assert len(some) == len(other)
-    rest = points[after:], gradients[after:]
-    np.testing.assert_array_equal(follow(some, *rest), follow(other, *rest))
+    for k, (x, g) in enumerate(zip(points, gradients, strict=True)):
+        if k in (0, 5):
+            for where, value in product((0, 1), (np.nan, np.inf, -np.inf)):
+                bad = [x.copy(), g.copy()]
+                bad[where][7] = value
+                assert some(*bad) is None
+                assert len(some) == len(other)
+        np.testing.assert_array_equal(some(x, g), other(x, g))
 
 
 @SETTINGS

@@ -1,7 +1,6 @@
 """Folding in PyTorch: what the NumPy denoiser does, in two copies of the parameters."""
 
 import copy
-import io
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -63,33 +62,6 @@ def test_a_new_centre_leaves_the_past_its_gradient(
         past = theta
 
 
-def file_and_back(optimizer: CocoOptimizer, others: list[nn.Parameter]) -> CocoOptimizer:
-    file = io.BytesIO()
-    torch.save(optimizer.state_dict(), file)
-    file.seek(0)
-    fresh = folding(others, window=optimizer.denoiser.window)
-    fresh.load_state_dict(torch.load(file, weights_only=True))
-    return fresh
-
-
-@WINDOWS
-@pytest.mark.parametrize("steps", [0, 1, 7])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_steps_after_loading_are_bit_equal(window: int, steps: int, dtype: torch.dtype) -> None:
-    tensors = parameters(dtype)
-    optimizer = folding(tensors, window=window)
-    noisy_gradients(tensors, steps, optimizer.step)
-    others = copies(tensors)
-    fresh = file_and_back(optimizer, others)
-    assert len(fresh.denoiser) == len(optimizer.denoiser)
-    noisy_gradients(tensors, 6, optimizer.step, seed=7)
-    noisy_gradients(others, 6, fresh.step, seed=7)
-    assert equal(tensors, others)
-    weights = optimizer.diagnostics().weights
-    assert weights[-1] < 1.0
-    assert np.array_equal(weights, fresh.diagnostics().weights)
-
-
 @WINDOWS
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_go_their_own_way(window: int, copier: Callable[[Any], Any]) -> None:
@@ -134,18 +106,6 @@ def test_a_step_that_cannot_be_stored_changes_nothing(window: int, value: float)
     assert equal(tensors, before)
     assert optimizer.diagnostics().skipped == 1
     assert all(map(torch.equal, history(optimizer), window_before))
-
-
-@WINDOWS
-def test_with_nothing_active_folding_is_dropping_to_the_bit(window: int) -> None:
-    ends = []
-    for forget in ("fold", "drop"):
-        tensors = parameters()
-        optimizer = folding(tensors, window=window, forget=forget, L=1e9)
-        noisy_gradients(tensors, 8, optimizer.step)
-        assert optimizer.diagnostics().active == 0
-        ends.append(tensors)
-    assert equal(*ends)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
