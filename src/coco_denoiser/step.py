@@ -146,13 +146,16 @@ def _embed(distances: Float64, scale: float, central: int) -> Float64:
     """
     K = distances.shape[0]
     gram, factor, rank = np.empty((K, K)), np.empty((K, K)), 0
+    squares = np.empty((K, K))
     for i in range(K):
         for j in range(K):
-            a, b = distances[i, central] / scale, distances[j, central] / scale
-            c = distances[i, j] / scale
-            gram[i, j] = 0.5 * (a * a + b * b - c * c)
+            a = distances[i, j] / scale
+            squares[i, j] = a * a
+    from_central = squares[central]
     for i in range(K):
-        gram[i, central] = gram[central, i] = 0.0  # exactly: a fused product leaves a rounding
+        a = from_central[i]
+        for j in range(K):
+            gram[i, j] = 0.5 * (a + from_central[j] - squares[i, j])
     while rank < K:
         pivot = 0
         for i in range(K):
@@ -160,10 +163,9 @@ def _embed(distances: Float64, scale: float, central: int) -> Float64:
                 pivot = i
         if gram[pivot, pivot] <= 1e-15 * K:
             break
-        root = np.sqrt(gram[pivot, pivot])
+        root, column, row = np.sqrt(gram[pivot, pivot]), factor[rank], gram[pivot]
         for i in range(K):
-            factor[rank, i] = gram[i, pivot] / root
-        column = factor[rank]
+            column[i] = row[i] / root
         for i in range(K):
             row, f = gram[i], column[i]
             for j in range(K):
