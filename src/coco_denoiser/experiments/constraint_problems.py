@@ -230,33 +230,25 @@ def _sparse(
 
 
 def _portfolio(seed: int = 3, d: int = 40, days: int = 500) -> _Smooth:
-    """Return risk minus return from the returns of days that a model of five factors draws."""
+    """Return risk minus return, from days that a model of five factors draws.
+
+    Up to a constant, half the mean square of a return r minus r is that of r - 1.
+    """
     rng = np.random.default_rng(seed)
     loadings = rng.standard_normal((5, d))
     returns = rng.standard_normal((days, 5)) @ loadings + rng.standard_normal((days, d))
     returns += 0.5 * rng.random(d)
-    gain, risk = returns.mean(axis=0), returns.T @ returns / days
+    return _linear(returns, np.ones(days), batch=5)
 
-    def oracle(x: Array, rng: np.random.Generator) -> Array:
-        seen = returns[rng.integers(days, size=(len(x), 5))]
-        return np.asarray((seen.swapaxes(1, 2) @ (seen @ x[:, :, None] - 1.0))[:, :, 0] / 5)
 
+def _quadratic() -> _Smooth:
+    h, minimum = np.linspace(1.0, 0.05, 30), 2.0 * np.random.default_rng(9).standard_normal(30)
     return _Smooth(
-        d,
-        float(np.linalg.norm(risk, 2)),
-        lambda x: 0.5 * np.einsum("ri,ij,rj->r", x, risk, x) - x @ gain,
-        lambda x: x @ risk - gain,
-        oracle,
-    )
-
-
-def _noisy_quadratic(h: Array, minimum: Array, noise: float) -> _Smooth:
-    return _Smooth(
-        h.size,
-        float(h.max()),
+        30,
+        1.0,
         lambda x: 0.5 * ((x - minimum) ** 2) @ h,
         lambda x: h * (x - minimum),
-        lambda x, rng: h * (x - minimum) + noise * rng.standard_normal(x.shape),
+        lambda x, rng: h * (x - minimum) + rng.standard_normal(x.shape),
     )
 
 
@@ -322,11 +314,6 @@ def _nonnegative() -> _Smooth:
     A = np.abs(_correlated(rng, 300, 30, 0.5))
     truth = np.maximum(rng.standard_normal(30), 0.0)
     return _linear(A, A @ truth + rng.standard_normal(300), batch=4)
-
-
-def _quadratic() -> _Smooth:
-    h = np.linspace(1.0, 0.05, 30)
-    return _noisy_quadratic(h, 2.0 * np.random.default_rng(9).standard_normal(30), 1.0)
 
 
 _FREE = _Map(lambda x, _: x, separable=True)
