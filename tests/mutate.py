@@ -46,6 +46,8 @@ TESTS = {
     "step.py": "test_step.py",
     "solvers/barrier.py": "solvers/test_barrier.py",
     "descent.py": "test_minimize.py",
+    "optimizers/driver.py": "optimizers/test_proximal.py optimizers/test_driver.py",
+    "optimizers/proximal.py": "optimizers/test_proximal.py",
     "files.py": "test_files.py",
     "_storage.py": "test_storage.py",
     "experiments/claims.py": "experiments/test_claims.py",
@@ -57,6 +59,19 @@ TESTS = {
 MUTATIONS = [
     Mutation(file, *change)
     for file, changes in {
+        "optimizers/driver.py": [
+            (
+                "x = apply(optimizer.advance(oracle, x, rng))",
+                "x = optimizer.advance(oracle, x, rng)",
+            ),
+            ("type(optimizer).answer is not Optimizer.answer", "False"),
+        ],
+        "optimizers/proximal.py": [
+            ("surplus, kept - 1, axis=-1) / kept", "surplus, kept - 1, axis=-1) / (kept + 1)"),
+            ("math.sqrt(k) * size(k)", "size(k)"),
+            ("self._corner(self.denoised(x, g)) - x", "self._corner(self.denoised(x, g))"),
+            ("np.where(inside, x, ", "np.where(False, x, "),
+        ],
         "certificate.py": [
             ("total += 0.5 * mean * mean / n[i, c]", "total += 0.5 * mean * mean"),
             ("        mean /= size\n", ""),
