@@ -55,8 +55,8 @@ class CoCoercive(Model):
     @property
     def settings(self) -> dict[str, object]:
         """What the model was made with, by name."""
-        found = {"model": "cocoercive", "L": self.L, "mu": self.mu, "tol": self.tol}
-        return found if self.method == "auto" else {**found, "method": self.method}
+        given = {"model": "cocoercive", "L": self.L, "mu": self.mu, "tol": self.tol}
+        return {**given} if self.method == "auto" else {**given, "method": self.method}
 
     @property
     def reference(self) -> float:  # type: ignore[override]
@@ -110,7 +110,8 @@ class CoCoercive(Model):
         start[:known, :known] = self._multipliers[:known, :known]
         start[window.newest] = start[:, window.newest] = 0.0
         start[~np.isfinite(start)] = 0.0  # points that coincided
-        return start * window.variances.min()
+        start *= window.variances.min()
+        return start
 
     def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""

@@ -23,7 +23,7 @@ _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
 # for their squares, scaled, in float64.
 LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, _FLOAT64: 1e300}
-_NO_WEIGHTS: dict[np.dtype[Any], Array] = {t: np.empty(0, t) for t in LIMITS}
+_NO_WEIGHTS: dict[Any, Array] = {_FLOAT32: _NOTHING, _FLOAT64: np.empty(0)}
 _Numbers: TypeAlias = tuple[float, int, int, int, float, float]  # the first six of a Plan
 
 
