@@ -13,26 +13,14 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
+from numpy.typing import NDArray
 
 from coco_denoiser.experiments.logistic import dataset
+from coco_denoiser.experiments.sampled import Field, Smooth, correlated, digits, linear
 from coco_denoiser.optimizers import project_l1_ball, project_simplex, soft_threshold
-from coco_denoiser.problems import datasets
 from coco_denoiser.typing import Array
 
-Map = Callable[[Array], Array]
 Prox = Callable[[Array, float | Array], Array]
-_Draw = Callable[[Array, np.random.Generator], Array]
-
-
-class _Smooth(NamedTuple):
-    """f: its dimension, the largest curvature, value (runs,), gradient and a noisy gradient."""
-
-    dimension: int
-    L: float
-    value: Map
-    gradient: Map
-    oracle: _Draw
 
 
 class _Map(NamedTuple):
@@ -42,14 +30,14 @@ class _Map(NamedTuple):
     """
 
     prox: Prox
-    penalty: Map = lambda x: np.zeros(len(x))
-    corner: Map = lambda g: g
-    active: Map = lambda x: np.abs(x) > 1e-9
+    penalty: Field = lambda x: np.zeros(len(x))
+    corner: Field = lambda g: g
+    active: Callable[[Array], NDArray[np.bool_]] = lambda x: np.abs(x) > 1e-9
     separable: bool = False
 
 
 class Composite(NamedTuple):
-    """A problem of the experiment; attributes as in `_Smooth` and `_Map`.
+    """A problem of the experiment; attributes as in `Smooth` and `_Map`.
 
     Attributes:
         start: (d,), where every run starts.
@@ -57,7 +45,7 @@ class Composite(NamedTuple):
         minimizer: (d,), to high accuracy.
     """
 
-    smooth: _Smooth
+    smooth: Smooth
     map: _Map
     start: Array
     calls: int
@@ -84,14 +72,14 @@ class Composite(NamedTuple):
         return float(np.sqrt(np.mean((self.start - self.minimizer) ** 2)))
 
 
-def _problem(smooth: _Smooth, map_: _Map, *, calls: int, start: Array | None = None) -> Composite:
+def _problem(smooth: Smooth, map_: _Map, *, calls: int, start: Array | None = None) -> Composite:
     begin = np.zeros(smooth.dimension) if start is None else start
     best = fista(smooth.gradient, map_.prox, smooth.L, begin)
     return Composite(smooth, map_, begin, calls, best)
 
 
 def fista(
-    gradient: Map, prox: Prox, L: float, start: Array, *, steps: int = 20_000, tol: float = 1e-13
+    gradient: Field, prox: Prox, L: float, start: Array, *, steps: int = 20_000, tol: float = 1e-13
 ) -> Array:
     """Minimise f + psi from exact gradients: accelerated, and restarted where it turns back."""
     x = y = start[None]
@@ -106,52 +94,6 @@ def fista(
         if moved <= tol * (1.0 + float(np.abs(x).max())):
             break
     return np.asarray(x[0])
-
-
-def _linear(A: Array, b: Array, *, batch: int, logistic: bool = False) -> _Smooth:
-    """Return mean_i loss(a_i^T x, b_i): half the square, or logistic with b of -1 and 1."""
-    n, d = A.shape
-
-    def loss(m: Array, b: Array) -> Array:
-        return np.logaddexp(0.0, -b * m) if logistic else 0.5 * (m - b) ** 2
-
-    def slope(m: Array, b: Array) -> Array:
-        return np.asarray(-b * expit(-b * m) if logistic else m - b)
-
-    def oracle(x: Array, rng: np.random.Generator) -> Array:
-        drawn = rng.integers(n, size=(len(x), batch))
-        rows = A[drawn]
-        slopes = slope(np.einsum("rbd,rd->rb", rows, x), b[drawn])
-        return np.asarray(np.einsum("rb,rbd->rd", slopes, rows) / batch)
-
-    L = float(np.linalg.norm(A, 2)) ** 2 / n * (0.25 if logistic else 1.0)
-    return _Smooth(
-        d,
-        L,
-        lambda x: loss(x @ A.T, b).mean(axis=1),
-        lambda x: np.asarray(slope(x @ A.T, b) @ A / n),
-        oracle,
-    )
-
-
-def _softmax(rows: int, *, batch: int) -> _Smooth:
-    """Return multinomial regression on the digits: 64 pixels, 10 classes."""
-    pixels, classes = datasets.digits()
-    A, labels = pixels[:rows] / 16.0, np.eye(10)[classes[:rows]]
-
-    def gradient(x: Array) -> Array:
-        short = softmax(A @ x.reshape(-1, 64, 10), axis=2) - labels
-        return np.asarray((A.T @ short / rows).reshape(x.shape))
-
-    def oracle(x: Array, rng: np.random.Generator) -> Array:
-        drawn = rng.integers(rows, size=(len(x), batch))
-        short = softmax(A[drawn] @ x.reshape(-1, 64, 10), axis=2) - labels[drawn]
-        return np.asarray((A[drawn].swapaxes(1, 2) @ short / batch).reshape(x.shape))
-
-    def value(x: Array) -> Array:
-        return -(labels * log_softmax(A @ x.reshape(-1, 64, 10), axis=2)).sum(axis=(1, 2)) / rows
-
-    return _Smooth(640, float(np.linalg.norm(A, 2)) ** 2 / rows / 2, value, gradient, oracle)
 
 
 def _l1(weight: float, ridge: float = 0.0) -> _Map:
@@ -207,29 +149,24 @@ def _trace_ball(rows: int, columns: int, radius: float) -> _Map:
         u, _, v = np.linalg.svd(g.reshape(-1, rows, columns), full_matrices=False)
         return np.asarray(-radius * (u[:, :, :1] * v[:, :1]).reshape(g.shape))
 
-    def active(x: Array) -> Array:
-        return np.linalg.svd(x.reshape(-1, rows, columns), compute_uv=False) > 1e-9 * radius
+    def active(x: Array) -> NDArray[np.bool_]:
+        values = np.linalg.svd(x.reshape(-1, rows, columns), compute_uv=False)
+        return np.asarray(values > 1e-9 * radius)
 
     return _Map(prox, corner=corner, active=active)
 
 
-def _correlated(rng: np.random.Generator, n: int, d: int, by: float) -> Array:
-    """Return features whose neighbours are correlated."""
-    apart = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    return np.asarray(rng.standard_normal((n, d)) @ np.linalg.cholesky(by**apart).T)
-
-
 def _sparse(
     seed: int, d: int, batch: int, *, nonzero: int, by: float = 0.0, n: int = 400
-) -> _Smooth:
+) -> Smooth:
     """Return least squares with targets of a few features and noise of 1."""
     rng = np.random.default_rng(seed)
-    A, truth = _correlated(rng, n, d, by), np.zeros(d)
+    A, truth = correlated(rng, n, d, by), np.zeros(d)
     truth[:nonzero] = 2.0 * np.where(rng.random(nonzero) < 0.5, -1.0, 1.0)
-    return _linear(A, A @ truth + rng.standard_normal(n), batch=batch)
+    return linear("square", A, A @ truth + rng.standard_normal(n), batch=batch)
 
 
-def _portfolio(seed: int = 3, d: int = 40, days: int = 500) -> _Smooth:
+def _portfolio(seed: int = 3, d: int = 40, days: int = 500) -> Smooth:
     """Return risk minus return, from days that a model of five factors draws.
 
     Up to a constant, half the mean square of a return r minus r is that of r - 1.
@@ -238,12 +175,12 @@ def _portfolio(seed: int = 3, d: int = 40, days: int = 500) -> _Smooth:
     loadings = rng.standard_normal((5, d))
     returns = rng.standard_normal((days, 5)) @ loadings + rng.standard_normal((days, d))
     returns += 0.5 * rng.random(d)
-    return _linear(returns, np.ones(days), batch=5)
+    return linear("square", returns, np.ones(days), batch=5)
 
 
-def _quadratic() -> _Smooth:
+def _quadratic() -> Smooth:
     h, minimum = np.linspace(1.0, 0.05, 30), 2.0 * np.random.default_rng(9).standard_normal(30)
-    return _Smooth(
+    return Smooth(
         30,
         1.0,
         lambda x: 0.5 * ((x - minimum) ** 2) @ h,
@@ -252,12 +189,12 @@ def _quadratic() -> _Smooth:
     )
 
 
-def _completion() -> _Smooth:
+def _completion() -> Smooth:
     """Return the squared error at 150 of the 300 entries of a 20 x 15 matrix of rank 2."""
     rng = np.random.default_rng(11)
     M = (rng.standard_normal((20, 2)) @ rng.standard_normal((2, 15))).reshape(-1)
     seen = rng.choice(300, 150, replace=False)
-    return _linear(np.eye(300)[seen], M[seen] + 0.3 * rng.standard_normal(150), batch=8)
+    return linear("square", np.eye(300)[seen], M[seen] + 0.3 * rng.standard_normal(150), batch=8)
 
 
 def _traffic(size: int = 4) -> Composite:
@@ -282,7 +219,7 @@ def _traffic(size: int = 4) -> Composite:
         return np.asarray(1.0 + 0.15 * (x / capacity) ** 4)
 
     L = float(np.max(0.6 * cars**3 / capacity**4))
-    smooth = _Smooth(
+    smooth = Smooth(
         len(links),
         L,
         lambda x: (x + 0.03 * capacity * (x / capacity) ** 5).sum(axis=1),
@@ -299,21 +236,21 @@ def _traffic(size: int = 4) -> Composite:
     return Composite(smooth, towards, cars * paths.mean(axis=0), 300, shares @ paths)
 
 
-def _breast_cancer(batch: int) -> _Smooth:
+def _breast_cancer(batch: int) -> Smooth:
     data = dataset("breast-cancer")
-    return _linear(data.features, data.labels, batch=batch, logistic=True)
+    return linear("logistic", data.features, data.labels, batch=batch)
 
 
-def _mushrooms() -> _Smooth:
+def _mushrooms() -> Smooth:
     data = dataset("mushrooms")
-    return _linear(data.features[::4], data.labels[::4], batch=16, logistic=True)
+    return linear("logistic", data.features[::4], data.labels[::4], batch=16)
 
 
-def _nonnegative() -> _Smooth:
+def _nonnegative() -> Smooth:
     rng = np.random.default_rng(8)
-    A = np.abs(_correlated(rng, 300, 30, 0.5))
+    A = np.abs(correlated(rng, 300, 30, 0.5))
     truth = np.maximum(rng.standard_normal(30), 0.0)
-    return _linear(A, A @ truth + rng.standard_normal(300), batch=4)
+    return linear("square", A, A @ truth + rng.standard_normal(300), batch=4)
 
 
 _FREE = _Map(lambda x, _: x, separable=True)
@@ -332,7 +269,7 @@ HELD_OUT: dict[str, Callable[[], Composite]] = {
     "l1-logistic, breast cancer": lambda: _problem(_breast_cancer(1), _l1(0.02), calls=2000),
     "l1-logistic, mushrooms": lambda: _problem(_mushrooms(), _l1(0.01), calls=400),
     "trace norm, digits": lambda: _problem(
-        _softmax(600, batch=16), _trace_ball(64, 10, 10.0), calls=300
+        digits(600, batch=16), _trace_ball(64, 10, 10.0), calls=300
     ),
 }
 FRANK_WOLFE: dict[str, Callable[[], Composite]] = {
