@@ -25,7 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -407,19 +407,10 @@ def _result(path: _Path, answer: Float64, theta: Float64, std: float) -> Minimiz
     else:
         message += "; the gradient is within its standard error."
         success = True
-    x = answer.reshape(theta.shape).copy()
-    history = np.array(path.history)
+    x, history = answer.reshape(theta.shape).copy(), np.array(path.history)
     return MinimizeResult(x, success, message, path.calls, theta, std, history, path)
 
 
 def _early(path: _Path, shape: tuple[int, ...], message: str) -> MinimizeResult:
-    return MinimizeResult(
-        x=path.answer().reshape(shape).copy(),
-        success=False,
-        message=message,
-        nfev=path.calls,
-        grad=np.full(shape, np.nan),
-        std=math.nan,
-        history=np.array(path.history),
-        _path=path,
-    )
+    unknown = _result(path, path.answer(), np.full(shape, np.nan), math.nan)
+    return replace(unknown, message=message)

@@ -3,9 +3,8 @@
 import numpy as np
 
 from coco_denoiser.experiments.experiment import Result
-from coco_denoiser.experiments.gaussian import EXPERIMENTS, OURS, SGD_ALONE, GaussianConfig
+from coco_denoiser.experiments.gaussian import EXPERIMENT, OURS, SGD_ALONE, GaussianConfig
 
-(EXPERIMENT,) = EXPERIMENTS
 CONFIG = GaussianConfig(runs=3, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
 
 

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 
-from coco_denoiser.optimizers import SGD, decreasing, fixed, run
+from coco_denoiser.optimizers import SGD, decreasing, run
 from coco_denoiser.problems import Quadratic
 
 
-def test_fixed_and_decreasing() -> None:
-    assert [fixed(0.5)(k) for k in (1, 2, 10)] == [0.5, 0.5, 0.5]
+def test_decreasing() -> None:
     assert [decreasing(0.5)(k) for k in (1, 2, 10)] == [0.5, 0.25, 0.05]
 
 
@@ -20,7 +19,5 @@ def test_sgd_with_step_one_over_k_is_the_mean_of_the_observations() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
 def test_bad_sizes_are_named(value: float) -> None:
-    with pytest.raises(ValueError, match=r"size must be (positive|finite)"):
-        fixed(value)
     with pytest.raises(ValueError, match=r"C must be (positive|finite)"):
         decreasing(value)

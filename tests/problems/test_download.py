@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
-    monkeypatch.setitem(datasets.SHA256, "fourclass", hashlib.sha256(CONTENT).hexdigest())
+    monkeypatch.setattr(datasets, "FOURCLASS_SHA256", hashlib.sha256(CONTENT).hexdigest())
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -61,7 +61,7 @@ def test_a_good_file_is_downloaded_once_and_then_found_in_the_cache(
 ) -> None:
     cache = tmp_path / "cache"
     for _ in range(2):
-        path = datasets.fetch("fourclass", cache=cache, base_url=server.url())
+        path = datasets.fetch_fourclass(cache=cache, base_url=server.url())
         assert path.read_bytes() == CONTENT
     assert [file.name for file in cache.iterdir()] == ["fourclass"]
     assert server.requests == 1
@@ -69,13 +69,16 @@ def test_a_good_file_is_downloaded_once_and_then_found_in_the_cache(
 
 def test_a_damaged_cache_is_mended(server: Server, tmp_path: Path) -> None:
     (tmp_path / "fourclass").write_bytes(CONTENT[:-5])
-    path = datasets.fetch("fourclass", cache=tmp_path, base_url=server.url())
+    path = datasets.fetch_fourclass(cache=tmp_path, base_url=server.url())
     assert path.read_bytes() == CONTENT
 
 
-def test_a_named_folder_comes_before_the_network(server: Server, tmp_path: Path) -> None:
+def test_a_named_folder_comes_before_the_network(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "fourclass").write_bytes(CONTENT)
-    path = datasets.fetch("fourclass", tmp_path, base_url=server.url())
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path))
+    path = datasets.fetch_fourclass(base_url=server.url())
     assert path == tmp_path / "fourclass"
     assert server.requests == 0
 
@@ -91,7 +94,7 @@ def test_a_failed_download_names_the_remedy_and_leaves_nothing(
             url = f"http://127.0.0.1:{unused.getsockname()[1]}/binary/"
     server.behaviour = behaviour
     with pytest.raises(DatasetError) as caught:
-        datasets.fetch("fourclass", cache=tmp_path, base_url=url)
+        datasets.fetch_fourclass(cache=tmp_path, base_url=url)
     message = str(caught.value)
     assert f"{url}fourclass" in message
     assert datasets.DATA_VARIABLE in message

@@ -30,7 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         warm_start.EXPERIMENT,
         *synthetic.EXPERIMENTS[2:],
         fold.EXPERIMENT,
-        *gaussian.EXPERIMENTS,
+        gaussian.EXPERIMENT,
         *rivals.EXPERIMENTS,
         fewer_constraints.EXPERIMENT,
         constraints.EXPERIMENT,

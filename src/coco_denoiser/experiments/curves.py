@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +57,13 @@ class Curves(dict[tuple[str, str], Curve]):
         """Add a curve whose mean, and standard error if any, are known."""
         at, height = np.atleast_1d(np.asarray(x, float)), np.atleast_1d(np.asarray(mean, float))
         self[panel, series] = Curve(at, height, np.broadcast_to(np.asarray(sem, float), at.shape))
+
+    def compare(self, panel: str, x: ArrayLike, samples: Mapping[str, Float64]) -> None:
+        """Add samples (runs, len(x)) by series, and the differences of all pairs, run by run."""
+        for series, values in samples.items():
+            self.add(panel, series, x, values)
+        for a, b in combinations(samples, 2):
+            self.add(panel, f"{a} minus {b}", x, samples[a] - samples[b])
 
     def series(self, panel: str) -> list[str]:
         """Return the names of the series of a panel."""

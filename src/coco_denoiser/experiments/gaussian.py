@@ -27,8 +27,7 @@ from coco_denoiser.optimizers import (
     ScheduleFree,
     TailAverage,
 )
-from coco_denoiser.typing import Array as Points
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
 SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
 _COCO, _LARGE = "SGD+COCO_8", "SGD+COCO_32"
@@ -64,13 +63,13 @@ class GaussianConfig(Config):
 class _Rows(Rows):
     """Denoisers, and how good their gradients are."""
 
-    def __init__(self, make: Callable[[], Denoiser], truth: Callable[[Points], Points]) -> None:
+    def __init__(self, make: Callable[[], Denoiser], truth: Callable[[Array], Array]) -> None:
         super().__init__(make)
         self._truth = truth
-        self.squared: list[list[Points]] = []
-        self.covered: list[list[Points]] = []
+        self.squared: list[list[Array]] = []
+        self.covered: list[list[Array]] = []
 
-    def __call__(self, x: Points, g: Points) -> Points:
+    def __call__(self, x: Array, g: Array) -> Array:
         """Denoise every run's gradient (runs, d) by its own past."""
         theta, truth = super().__call__(x, g), self._truth(x)
         error = np.abs(theta - truth)
@@ -347,19 +346,17 @@ def _check(config: GaussianConfig) -> None:
         scenario(name)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "gaussian",
-        "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
-        "schedule-free and Adam on 19 problems.",
-        GaussianConfig(),
-        {"runs": 2, "calls": 30},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        count=lambda config: len(_cells(config)),
-        check=_check,
-        seconds=(1000.0, 15.0),
-    ),
+EXPERIMENT = Experiment(
+    "gaussian",
+    "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
+    "schedule-free and Adam on 19 problems.",
+    GaussianConfig(),
+    {"runs": 2, "calls": 30},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    count=lambda config: len(_cells(config)),
+    check=_check,
+    seconds=(1000.0, 15.0),
 )

@@ -4,6 +4,7 @@ The simulation is held against the closed forms of `tightness.py`, at every dist
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from coco_denoiser.experiments.tightness import (
     clipped,
     distances,
     p_active,
+    p_active_panel,
+    panel,
     series_name,
 )
 from coco_denoiser.solvers.closed_form import denoise_pairs
@@ -70,7 +73,7 @@ def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
         return np.sqrt(np.maximum(square - mean**2, 0) / (N - 1))
 
     p, doubled = total["active"], total["noisier"]
-    for panel, mean, error in (
+    for name, mean, error in (
         ("p_active", p, sem(p, p)),
         ("p_active, twice the noise", doubled, sem(doubled, doubled)),
         ("excess over the exact L", total["excess"], sem(total["excess"], total["excess2"])),
@@ -78,7 +81,7 @@ def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
         ("Bias", total["bias"], sem(total["bias"], total["bias2"])),
     ):
         for row, L in enumerate(config.L):
-            curves.exact(panel, series_name(L), at, mean[row], error[row])
+            curves.exact(name, series_name(L), at, mean[row], error[row])
     curves.exact("MSE", "MSE(g)", at, np.full(at.size, 2 * config.sigma**2))
     for L in config.L:
         first, second = clipped(L, at, config.sigma)
@@ -89,46 +92,16 @@ def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(result: Result) -> list[Panel]:
-    apart, raw = "distance Δx", frozenset({"MSE(g)"})
+    raw = frozenset({"MSE(g)"})
     above = tuple(series_name(L) for L in result.config.L if L >= 1)
+    error = panel("MSE", "Total error of the two gradients", "MSE(θ)", references=raw)
+    bias = panel("Bias", "Bias", "|Bias(θ)|", magnitude=True)
     return [
-        Panel(
-            "p_active",
-            "Probability of an active constraint",
-            apart,
-            "p_active",
-            figure="9, top",
-            y_range=(0.0, 1.0),
-        ),
-        Panel(
-            "MSE",
-            "Total error of the two gradients",
-            apart,
-            "MSE(θ)",
-            references=raw,
-            figure="9, bottom",
-            y_range=(0.0, 250.0),
-            new_row=True,
-        ),
-        Panel(
-            "MSE",
-            "The same in full, on a logarithmic axis",
-            apart,
-            "MSE(θ)",
-            references=raw,
-            log="y",
-        ),
-        Panel(
-            "Bias",
-            "Bias",
-            apart,
-            "|Bias(θ)|",
-            new_row=True,
-            magnitude=True,
-            figure="12",
-            y_range=(0.0, 5.0),
-        ),
-        Panel("Bias", "The same, L not too small", apart, "|Bias(θ)|", above, magnitude=True),
+        p_active_panel("9, top"),
+        replace(error, figure="9, bottom", y_range=(0.0, 250.0), new_row=True),
+        replace(error, title="The same in full, on a logarithmic axis", log="y"),
+        replace(bias, figure="12", y_range=(0.0, 5.0), new_row=True),
+        replace(bias, title="The same, L not too small", series=above),
     ]
 
 
@@ -176,8 +149,8 @@ def _error_claims(
     reach = {L: float(at[mse[L].mean <= raw].max()) for L in under}
     widest = series_name(max(config.L))
     quiet, noisy = (
-        int(np.argmax(curves[panel, widest].mean < 0.01))
-        for panel in ("p_active", "p_active, twice the noise")
+        int(np.argmax(curves[name, widest].mean < 0.01))
+        for name in ("p_active", "p_active, twice the noise")
     )
     blocks = {L: _together(mse[L].over(raw)) for L in over}
     falls = [c.part(slice(None, -1)).minus(c.part(slice(1, None))) for c in blocks.values()]
@@ -339,10 +312,10 @@ def _bias_claims(
 
 def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
     deviations = []
-    for panel, unit in (("MSE", 2 * config.sigma**2), ("Bias", config.sigma)):
+    for name, unit in (("MSE", 2 * config.sigma**2), ("Bias", config.sigma)):
         for L in config.L:
-            seen = curves[panel, series_name(L)]
-            known = curves[f"{panel} theory", series_name(L)].mean
+            seen = curves[name, series_name(L)]
+            known = curves[f"{name} theory", series_name(L)].mean
             scale = np.maximum(np.abs(known), unit)
             deviations.append(
                 _together(Curve(seen.x, (seen.mean - known) / scale, seen.sem / scale))

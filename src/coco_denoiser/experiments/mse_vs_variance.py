@@ -9,7 +9,7 @@ compared on the same data.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +20,6 @@ from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Kind, Panel
 from coco_denoiser.problems import Quadratic
-from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-variance"
@@ -61,12 +60,7 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
         exact = problem.gradient(points)
         noisy = exact + sigma * rng.standard_normal(points.shape)
         for K in range(1, most + 1):
-            if K == 1 or sigma == 0.0:
-                theta = noisy[:K]
-            elif K == 2:
-                theta = denoise_pairs(points[:2], noisy[:2], L=problem.L)
-            else:
-                theta = denoise(points[:K], noisy[:K], L=problem.L)
+            theta = denoise(points[:K], noisy[:K], L=problem.L) if sigma > 0.0 else exact[:K]
             oracle[row, K - 1] = np.sum((noisy[:K] - exact[:K]) ** 2) / K
             coco[row, K - 1] = np.sum((theta - exact[:K]) ** 2) / K
             averaged[row, K - 1] = np.sum((noisy[:K] - exact[:K]).mean(axis=0) ** 2)
@@ -87,18 +81,21 @@ def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
     numbers = np.arange(1, config.most_points + 1)
     curves = Curves()
     slopes = {}
-    for panel, errors in (("oracle", oracle), ("coco", coco)):
+    for panel, series, errors in (("oracle", "Oracle", oracle), ("coco", "COCO", coco)):
         for K in numbers:
             curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
         # Least squares through the origin, for run r of every variance together.
         slopes[panel] = np.tensordot(sigma2, errors, axes=(0, 0)) / np.sum(sigma2**2)
-    for panel, series in (("oracle", "Oracle"), ("coco", "COCO")):
         curves.add("slope", series, numbers, slopes[panel])
-    curves.exact("slope", "d/K (averaging)", numbers, config.dimension / numbers)
-    for panel in ("oracle", "coco"):
         for K in numbers:
             fitted = sigma2 * slopes[panel][:, K - 1].mean()
             curves.exact(panel, f"K={K}, {_FIT}", sigma2, fitted)
+        # p of C = K^-p, from batches of runs whose slopes are averaged first.
+        batches = np.array_split(slopes[panel], min(_BATCHES, config.runs))
+        means = np.stack([batch.mean(axis=0) for batch in batches])
+        powers = np.polyfit(np.log(numbers), np.log(means).T, 1)[0]
+        curves.add("exponent", series, 1, powers[:, None])
+    curves.exact("slope", "d/K (averaging)", numbers, config.dimension / numbers)
     # COCO's error is that of the averaged noise, whose mean is known, and an excess that varies
     # little: so means are known better than from the errors themselves.
     excess = coco - collect("averaged")
@@ -108,12 +105,6 @@ def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
         curves.add("excess over averaging", f"K={K}", sigma2, share / whole)
     slope = np.tensordot(sigma2, excess, axes=(0, 0)) / np.sum(sigma2**2)
     curves.add("slope excess over averaging", "COCO", numbers, slope * numbers / config.dimension)
-    # p of C = K^-p, from batches of runs whose slopes are averaged first.
-    for panel, series in (("oracle", "Oracle"), ("coco", "COCO")):
-        batches = np.array_split(slopes[panel], min(_BATCHES, config.runs))
-        means = np.stack([batch.mean(axis=0) for batch in batches])
-        powers = np.polyfit(np.log(numbers), np.log(means).T, 1)[0]
-        curves.add("exponent", series, 1, powers[:, None])
     for before, after in pairwise(numbers):
         drop = slopes["coco"][:, before - 1] - slopes["coco"][:, after - 1]
         curves.add("slope drop", f"K={before} minus K={after}", after, drop[:, None])
@@ -129,7 +120,9 @@ def _panels(result: Result) -> list[Panel]:
     fits = tuple(f"{name}, {_FIT}" for name in series)
     variance, error = "noise variance σ²", "total squared error / K"
     averaging = frozenset({"d/K (averaging)"})
-    number, slope = "number of points K", "slope"
+    slopes = Panel(
+        "slope", "Slopes", "number of points K", "slope", references=averaging, kind=Kind.MARKERS
+    )
     return [
         *(
             Panel(
@@ -143,25 +136,8 @@ def _panels(result: Result) -> list[Panel]:
             )
             for title, place in (("Oracle", "left"), ("COCO", "centre"))
         ),
-        Panel(
-            "slope",
-            "Slopes",
-            number,
-            slope,
-            references=averaging,
-            kind=Kind.MARKERS,
-            figure="2, right",
-            new_row=True,
-        ),
-        Panel(
-            "slope",
-            "The same, on logarithmic axes",
-            number,
-            slope,
-            references=averaging,
-            log="xy",
-            kind=Kind.MARKERS,
-        ),
+        replace(slopes, figure="2, right", new_row=True),
+        replace(slopes, title="The same, on logarithmic axes", log="xy"),
     ]
 
 

@@ -7,7 +7,6 @@ differs between two curves is the method alone, and differences are taken run by
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -157,10 +156,7 @@ def gather(
         ("late", slice(steps + 1 - regimes.late, steps + 1)),
     ):
         means = {name: distance[name][:, part].mean(axis=1, keepdims=True) for name in series}
-        for name in series:
-            curves.add(f"{prefix}{regime}", name, part.start, means[name])
-        for a, b in combinations(series, 2):
-            curves.add(f"{prefix}{regime}", f"{a} minus {b}", part.start, means[a] - means[b])
+        curves.compare(f"{prefix}{regime}", part.start, means)
     for name in series:
         short = np.stack([unit[f"{name} steps short"] for unit in units])
         curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)

@@ -9,7 +9,6 @@ that all methods meet.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -126,27 +125,19 @@ def _end(config: RivalsConfig, distance: Float64) -> Float64:
 
 def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    owners = {
-        name: (rival, unit)
-        for rival, unit in zip(_rivals(config), units, strict=True)
-        for name in rival.series
-    }
+    rivals = list(zip(_rivals(config), units, strict=True))
+    owners = {name: unit for rival, unit in rivals for name in rival.series}
     at = _grid(config)
     for protocol in _PROTOCOLS:
-        for name, (_, unit) in owners.items():
+        for name, unit in owners.items():
             curves.add(protocol, name, at, unit[f"{name} {protocol}"])
         if config.problem == "quadratic":
             problem = Quadratic.spaced(10, noise_std=10.0)
             curves.exact(protocol, _LIMIT, at[1:], limit(problem) / np.sqrt(at[1:]))
-        ends = {name: unit[f"{name} {protocol} end"] for name, (_, unit) in owners.items()}
-        for name, end in ends.items():
-            curves.add(f"{protocol} end", name, config.calls, end[:, None])
-        for a, b in combinations(ends, 2):
-            curves.add(
-                f"{protocol} end", f"{a} minus {b}", config.calls, (ends[a] - ends[b])[:, None]
-            )
+        ends = {n: unit[f"{n} {protocol} end"][:, None] for n, unit in owners.items()}
+        curves.compare(f"{protocol} end", config.calls, ends)
     steps = {}
-    for name, (_, unit) in owners.items():
+    for name, unit in owners.items():
         tuning = unit[f"{name} tuning"]
         better = tuning.mean(axis=2).argmin(axis=1)
         steps[name] = tuning[np.arange(len(better)), better].T
@@ -160,7 +151,7 @@ def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
     if config.problem == "quadratic":
         last = float(curves["tuned", _LIMIT].mean[-1])
         curves.exact("step", _LIMIT, config.steps, [last] * len(config.steps))
-    for rival, unit in zip(_rivals(config), units, strict=True):
+    for rival, unit in rivals:
         curves.exact(_SHORT, rival.series[0], TOLERANCE, unit["short"])
     return curves
 

@@ -124,13 +124,9 @@ def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
             d = distance[name]
             half, end = d[:, 13:17].mean(axis=1), d[:, -4:].mean(axis=1)
             curves.add("still falling", name, config.steps // 2, (half - end)[:, None])
-            rates[name] = np.log(half / end) / np.log((config.steps - 1.5) / 14.5)
-        gained = rates["SGD+PRaveraging"] - rates["SGD+COCO"]
-        for name, rate in (*rates.items(), ("SGD+PRaveraging minus SGD+COCO", gained)):
-            curves.add("rate", name, config.steps // 2, rate[:, None])
-        for rival in series[:2]:
-            last = distance[rival][:, -1:] - distance["SGD+PRaveraging"][:, -1:]
-            curves.add("last step", f"{rival} minus SGD+PRaveraging", config.steps, last)
+            rates[name] = np.log(half / end)[:, None] / np.log((config.steps - 1.5) / 14.5)
+        curves.compare("rate", config.steps // 2, rates)
+        curves.compare("last step", config.steps, {name: distance[name][:, -1:] for name in series})
     return curves
 
 
@@ -307,7 +303,7 @@ def _rival_claims(result: Result) -> list[Claim]:
         paper.equivalent(
             "In the variance regime COCO converges at a rate similar to that of averaging: "
             f"k^-p with p = {exponents[0]:.2f} and {exponents[1]:.2f} over the second half.",
-            [curves["rate", "SGD+PRaveraging minus SGD+COCO"]],
+            [curves.difference("rate", "SGD+PRaveraging", "SGD+COCO")],
             margin=0.1,
             measure="largest difference of the exponents that the runs leave possible",
             note="Averaging is still getting rid of the starting point, which it forgets like "
@@ -322,7 +318,7 @@ def _rival_claims(result: Result) -> list[Claim]:
         ),
         paper.increases(
             "In the end averaging outperforms both SGD and the decreasing step.",
-            [curves["last step", f"{rival} minus SGD+PRaveraging"] for rival in rivals[:2]],
+            [curves.difference("last step", rival, "SGD+PRaveraging") for rival in rivals[:2]],
             measure="smallest lead at the last step, in standard errors",
         ),
     ]

@@ -7,7 +7,8 @@ and the bias, which the paper does not draw.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -61,6 +62,17 @@ def series_name(L: float) -> str:
     return f"ΔL={L - 1:+.2f}" if L != 1 else "ΔL=0"
 
 
+def panel(name: str, title: str, y: str, **options: Any) -> Panel:
+    """Return a panel of curves over the distance."""
+    return Panel(name, title, "distance Δx", y, **options)
+
+
+def p_active_panel(figure: str) -> Panel:
+    """Return the panel that Figures 7 and 9 have in common."""
+    title = "Probability of an active constraint"
+    return panel("p_active", title, "p_active", figure=figure, y_range=(0.0, 1.0))
+
+
 def _unit(config: PairConfig, _: int) -> Unit:
     """Return p_active (L, distances) at sigma and at twice sigma."""
     at = distances(config)
@@ -88,26 +100,9 @@ def _noisy(config: PairConfig, L: float, factor: int) -> str:
 
 def _panels(result: Result) -> list[Panel]:
     doubled = frozenset(name for name in result.curves.series("noise") if "σ" in name)
-    apart, whole = "distance Δx", (0.0, 1.0)
-    return [
-        Panel(
-            "p_active",
-            "Probability of an active constraint",
-            apart,
-            "p_active",
-            figure="7",
-            y_range=whole,
-        ),
-        Panel(
-            "noise",
-            "The same with twice the noise",
-            apart,
-            "p_active",
-            references=doubled,
-            figure="8",
-            y_range=whole,
-        ),
-    ]
+    first, options = p_active_panel("7"), {"references": doubled, "figure": "8"}
+    second = panel("noise", "The same with twice the noise", first.y, **options)
+    return [first, replace(second, y_range=first.y_range)]
 
 
 def _claims(result: Result) -> list[Claim]:

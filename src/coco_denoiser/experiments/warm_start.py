@@ -105,8 +105,7 @@ def _gather(config: WarmStartConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for row, series in enumerate((_WARM, _COLD)):
         curves.exact(_FIRST, series, at, excess[0, row])
-    for row, series in enumerate((_WARM, _COLD)):
-        curves.add(_MEAN, series, at, excess[:, row])
+    curves.compare(_MEAN, at, {_COLD: excess[:, 1], _WARM: excess[:, 0]})
     primal = np.stack([unit["primal"] for unit in units])
     curves.add("primal", "distance to the answer", _CHECKED, primal)
     # p of k^-p, run by run, from iteration 5 on.
@@ -115,15 +114,11 @@ def _gather(config: WarmStartConfig, units: Sequence[Unit]) -> Curves:
     for series, k, falls in (("dual", at[first:], dual), ("primal", np.array(_CHECKED), primal)):
         power = np.polyfit(np.log(k), np.log(falls).T, 1)[0]
         curves.add("exponent", series, first, power[:, None])
-    curves.add("cold minus warm", f"{_COLD} minus {_WARM}", at, excess[:, 1] - excess[:, 0])
     # How many iterations until the excess is below a thousandth of the cold start's first.
     goal = 1e-3 * excess[:, 1, :1]
     needed = np.argmax(excess <= goal[:, None], axis=2).astype(float)
     needed[~(excess <= goal[:, None]).any(axis=2)] = config.shown
-    for row, series in enumerate((_WARM, _COLD)):
-        curves.add("iterations needed", series, 1e-3, needed[:, row : row + 1])
-    saved = needed[:, 1:] - needed[:, :1]
-    curves.add("iterations needed", f"{_COLD} minus {_WARM}", 1e-3, saved)
+    curves.compare("iterations needed", 1e-3, {_COLD: needed[:, 1:], _WARM: needed[:, :1]})
     return curves
 
 
@@ -131,14 +126,13 @@ def _panels(result: Result) -> list[Panel]:
     y = "dual objective above its minimum"
     return [
         Panel(_FIRST, "One run", "iteration", y, log="y", figure="6"),
-        Panel(_MEAN, f"Mean of {result.config.runs} runs", "iteration", y, log="y"),
+        Panel(_MEAN, f"Mean of {result.config.runs} runs", "iteration", y, (_WARM, _COLD), log="y"),
     ]
 
 
 def _claims(result: Result) -> list[Claim]:
     curves, paper = result.curves, Judge(result.config.runs, figure=6)
-    ahead = curves["cold minus warm", f"{_COLD} minus {_WARM}"]
-    needed = curves["iterations needed", f"{_COLD} minus {_WARM}"]
+    ahead, needed = (curves.difference(p, _COLD, _WARM) for p in (_MEAN, "iterations needed"))
     warm, cold = (curves["iterations needed", s].mean[0] for s in (_WARM, _COLD))
     powers = {name: curves["exponent", name] for name in ("dual", "primal")}
     return [

@@ -73,22 +73,23 @@ def _why_it_loses(simulation: Simulation) -> str:
             "another seed, or more steps."
         )
     if settings.method == "Adam":
-        return (
-            f"Denoising loses here although its gradients are better (mean error {errors[1]:.2g} "
-            f"against {errors[0]:.2g}): Adam divides by the size of its gradients, so smaller "
-            "noise does not make its steps shorter. Try a shorter step."
+        why = (
+            "Adam divides by the size of its gradients, so smaller noise does not make its steps "
+            "shorter. Try a shorter step."
         )
-    if problem.mu < FLAT * problem.L:
-        return (
-            f"Denoising loses here although its gradients are better (mean error {errors[1]:.2g} "
-            f"against {errors[0]:.2g}): where the function is flat, noise moves the point further "
-            "than the gradient does, and here it moved it the right way. Try other seeds."
+    elif problem.mu < FLAT * problem.L:
+        why = (
+            "where the function is flat, noise moves the point further than the gradient does, and "
+            "here it moved it the right way. Try other seeds."
+        )
+    else:
+        why = (
+            "errors of one window resemble each other, so they add up over the steps where fresh "
+            "noise cancels. A shorter step or another seed may give another result."
         )
     return (
         f"Denoising loses here although its gradients are better (mean error {errors[1]:.2g} "
-        f"against {errors[0]:.2g}): errors of one window resemble each other, so they add up "
-        "over the steps where fresh noise cancels. A shorter step or another seed may give "
-        "another result."
+        f"against {errors[0]:.2g}): {why}"
     )
 
 

@@ -16,7 +16,7 @@ from coco_denoiser.optimizers.proximal import (
 )
 from coco_denoiser.optimizers.recursive import MARS, STORM
 from coco_denoiser.optimizers.schedule_free import ScheduleFree
-from coco_denoiser.optimizers.schedules import Schedule, decreasing, fixed
+from coco_denoiser.optimizers.schedules import Schedule, decreasing
 from coco_denoiser.optimizers.transport import IGT
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "TailAverage",
     "Trajectory",
     "decreasing",
-    "fixed",
     "project_l1_ball",
     "project_simplex",
     "run",

@@ -14,34 +14,28 @@ StepSize: TypeAlias = float | Schedule
 r"""$\gamma$, a number or a schedule."""
 
 
-def fixed(size: float) -> Schedule:
-    r"""Return the schedule $\gamma_k$ = size."""
-    return _Named("fixed", positive("size", size), falls=False)
-
-
 def decreasing(C: float) -> Schedule:
     r"""Return the schedule $\gamma_k = C / k$, under which SGD's noise averages out."""
-    return _Named("decreasing", positive("C", C), falls=True)
+    return _Decreasing(positive("C", C))
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """The schedule size or size / k, which shows how it was made."""
-
-    name: str
-    size: float
-    falls: bool
+class _Decreasing:
+    C: float
 
     def __call__(self, k: int) -> float:
-        return self.size / k if self.falls else self.size
+        return self.C / k
 
     def __repr__(self) -> str:
-        return f"{self.name}({self.size!r})"
+        return f"decreasing({self.C!r})"
 
 
 def as_schedule(step_size: StepSize) -> Schedule:
-    """Return a schedule as it is, and a number as the fixed schedule."""
-    return step_size if callable(step_size) else fixed(positive("step_size", step_size))
+    """Return a schedule as it is, and a number as the schedule that always returns it."""
+    if callable(step_size):
+        return step_size
+    size = positive("step_size", step_size)
+    return lambda _: size
 
 
 def fraction(name: str, value: float) -> float:

@@ -1,9 +1,9 @@
 """The data sets of the paper's experiments, found, downloaded or rebuilt.
 
-A LIBSVM file is looked for in the folder the user names (an argument, or the environment
-variable COCO_DENOISER_DATA), then in a cache of the user's, and then downloaded; in each place
-its SHA-256 decides whether it is the file that was meant. Mushrooms needs no file at all: the
-public table it was made from is part of this package.
+LIBSVM's file of fourclass is looked for in the folder that the environment variable
+COCO_DENOISER_DATA names, then in a cache of the user's, and then downloaded; in each place its
+SHA-256 decides whether it is the file that was meant. Mushrooms needs no file: the public table
+it was made from is part of this package.
 """
 
 import csv
@@ -22,10 +22,7 @@ from coco_denoiser.typing import Array, ArrayLike, Int64
 
 DATA_VARIABLE = "COCO_DENOISER_DATA"
 LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
-SHA256 = {
-    "fourclass": "7b36a3beaa482bd982b8a601a26b7e74ffc39e00a825b5b501bd17b34a56e48f",
-    "mushrooms": "f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538",
-}
+FOURCLASS_SHA256 = "7b36a3beaa482bd982b8a601a26b7e74ffc39e00a825b5b501bd17b34a56e48f"
 _TIMEOUT_SECONDS = 30.0
 
 # The 112 columns of LIBSVM's mushrooms, in its order: attribute after attribute of the UCI
@@ -69,21 +66,23 @@ class Dataset:
     source: str
 
 
-def fourclass(folder: str | os.PathLike[str] | None = None) -> Dataset:
-    """Return LIBSVM's fourclass: n=862, d=2, features as in the file, from 0 to about 200."""
-    path = fetch("fourclass", folder)
-    return _read("fourclass", path)
+def fourclass() -> Dataset:
+    """Return LIBSVM's fourclass: n=862, d=2, features as in the file, from 0 to about 200.
+
+    Raises:
+        DatasetError: if the file is not the one meant, or cannot be downloaded. A download that
+            fails leaves nothing behind.
+    """
+    path = fetch_fourclass()
+    features, labels = parse_libsvm(path.read_text("ascii"), source=str(path))
+    return Dataset("fourclass", features, signed_labels(labels), f"LIBSVM file {path}")
 
 
-def mushrooms(folder: str | os.PathLike[str] | None = None) -> Dataset:
+def mushrooms() -> Dataset:
     """Return LIBSVM's mushrooms: n=8124, d=112, binary features; poisonous is -1, edible +1.
 
-    A copy of the file in the folder the user names is read. Elsewhere the same numbers, to the
-    last byte of the file, are rebuilt from the table in this package, so nothing is downloaded.
+    The same numbers, to the last byte of LIBSVM's file, are rebuilt from the table in this package.
     """
-    path = _in_folder("mushrooms", folder)
-    if path is not None:
-        return _read("mushrooms", path)
     packed = resources.files("coco_denoiser.problems") / "data" / "mushroom.csv.gz"
     text = gzip.decompress(packed.read_bytes()).decode("ascii")
     header, *rows = csv.reader(text.splitlines())
@@ -128,49 +127,35 @@ def signed_labels(labels: ArrayLike) -> Array:
     return np.where(values == classes[1], 1.0, -1.0)
 
 
-def fetch(
-    name: str,
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    cache: str | os.PathLike[str] | None = None,
-    base_url: str | None = None,
-) -> Path:
-    """Return the path of a LIBSVM file, from a folder, from the cache or from the network.
+def fetch_fourclass(*, cache: Path | None = None, base_url: str | None = None) -> Path:
+    """Return the path of the file, from the user's folder, from the cache or from the network.
 
     Args:
-        name: fourclass or mushrooms.
-        folder: where to look first; the environment variable COCO_DENOISER_DATA when left out.
         cache: where downloads are kept; the user's cache folder when left out.
         base_url: the address of the folder to download from; LIBSVM_URL when left out.
-
-    Raises:
-        DatasetError: if the file is not the one meant, or cannot be downloaded. A download that
-            fails leaves nothing behind.
     """
-    if name not in SHA256:
-        raise ValueError(f"name must be one of {sorted(SHA256)}, got {name!r}.")
-    path = _in_folder(name, folder)
+    path = _in_folder()
     if path is not None:
         return path
     pooch = _require("pooch", "pooch")
-    cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / name
+    cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / "fourclass"
     # Pooch takes the cached file if its hash is right, and fetches it again if it is damaged.
-    url = f"{LIBSVM_URL if base_url is None else base_url}{name}"
+    url = f"{LIBSVM_URL if base_url is None else base_url}fourclass"
     pooch.get_logger().setLevel("WARNING")
     try:
         pooch.retrieve(
             url,
-            known_hash=SHA256[name],
-            fname=name,
+            known_hash=FOURCLASS_SHA256,
+            fname=cached.name,
             path=cached.parent,
-            # Read at once, the files being small: a refused stream would leave its socket open.
+            # Read at once, the file being small: a refused stream would leave its socket open.
             downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False),
         )
     except (OSError, ValueError) as error:
         # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
         reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
         raise DatasetError(
-            f"{name} could not be downloaded from {url} ({reason}); put the file into a folder "
+            f"fourclass could not be downloaded from {url} ({reason}); put the file into a folder "
             f"and set {DATA_VARIABLE} to that folder."
         ) from error
     return cached
@@ -206,32 +191,22 @@ def parse_libsvm(text: str, *, source: str = "text") -> tuple[Array, Array]:
     return features, np.array(labels)
 
 
-def _read(name: str, path: Path) -> Dataset:
-    features, labels = parse_libsvm(path.read_text("ascii"), source=str(path))
-    return Dataset(name, features, signed_labels(labels), f"LIBSVM file {path}")
-
-
-def _in_folder(name: str, folder: str | os.PathLike[str] | None) -> Path | None:
+def _in_folder() -> Path | None:
     """Return the file's path if the user named a folder that holds it."""
-    named = os.environ.get(DATA_VARIABLE) if folder is None else folder
-    if not named:
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
         return None
-    where = "folder" if folder is not None else DATA_VARIABLE
-    if not Path(named).is_dir():
-        raise DatasetError(f"{where} must name an existing folder, got {os.fspath(named)!r}.")
-    path = Path(named) / name
+    if not Path(folder).is_dir():
+        raise DatasetError(f"{DATA_VARIABLE} must name an existing folder, got {folder!r}.")
+    path = Path(folder) / "fourclass"
     if not path.exists():
         return None
-    if _sha256(path) != SHA256[name]:
+    if hashlib.sha256(path.read_bytes()).hexdigest() != FOURCLASS_SHA256:
         raise DatasetError(
-            f"{path} is not LIBSVM's {name} (its SHA-256 differs from {SHA256[name]}); "
+            f"{path} is not LIBSVM's fourclass (its SHA-256 differs from {FOURCLASS_SHA256}); "
             "replace it, or remove it so that another copy is looked for."
         )
     return path
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _require(module: str, package: str) -> ModuleType:
