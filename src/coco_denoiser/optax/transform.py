@@ -175,22 +175,20 @@ def coco_denoise(
     ) -> tuple[Any, CocoState]:
         given = updates
         updates, params = tree.observation(updates, params, state.points, (K,))
+        packing = tree.Packing(params, updates, state.points)
+        new, g = packing.join(params), packing.join(updates)
         number = state.gap.dtype
         c, r = (jnp.zeros((), number), None) if is_gaussian else _centre_and_radius(L, mu, number)
         precision = tree.precision(noise_variance, number)
-        fits = _is_measurable(updates, params, c) & jnp.isfinite(precision) & (precision > 0)
+        fits = _is_measurable(g, new, c) & jnp.isfinite(precision) & (precision > 0)
         old, gradients = windows.recentred(state.tables, c), state.gradients
         if folds:
             old, gradients = _folded(old, state.points, gradients, r, fits)
-        kept = state.points, gradients
-        # Written before it is read, and in a branch, so that compiled code updates in place: a
-        # selection would make a copy of the row, and for large rows new memory is slow.
-        points, gradients = lax.cond(
-            fits,
-            lambda: jax.tree.map(partial(_put, old.slot), kept, (params, updates)),
-            lambda: kept,
+        points, gradients = (
+            _written(old.slot, fits, stacks, rows)
+            for stacks, rows in ((state.points, params), (gradients, updates))
         )
-        newest = _leaf_by_leaf(points, gradients, params, updates)
+        newest = _leaf_by_leaf(packing.join(points, (K,)), packing.join(gradients, (K,)), new, g)
         tables = _if(fits, windows.insert(old, _rows(newest, K, c), precision), state.tables)
         reach = default_tolerance(number) if tol is None else tol
         if is_gaussian:
@@ -199,18 +197,18 @@ def coco_denoise(
         else:
             w, report = _project(tables, old.slot, r, tol=reach, max_iter=limit)
         moved = fits & (w[old.slot] != 1.0)
-        leaves, structure = jax.tree.flatten(updates)
 
         def averaged() -> list[Array]:
             centre = None if is_gaussian else c
             return [
-                _shifted(g, windows.weighted_sum(*leaf, centre, w))
-                for g, leaf in zip(leaves, newest, strict=True)
+                _shifted(each, windows.weighted_sum(*leaf, centre, w))
+                for each, leaf in zip(g, newest, strict=True)
             ]
 
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
-        denoised = jax.tree.unflatten(structure, lax.cond(moved, averaged, lambda: leaves))
+        theta: list[Array] = lax.cond(moved, averaged, lambda: g)
+        denoised = jax.tree.unflatten(jax.tree.structure(updates), packing.split(theta))
         report = _if(fits, report, state[3:])
         return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
 
@@ -453,15 +451,33 @@ def _with_none(updates: Any, given: Any) -> Any:
     return jax.tree.map(emptied, given, updates, is_leaf=lambda g: g is None)
 
 
+def _written(slot: Array, fits: Array, stacks: Any, rows: Any) -> Any:
+    """Return stacks (K, *shape) with these rows in a slot, if they fit.
+
+    A large one is written before it is read, and in a branch, so that compiled code updates it in
+    place: a selection would make a copy, and for large rows new memory is slow. For small ones a
+    selection is quicker to compile.
+    """
+    before, structure = jax.tree.flatten(stacks)
+    after = []
+    for X, x in zip(before, jax.tree.leaves(rows), strict=True):
+        if tree.is_small(x):
+            here = (jnp.arange(X.shape[0]) == slot) & fits
+            after.append(jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x.astype(X.dtype), X))
+        else:
+            after.append(lax.cond(fits, partial(_put, slot, X, x), lambda X=X: X))
+    return jax.tree.unflatten(structure, after)
+
+
 def _put(slot: Array, stack: Array, row: Array) -> Array:
     after: Array = lax.dynamic_update_index_in_dim(stack, row.astype(stack.dtype), slot, 0)
     return after
 
 
-def _is_measurable(updates: Any, params: Any, c: Array) -> Array:
+def _is_measurable(updates: list[Array], params: list[Array], c: Array) -> Array:
     """Say whether both are finite, and distances to others like them cannot overflow."""
-    points = sum((windows.squared_norm(p, c.dtype) for p in jax.tree.leaves(params)), 0.0)
-    gradients = sum((windows.squared_norm(g, c.dtype) for g in jax.tree.leaves(updates)), 0.0)
+    points = sum((windows.squared_norm(p, c.dtype) for p in params), 0.0)
+    gradients = sum((windows.squared_norm(g, c.dtype) for g in updates), 0.0)
     return _is_small(points + gradients + c * c * points)
 
 

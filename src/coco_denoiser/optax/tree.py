@@ -1,16 +1,19 @@
 """Trees of parameters and updates: which are accepted, and the errors for all others."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature import Curvature, spectrum
 
+_SMALL = 1 << 14  # entries of a leaf that is joined with others
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
     "not passing `params` when calling `update`."
@@ -75,6 +78,46 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
                 )
         arrays.append(g)
     return jax.tree.unflatten(trees[1], arrays), params
+
+
+def is_small(leaf: Any) -> bool:
+    """Say whether to join a leaf with others."""
+    return leaf.size <= _SMALL and jax.device_count() == 1
+
+
+class Packing:
+    """Small leaves joined end to end, so that a program does not grow with their number.
+
+    Only on a single device: elsewhere leaves may be sharded, each in its own way.
+    """
+
+    def __init__(self, *trees: Any) -> None:
+        leaves = list(zip(*(jax.tree.leaves(tree) for tree in trees), strict=True))
+        self.shapes = [leaf[0].shape for leaf in leaves]
+        groups: dict[Any, list[int]] = {}
+        for i, leaf in enumerate(leaves):
+            kind = tuple(str(v.dtype) for v in leaf)
+            groups.setdefault(kind if is_small(leaf[0]) else i, []).append(i)
+        self.groups = list(groups.values())
+
+    def join(self, tree: Any, lead: tuple[int, ...] = ()) -> list[Any]:
+        """Return the groups of a tree, whose leaves have some leading axes more."""
+        leaves = jax.tree.leaves(tree)
+        return [
+            leaves[group[0]]
+            if len(group) == 1
+            else jnp.concatenate([leaves[i].reshape(*lead, -1) for i in group], axis=-1)
+            for group in self.groups
+        ]
+
+    def split(self, joined: list[Any]) -> list[Any]:
+        """Return the leaves of groups without leading axes."""
+        leaves: dict[int, Any] = {}
+        for group, whole in zip(self.groups, joined, strict=True):
+            ends = np.cumsum([math.prod(self.shapes[i]) for i in group])[:-1]
+            parts = [whole] if len(group) == 1 else jnp.split(whole, ends)
+            leaves |= {i: v.reshape(self.shapes[i]) for i, v in zip(group, parts, strict=True)}
+        return [leaves[i] for i in range(len(leaves))]
 
 
 def precision(noise_variance: Any, dtype: Any) -> Any:
