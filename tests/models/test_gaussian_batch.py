@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import coco_denoiser as coco
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from coco_denoiser.torch import CocoOptimizer
 
 
 def window(K: int = 10, d: int = 4) -> tuple[coco.typing.Array, coco.typing.Array]:
@@ -74,26 +74,6 @@ def test_huge_and_tiny_numbers_are_estimated_alike() -> None:
     for a, b in ((1e200, 1e-200), (1e-200, 1e200)):
         scaled = coco.solve(a * x, b * g, model="gaussian")
         np.testing.assert_allclose(scaled.weights, found.weights, atol=1e-9)
-
-
-def test_torch_does_what_numpy_does() -> None:
-    x, g = window(K=12, d=5)
-    parameter = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
-    ours, theirs = (
-        GradientDenoiser([parameter], model="gaussian", window=6),
-        coco.Denoiser(model="gaussian", window=6),
-    )
-    for k in range(12):
-        v = 1.0 + k % 3
-        parameter.data = torch.tensor(x[k])
-        parameter.grad = torch.tensor(g[k])
-        assert ours.denoise(noise_variance=v)
-        expected = theirs(x[k], g[k], noise_variance=v)
-        np.testing.assert_allclose(parameter.grad.numpy(), expected, atol=1e-9)
-    told = ours.diagnostics()
-    assert told.std == pytest.approx(theirs.std)
-    assert f"standard error of a coordinate: {told.std:.3g}" in str(told)
-    assert told.weights.sum() == pytest.approx(1.0)
 
 
 def test_an_optimizer_without_a_bound_has_the_gaussian_model() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from coco_denoiser import Denoiser
-from coco_denoiser.gaussian import fit
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
 
@@ -21,23 +20,6 @@ def walked(denoiser: Denoiser, steps: int, seed: int = 0) -> list[Array]:
     return found
 
 
-def test_a_stream_answers_as_its_window_does() -> None:
-    rng = np.random.default_rng(0)
-    seen: list[tuple[Array, Array, float]] = []
-    denoiser = Denoiser(model="gaussian", window=5)
-    for k in range(12):
-        x, g = rng.standard_normal(7), rng.standard_normal(7)
-        v = float(rng.uniform(0.5, 2.0))
-        seen = [*seen, (x, g, v)][-5:]
-        theta = denoiser(x, g, noise_variance=v)
-        X, G, V = (np.array(part) for part in zip(*seen, strict=True))
-        dx, dg = (np.linalg.norm(T[:, None] - T, axis=2) for T in (X, G))
-        expected = fit(dx, dg, 1.0 / V, np.array([len(seen) - 1]), 7)
-        np.testing.assert_allclose(theta, expected.weights[0] @ G, atol=1e-9)
-        if k:
-            assert denoiser.std == pytest.approx(expected.std[0], rel=1e-5)
-
-
 def test_it_needs_no_curvature_and_gains() -> None:
     problem = Quadratic.spaced(6, noise_std=10.0)
     ends = {}
@@ -50,13 +32,6 @@ def test_it_needs_no_curvature_and_gains() -> None:
             late += [float(problem.value(x))] if k >= 100 else []
         ends[name] = np.mean(late)
     assert ends["gaussian"] < 0.4 * ends["raw"]
-
-
-def test_what_is_left_out_chooses_the_model() -> None:
-    assert "model='gaussian'" in repr(Denoiser(model="gaussian"))
-    assert Denoiser(model="gaussian").window == Denoiser(1.0, model="gaussian").window == 32
-    assert "model='cocoercive'" in repr(Denoiser(1.0))
-    assert Denoiser(1.0).window == 16
 
 
 def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
@@ -98,16 +73,6 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
 def test_what_does_not_belong_is_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Denoiser(**settings)  # type: ignore[arg-type]
-
-
-def test_single_precision_is_kept() -> None:
-    denoiser = Denoiser(model="gaussian", window=8)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        x, g = (rng.standard_normal(5).astype(np.float32) for _ in range(2))
-        theta = denoiser(x, g)
-        assert theta.dtype == np.float32
-        assert np.isfinite(theta).all()
 
 
 @pytest.mark.parametrize("noise_std", [None, 2.0])

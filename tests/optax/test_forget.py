@@ -5,9 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from jax.flatten_util import ravel_pytree
 
 from coco_denoiser import Denoiser
 from coco_denoiser.optax import FoldState, coco_denoise
@@ -76,32 +74,6 @@ def test_with_a_window_of_two_the_state_is_two_copies_and_a_number() -> None:
     assert isinstance(state, FoldState)
     sizes = [leaf.size for leaf in jax.tree.leaves(state)]
     assert sum(sizes) == 2 * flat(params).size + 1
-
-
-def test_scan_and_vmap_give_what_the_core_gives() -> None:
-    tx = optax.chain(coco_denoise(1.0, 2, forget="fold"), optax.sgd(0.5))
-
-    def trajectory(seeds: Any) -> Any:
-        def advance(carry: Any, seed: Any) -> Any:
-            params, state = carry
-            u, state = tx.update(noisy_gradient(params, seed), state, params)
-            return (optax.apply_updates(params, u), state), None
-
-        params = as_tree(jnp.float64)
-        return jax.lax.scan(advance, (params, tx.init(params)), seeds)[0][0]
-
-    with jax.enable_x64(True):
-        seeds = np.arange(3 * STEPS).reshape(3, STEPS)
-        together = jax.jit(jax.vmap(trajectory))(seeds)
-        for i, row in enumerate(seeds):
-            denoiser = Denoiser(1.0, window=2, forget="fold")
-            params = as_tree(jnp.float64)
-            unravel = ravel_pytree(params)[1]
-            for seed in row:
-                theta = denoiser(flat(params), flat(noisy_gradient(params, seed)))
-                params = unravel(jnp.asarray(flat(params) - 0.5 * theta))
-            found = flat(jax.tree.map(lambda v, i=i: v[i], together))
-            np.testing.assert_allclose(found, flat(params), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(("window", "forget"), [(1, "fold"), (2, "merge")])

@@ -19,7 +19,8 @@ from coco_denoiser.optax import coco_denoise
 
 K, STEPS, LONG = {K}, 2 * {K}, 1 << 19
 def chain(L):
-    return optax.chain(coco_denoise(L, K), optax.sgd(0.2))
+    model = "gaussian" if L is None else None
+    return optax.chain(coco_denoise(L, K, model=model), optax.sgd(0.2))
 
 tx = chain(1.0)
 draw = np.random.default_rng(0)
@@ -46,7 +47,8 @@ def run(step, params, state):
     return params, state
 
 def by_numpy(params, L=1.0):
-    denoiser, tree = Denoiser(L, window=K), jax.tree.structure(params)
+    denoiser = Denoiser(L, window=K, model="gaussian" if L is None else None)
+    tree = jax.tree.structure(params)
     x = [np.asarray(p, dtype=float) for p in jax.tree.leaves(params)]
     ends = np.cumsum([p.size for p in x])[:-1]
     for seed in range(STEPS):

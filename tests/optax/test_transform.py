@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec as P
 
-from coco_denoiser import Denoiser
 from coco_denoiser.optax import CocoState, coco_denoise
 from tests.optax.streams import (
     CHAIN,
@@ -24,22 +24,6 @@ from tests.optax.streams import (
     step,
     update,
 )
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_a_stream_is_denoised_as_by_the_core(dtype: Any) -> None:
-    with jax.enable_x64(dtype == jnp.float64):
-        denoiser = Denoiser(1.0, window=K, mu=0.1)
-        params = as_tree(dtype)
-        state = coco_denoise(1.0, K).init(params)
-        for seed in range(3 * K):
-            g = noisy_gradient(params, seed)
-            ours, state = update(g, state, params, 1.0, 0.1)
-            flat = [np.concatenate([np.ravel(t[k]) for k in "bw"]) for t in (params, g, ours)]
-            core = denoiser(*(v.astype(np.float64) for v in flat[:2]))
-            tolerance = 1e-6 if dtype == jnp.float64 else 1e-3
-            assert np.linalg.norm(flat[2] - core) <= tolerance * np.linalg.norm(flat[1])
-            params = jax.tree.map(lambda p, u: p - 0.7 * u, params, ours)
 
 
 def test_bounds_that_change_are_those_of_a_window_that_always_had_them() -> None:
@@ -226,3 +210,30 @@ def test_bad_settings_are_named(
 ) -> None:
     with pytest.raises(error, match=named):
         coco_denoise(**({"window": K} | options))
+
+
+def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> None:
+    tx = optax.chain(coco_denoise(1.0, K), optax.sgd(0.1, momentum=0.5))
+    params, specs = {"w": jnp.ones((4, 2))}, {"w": P("data")}  # type: ignore[no-untyped-call]
+    found = optax.tree.map_params(
+        tx,
+        lambda leaf, spec, p: P(*(None,) * (leaf.ndim - p.ndim), *spec),  # type: ignore[no-untyped-call]
+        tx.init(params),
+        specs,
+        params,
+        transform_non_params=lambda _: P(),  # type: ignore[no-untyped-call]
+    )
+    expected: list[Any] = [P(None, "data"), P("data"), P()]  # type: ignore[no-untyped-call]
+    assert found[0].points["w"] == found[0].gradients["w"] == expected[0]
+    assert found[1][0].trace["w"] == expected[1]
+    assert found[0].tables.point == expected[2]
+
+
+def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
+    sizes = []
+    for leaves in (2, 40):
+        params = {n: jnp.ones(3) for n in range(leaves)}
+        tx = coco_denoise(model="gaussian", window=K)
+        lowered = jax.jit(tx.update).lower(params, tx.init(params), params)
+        sizes.append(lowered.as_text().count("reduce"))
+    assert sizes[0] == sizes[1]
