@@ -270,7 +270,7 @@ def test_nonsense_is_refused(known: dict[str, float]) -> None:
 
 def test_contrasts_that_moved_almost_equally_far_are_told_apart() -> None:
     """Only where they cannot be, as with two points, is every gradient returned as it is."""
-    x, rng = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]]), np.random.default_rng(0)
+    x, rng = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.85]]), np.random.default_rng(0)
     g = rng.standard_normal((3, 2))
     assert not np.allclose(fitted(x, g).weights, np.eye(3), atol=1e-3)
     x[2, 1] = math.sqrt(0.75)  # all three equally far apart

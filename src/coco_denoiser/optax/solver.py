@@ -359,13 +359,7 @@ def _edges(phi: Array) -> Array:
 
 def lengths(phi: Array) -> Array:
     """Return ||phi_m - phi_l|| for every pair, (P,)."""
-    return _norm(_edges(phi))
-
-
-def _norm(v: Array) -> Array:
-    squares = (v * v).sum(-1)
-    # The root has no derivative at 0; use 0, which has no effect.
-    return jnp.where(squares > 0.0, jnp.sqrt(jnp.where(squares > 0.0, squares, 1.0)), 0.0)
+    return jnp.linalg.norm(_edges(phi), axis=-1)
 
 
 def _worst(w: Array, rho: Array, on: Array, limits: Precision) -> Array:

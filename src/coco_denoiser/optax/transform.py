@@ -217,32 +217,20 @@ def coco_denoise(
 
 def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, max_iter: Any, forget: Any) -> bool:
     """Say which model is asked for, and refuse settings that it does not have."""
-    if model is not None:
-        check.one_of("model", model, ("gaussian", "cocoercive"))
-    if model != "gaussian":
-        if L is None:
-            raise ValueError(
-                "Pass L for the paper's method, or model='gaussian', which needs none."
-            )
-        for name, value in (("L", L), ("mu", mu)):
-            _check(name, value)
-        if not any(isinstance(value, jax.core.Tracer) for value in (L, mu)):
-            check.curvature(_number(L), _number(mu))
-        if noise_std is not None:
-            raise ValueError("`noise_std` is only supported with model='gaussian'.")
-        return False
-    if L is not None:
-        _check("L", L, check.positive)
-    _check("mu", mu)
-    others = {
-        "mu": not isinstance(mu, jax.core.Tracer) and mu != 0.0,
-        "max_iter": max_iter is not None,
-        "forget='fold'": forget == "fold",
+    for name, value in (("L", L), ("mu", mu)):
+        _check(name, value)
+    traced = [isinstance(value, jax.core.Tracer) for value in (L, mu)]
+    own = {
+        "mu": None if traced[1] or mu == 0.0 else mu,
+        "max_iter": max_iter,
+        "forget='fold'": forget if forget == "fold" else None,
     }
-    for name, given in others.items():
-        if given:
-            raise ValueError(f"`{name}` is only supported with model='cocoercive'.")
-    return True
+    chosen = check.model(model, L, cocoercive=own, gaussian={"noise_std": noise_std})
+    if chosen == "gaussian" and L is not None:
+        _check("L", L, check.positive)
+    elif chosen == "cocoercive" and not any(traced):
+        check.curvature(_number(L), _number(mu))
+    return chosen == "gaussian"
 
 
 def _check(name: str, value: Any, rule: Any = None) -> None:
