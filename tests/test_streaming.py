@@ -21,14 +21,14 @@ from tests import families
 sgd = partial(families.sgd, start=30.0)
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 5, None])
+@pytest.mark.parametrize("window", [1, 2, 4, None])
 @given(
     mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
     seed=st.integers(0, 2**32),
     d=st.integers(1, 12),
     step=st.sampled_from([0.7, 0.05, 1e-3]),
 )
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_streaming_equals_batch_at_every_step(
     window: int | None, mu: float, seed: int, d: int, step: float
 ) -> None:
@@ -49,23 +49,28 @@ def test_streaming_equals_batch_at_every_step(
         np.testing.assert_allclose(theta, solution.gradients[-1], atol=1e-9)
 
 
-@pytest.mark.parametrize("window", [2, 4, None])
-def test_noise_variances_are_those_of_the_observations(window: int | None) -> None:
+@pytest.mark.parametrize("window", [2, 4])
+def test_noise_variances_are_those_of_the_observations(window: int) -> None:
     rng = np.random.default_rng(5)
     points, gradients = sgd(rng, 9, 4)
     variance = rng.uniform(0.2, 5.0, 9)
     denoiser = Denoiser(L=1.0, window=window)
     for k in range(1, 10):
         theta = denoiser(points[k - 1], gradients[k - 1], noise_variance=variance[k - 1])
-        used = slice(max(0, k - (window or k)), k)
+        used = slice(max(0, k - window), k)
         batch = coco.solve(points[used], gradients[used], L=1.0, noise_variance=variance[used])
         np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
         np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
+    for bad in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="noise_variance"):
+            denoiser(points[0], gradients[0], noise_variance=bad)
 
 
 def test_looking_at_the_solution_changes_nothing() -> None:
     points, gradients = sgd(np.random.default_rng(1), 12, 6)
     quiet, looked_at = Denoiser(L=1.0, window=4), Denoiser(L=1.0, window=4)
+    with pytest.raises(ValueError, match="before the first observation"):
+        _ = looked_at.solution
     for x, g in zip(points, gradients, strict=True):
         expected = quiet(x, g)
         np.testing.assert_array_equal(looked_at(x, g), expected)
@@ -104,29 +109,30 @@ def test_a_refused_pair_leaves_the_window_as_it_was(
         np.testing.assert_array_equal(denoiser(x, g), untouched(x, g))
 
 
-@pytest.mark.parametrize("variance", [0.0, -1.0, np.nan, np.inf])
-def test_bad_variances_are_refused(variance: float) -> None:
-    denoiser = Denoiser(L=1.0)
-    with pytest.raises(ValueError, match="noise_variance"):
-        denoiser([1.0], [2.0], noise_variance=variance)
-    assert len(denoiser) == 0
+KINDS = pytest.mark.parametrize(
+    "options", [{"window": 4}, {"window": 4, "forget": "fold"}, {"window": 2, "forget": "fold"}]
+)
 
 
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, None])
-def test_a_refused_first_pair_leaves_no_room_of_its_size(window: int | None, forget: Any) -> None:
-    points, gradients = sgd(np.random.default_rng(0), 8, 5)
-    denoiser, new = (Denoiser(L=1.0, window=window, forget=forget) for _ in range(2))
+@KINDS
+def test_a_refused_pair_leaves_neither_its_size_nor_its_dtype(options: dict[str, Any]) -> None:
+    denoiser, ones = Denoiser(L=1.0, **options), np.ones(4, np.float32)
     with pytest.raises(ValueError, match="finite"):
         denoiser(np.full(3, np.nan), np.ones(3))
-    for x, g in zip(points, gradients, strict=True):
-        np.testing.assert_array_equal(denoiser(x, g), new(x, g))
+    denoiser(ones, ones)
+    with pytest.raises(ValueError, match="finite"):
+        denoiser(np.ones(4), np.full(4, np.nan))
+    denoiser(2 * ones, ones)
+    assert denoiser.state_dict()["points"].dtype == np.float32
+    denoiser(np.full(4, 0.1), ones)  # wider, and taken
+    state = denoiser.state_dict()
+    assert state["points"].dtype == np.float64
+    np.testing.assert_array_equal(state["points"][-1], np.full(4, 0.1))
 
 
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, 4])
-def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(window: int, forget: Any) -> None:
-    denoiser = Denoiser(L=200.0, window=window, forget=forget)
+@KINDS
+def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(options: dict[str, Any]) -> None:
+    denoiser = Denoiser(L=200.0, **options)
     x, g = np.full(3, 1e37, np.float32), np.ones(3, np.float32)
     denoiser(g, g)
     with pytest.raises(
@@ -138,10 +144,9 @@ def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(window: int, f
     assert np.isfinite(denoiser.state_dict()["residuals"]).all()
 
 
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, 4])
-def test_points_on_opposite_ends_of_the_range_are_refused(window: int, forget: Any) -> None:
-    denoiser = Denoiser(L=1e-300, window=window, forget=forget)
+@KINDS
+def test_points_on_opposite_ends_of_the_range_are_refused(options: dict[str, Any]) -> None:
+    denoiser = Denoiser(L=1e-300, **options)
     denoiser(np.full(2, 1e300), np.ones(2))
     with pytest.raises(ValueError, match="overflows"):
         denoiser(np.full(2, -1.5e308), np.ones(2))
@@ -150,19 +155,7 @@ def test_points_on_opposite_ends_of_the_range_are_refused(window: int, forget: A
     assert np.isfinite(denoiser.state_dict()["point_distances"]).all()
 
 
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, 4])
-def test_a_refused_float64_leaves_a_float32_stream_as_it_was(window: int, forget: Any) -> None:
-    denoiser = Denoiser(L=1.0, window=window, forget=forget)
-    denoiser(np.ones(3, np.float32), np.ones(3, np.float32))
-    with pytest.raises(ValueError, match="finite"):
-        denoiser(np.ones(3), np.full(3, np.nan))
-    denoiser(np.ones(3, np.float32), np.ones(3, np.float32))
-    assert denoiser.state_dict()["points"].dtype == np.float32
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
-@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize(("shape", "window"), [((), 4), ((5,), 1), ((2, 3), 2), ((2, 1, 4), 4)])
 def test_any_shape_comes_back(shape: tuple[int, ...], window: int) -> None:
     rng = np.random.default_rng(4)
     flat, shaped = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
@@ -174,33 +167,28 @@ def test_any_shape_comes_back(shape: tuple[int, ...], window: int) -> None:
     assert shaped.solution.gradients.shape == (window, *shape)
 
 
+@KINDS
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
-@pytest.mark.parametrize("window", [1, 2, 4])
-def test_the_dtype_of_the_gradient_comes_back(dtype: type, window: int) -> None:
+def test_the_dtype_comes_back_and_long_vectors_are_summed_block_by_block(
+    dtype: type, options: dict[str, Any]
+) -> None:
     rng = np.random.default_rng(4)
-    narrow, wide = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
-    for _ in range(6):
-        x, g = (10 * rng.normal(size=(2, 5))).astype(dtype)
-        theta = narrow(x, g)
+    x, g = (100 * rng.normal(size=(2, 7, 2 * BLOCK + 7))).astype(dtype)
+    x //= 50
+    narrow, wide = (Denoiser(L=1.0, **options) for _ in range(2))
+    for point, gradient in zip(x, g, strict=True):
+        theta = narrow(point, gradient)
         assert theta.dtype == (dtype if np.issubdtype(dtype, np.floating) else np.float64)
-        expected = wide(x.astype(np.float64), g.astype(np.float64))
+        expected = wide(point.astype(np.float64), gradient.astype(np.float64))
         eps = float(np.finfo(theta.dtype).eps)
-        np.testing.assert_allclose(theta, expected, atol=max(100 * eps, 1e-5))
+        np.testing.assert_allclose(theta, expected, atol=max(500 * eps, 1e-3))
+    if "forget" not in options:
+        batch = coco.denoise(*(v[-4:].astype(np.float64) for v in (x, g)), L=1.0)
+        np.testing.assert_allclose(expected, batch[-1], atol=1e-3)
 
 
-def test_single_precision_is_stored_as_such_until_something_wider_comes() -> None:
-    denoiser = Denoiser(L=1.0, window=3)
-    ones = np.ones(4, np.float32)
-    denoiser(ones, 2 * ones)
-    assert denoiser.state_dict()["points"].dtype == np.float32
-    denoiser(np.full(4, 0.1), ones)
-    state = denoiser.state_dict()
-    assert state["points"].dtype == np.float64
-    np.testing.assert_array_equal(state["points"], [np.ones(4), np.full(4, 0.1)])
-
-
-@pytest.mark.parametrize("window", [1, 2, 3, None])
-def test_nothing_is_aliased(window: int | None) -> None:
+@pytest.mark.parametrize("window", [1, 3])
+def test_nothing_is_aliased(window: int) -> None:
     rng = np.random.default_rng(6)
     x, g = np.empty(3), np.empty(3)
     shared, copied = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
@@ -213,8 +201,7 @@ def test_nothing_is_aliased(window: int | None) -> None:
         shared.state_dict()["points"][:] = np.nan
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-300, 1e150])
-@pytest.mark.parametrize("window", [2, 4])
+@pytest.mark.parametrize(("scale", "window"), [(1e-150, 4), (1e-300, 2), (1e150, 4)])
 def test_extreme_scales(scale: float, window: int) -> None:
     points, gradients = sgd(np.random.default_rng(8), 8, 3)
     extreme, plain = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
@@ -230,6 +217,10 @@ def test_memory_is_two_vectors_an_observation_and_small_tables() -> None:
     for _ in range(K + 2):
         denoiser(rng.normal(size=d), rng.normal(size=d))
     assert nbytes(denoiser) <= 8 * (2 * K * d) + 8 * (4 * K * K)
+    recursive = Denoiser(L=1.0, window=2, forget="fold")
+    for x, g in rng.normal(size=(4, 2, d)):
+        recursive(x, g)
+    assert nbytes(recursive) <= 8 * 2 * d + 8 * 4
 
 
 def nbytes(thing: Any, seen: set[int] | None = None) -> int:
@@ -241,19 +232,6 @@ def nbytes(thing: Any, seen: set[int] | None = None) -> int:
     if isinstance(thing, np.ndarray):
         return int(thing.nbytes) if thing.base is None else 0
     return sum(nbytes(v, seen) for v in getattr(thing, "__dict__", {}).values())
-
-
-def test_reset_forgets_everything() -> None:
-    points, gradients = sgd(np.random.default_rng(1), 6, 3)
-    used, new = Denoiser(L=1.0, window=3), Denoiser(L=1.0, window=3)
-    for x, g in zip(points, gradients, strict=True):
-        used(x, g)
-    used.reset()
-    assert len(used) == 0
-    with pytest.raises(ValueError, match="before the first observation"):
-        _ = used.solution
-    for x, g in zip(points[:, :2], gradients[:, :2], strict=True):
-        np.testing.assert_array_equal(used(x, g), new(x, g))
 
 
 def damage(name: str, **change: Any) -> Any:
@@ -270,19 +248,17 @@ def damage(name: str, **change: Any) -> Any:
 DAMAGED: list[tuple[Any, str]] = [
     ({"L": 3.0}, "saved with L=3.0"),
     ({"window": 9}, "saved with window=9"),
+    ({"forget": "fold"}, "saved with forget=fold"),
     ({"version": 0}, "saved with version=0"),
     ({"points": np.zeros((2, 3))}, r"points must have shape \(3, 3\)"),
     ({"points": np.zeros((3, 3), np.int64)}, "points must .* float32 or float64, got .* int64"),
     ({"residuals": np.zeros((3, 3), np.float32)}, "residuals must .* dtype float64"),
-    ({"residuals": np.zeros((3, 4))}, r"residuals must have shape \(3, 3\)"),
     (damage("points", at=(0, 1), to=np.nan), "points must be finite"),
     (damage("residuals", at=(2, 2), to=-np.inf), "residuals must be finite"),
     ({"count": 4}, "count must be at most 3"),
-    ({"count": -1}, "count must be an integer of at least 0"),
     ({"count": 2.5}, "count must be an integer"),
     ({"count": 2}, "next must be an integer of at least 2|next must be at most"),
     ({"next": 100_000}, "next must be at most 2, got 100000"),
-    ({"next": -1}, "next must be an integer of at least 0, got -1"),
     ({"shape": np.array([2])}, r"points must have shape \(3, 2\)"),
     ({"shape": np.array([-1, -3])}, "shape must be positive integers"),
     ({"shape": np.array([3.0])}, "shape must be positive integers"),
@@ -297,7 +273,6 @@ DAMAGED: list[tuple[Any, str]] = [
     ({"centre": np.inf}, "centre must be a finite number, got inf"),
     (damage("residual_distances", at=slice(None), to=np.nan), "residual_distances must be finite"),
     (damage("variances", at=1, to=0.0), "variances must be positive, got 0.0"),
-    (damage("variances", at=1, to=np.inf), "variances must be finite"),
 ]
 
 
@@ -335,16 +310,6 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught[0].filename == __file__  # it points at the caller's line
 
 
-def test_long_vectors_are_summed_block_by_block() -> None:
-    d = 3 * BLOCK + 7
-    rng = np.random.default_rng(0)
-    points, gradients = rng.normal(size=(4, d)), 10.0 * rng.normal(size=(4, d))
-    denoiser = Denoiser(L=1.0, window=4)
-    for x, g in zip(points, gradients, strict=True):
-        theta = denoiser(x, g)
-    np.testing.assert_allclose(theta, coco.denoise(points, gradients, L=1.0)[-1], atol=1e-4)
-
-
 def test_it_shows_its_settings_and_how_much_it_holds() -> None:
     denoiser = Denoiser(L=2.0, window=3, forget="fold")
     denoiser([1.0], [2.0])
@@ -354,9 +319,19 @@ def test_it_shows_its_settings_and_how_much_it_holds() -> None:
     assert shown.endswith("with 1 observations>")
 
 
-def test_the_noise_is_asked_for_only_where_it_makes_a_difference() -> None:
-    with pytest.raises(ValueError, match="`noise_std` is only supported with model='gaussian'"):
-        Denoiser(1.0, noise_std=3)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise_std": 3}, "`noise_std` is only supported with model='gaussian'"),
+        ({"method": "magic"}, "method must be one of 'auto', 'fdpg', got 'magic'"),
+        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
+        ({"forget": None}, "forget must be one of"),
+        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Denoiser(1.0, **options)
 
 
 @pytest.mark.parametrize("forget", ["drop", "fold"])
@@ -370,8 +345,6 @@ def test_algorithm_1_agrees_with_the_default(forget: Any) -> None:
         np.testing.assert_allclose(theta, expected, atol=1e-3)
     assert paper.solution.method == "fdpg"
     assert paper.solution.gap <= 1e-9
-    with pytest.raises(ValueError, match="method must be one of 'auto', 'fdpg', got 'magic'"):
-        Denoiser(L=1.0, method="magic")  # type: ignore[arg-type]
 
 
 def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
@@ -437,13 +410,12 @@ def test_a_collinear_stream_is_saved_and_restored() -> None:
     assert len(restored) == 8
 
 
+@KINDS
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize("window", [2, 3])
 def test_the_largest_numbers_leave_room_for_their_differences(
-    dtype: Any, forget: Any, window: int
+    dtype: Any, options: dict[str, Any]
 ) -> None:
-    denoiser = Denoiser(L=1e-3, window=window, forget=forget)
+    denoiser = Denoiser(L=1e-3, **options)
     limit = denoiser._vectors
     x = np.ones(3, dtype)
     denoiser(x, x)

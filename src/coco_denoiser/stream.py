@@ -234,7 +234,8 @@ class Denoiser:
         for name in ("shape", "points", "residuals"):
             if name not in state:
                 raise ValueError(f"state lacks {name}: it is not the state of a Denoiser.")
-        tables = self._stream.checked(state, self._saved_settings())
+        self._stream.check_settings(state, self._saved_settings())
+        tables = self._stream.window.checked(state)
         count, shape = tables["count"], check.saved_shape(state)
         points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
         residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
@@ -470,8 +471,8 @@ class Stream:
     def _saved_settings(self) -> dict[str, Any]:
         return {"version": VERSION, "window": self.size or 0, "forget": self.forget}
 
-    def checked(self, state: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `load_state_dict` needs of a saved state, or raise ValueError.
+    def check_settings(self, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """Raise ValueError if a saved state is of other settings, or lacks something.
 
         Args:
             state: what was saved.
@@ -487,7 +488,6 @@ class Stream:
         missing = sorted((self.state_dict().keys() | wanted) - state.keys())
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: it is not the state of a stream.")
-        return self.window.checked(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a state that has been checked."""

@@ -21,6 +21,7 @@ from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.torch import GradientDenoiser, vectors
 from coco_denoiser.typing import Array, Float64
 from tests.families import sgd
+from tests.test_folding import by_hand
 
 D, STEPS = 12, 9
 SHAPES = ((5,), (2, 3), ())  # of the parts that a point of twelve entries is cut into
@@ -30,8 +31,8 @@ class NumPy:
     """One vector a point."""
 
     def __init__(self, **options: Any) -> None:
-        self.L = options.pop("L", None)
-        self.denoiser = coco.Denoiser(L=None if self.L is None else lambda: self.L, **options)
+        self.L, self.mu = options.pop("L", None), options.pop("mu", 0.0)
+        self.denoiser = coco.Denoiser(**following(self), **options)
 
     def __call__(self, x: Array, g: Array) -> Array | None:
         try:
@@ -60,7 +61,7 @@ class Torch:
     """Three parameters a point."""
 
     def __init__(self, **options: Any) -> None:
-        self.L = options.pop("L", None)
+        self.L, self.mu = options.pop("L", None), options.pop("mu", 0.0)
         self.parameters: list[torch.nn.Parameter] = []
         self.options = options
         self.denoiser: GradientDenoiser | None = None
@@ -68,8 +69,7 @@ class Torch:
     def _made(self, dtype: torch.dtype) -> GradientDenoiser:
         if self.denoiser is None:
             self.parameters = [torch.nn.Parameter(torch.zeros(s, dtype=dtype)) for s in SHAPES]
-            L = None if self.L is None else lambda: self.L
-            self.denoiser = GradientDenoiser(self.parameters, L=L, **self.options)
+            self.denoiser = GradientDenoiser(self.parameters, **following(self), **self.options)
         return self.denoiser
 
     def __call__(self, x: Array, g: Array) -> Array | None:
@@ -149,6 +149,11 @@ class Optax:
         self.state, self.count = state
 
 
+def following(stream: Any) -> dict[str, Any]:
+    """Return bounds that are those of the stream at every step."""
+    return {} if stream.L is None else {"L": lambda: stream.L, "mu": lambda: stream.mu}
+
+
 def cut(x: Array) -> list[Any]:
     """Cut a vector into parts of three shapes."""
     return [np.array(x[:5]), np.array(x[5:11]).reshape(2, 3), np.array(x[11])]
@@ -177,11 +182,16 @@ def follow(stream: Any, points: Array, gradients: Array) -> Float64:
 
 
 WINDOWS = pytest.mark.parametrize("window", [2, 4])
-FORGET = pytest.mark.parametrize("forget", ["drop", "fold"])
 SETTINGS = pytest.mark.parametrize(
     "settings",
-    [{"L": 1.0}, {"L": 1.0, "forget": "fold"}, {"model": "gaussian"}],
-    ids=["drop", "fold", "gaussian"],
+    [
+        {"L": 1.0, "window": 2},
+        {"L": 1.0, "window": 4},
+        {"L": 1.0, "window": 2, "forget": "fold"},
+        {"L": 1.0, "window": 4, "forget": "fold"},
+        {"model": "gaussian", "window": 4},
+    ],
+    ids=lambda each: "-".join(map(str, each.values())),
 )
 
 
@@ -215,23 +225,22 @@ def test_without_bounds_it_equals_a_gaussian_batch_at_every_step(stream: Any, st
 @WINDOWS
 def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: int) -> None:
     points, gradients = observations(1)
-    some = stream(L=1.0, mu=-0.2, window=window)
+    some = stream(L=1.0, window=window)
     for k, L in enumerate([1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]):
-        some.L = L
+        some.L, some.mu = L, -0.2 * (k % 2)
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
-        batch = coco.denoise(points[used], gradients[used], L=L, mu=-0.2)
+        batch = coco.denoise(points[used], gradients[used], L=L, mu=some.mu)
         np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
 
 
 @SETTINGS
-@WINDOWS
 @pytest.mark.parametrize("saved_after", [1, 6])
 def test_a_restored_stream_goes_on_bit_for_bit(
-    stream: Any, window: int, settings: dict[str, Any], saved_after: int
+    stream: Any, settings: dict[str, Any], saved_after: int
 ) -> None:
     points, gradients = observations(2)
-    some, other = (stream(window=window, **settings) for _ in range(2))
+    some, other = (stream(**settings) for _ in range(2))
     follow(some, points[:saved_after], gradients[:saved_after])
     other.load(some.save())
     assert len(some) == len(other)
@@ -243,12 +252,13 @@ def test_a_restored_stream_goes_on_bit_for_bit(
 
 
 @SETTINGS
-@WINDOWS
-def test_what_is_refused_leaves_no_trace(
-    stream: Any, window: int, settings: dict[str, Any]
+def test_what_is_refused_and_what_was_before_a_reset_leave_no_trace(
+    stream: Any, settings: dict[str, Any]
 ) -> None:
     points, gradients = observations(3)
-    some, other = (stream(window=window, **settings) for _ in range(2))
+    some, other = (stream(**settings) for _ in range(2))
+    follow(some, *observations(5))
+    some.reset()
     for k, (x, g) in enumerate(zip(points, gradients, strict=True)):
         if k in (0, 5):
             for where, value in product((0, 1), (np.nan, np.inf, -np.inf)):
@@ -259,32 +269,18 @@ def test_what_is_refused_leaves_no_trace(
         np.testing.assert_array_equal(some(x, g), other(x, g))
 
 
-@SETTINGS
-@WINDOWS
-def test_reset_forgets_everything(stream: Any, window: int, settings: dict[str, Any]) -> None:
-    points, gradients = observations(4)
-    used, new = (stream(window=window, **settings) for _ in range(2))
-    follow(used, *observations(5))
-    used.reset()
-    assert len(used) == 0
-    np.testing.assert_array_equal(follow(used, points, gradients), follow(new, points, gradients))
-
-
-@pytest.mark.parametrize("bounds", [{"L": 1.0}, {"model": "gaussian"}], ids=str)
-def test_single_precision_comes_back_as_such_and_follows_double(
-    stream: Any, bounds: dict[str, Any]
-) -> None:
+def test_single_precision_comes_back_as_such_and_follows_double(stream: Any) -> None:
     points, gradients = (v.astype(np.float32) for v in observations(6))
-    found = follow(stream(window=4, **bounds), points, gradients)
+    found = follow(stream(L=1.0, window=4), points, gradients)
     assert found.dtype == np.float32
     wide = (v.astype(np.float64) for v in (points, gradients))
-    expected = follow(stream(window=4, **bounds), *wide)
+    expected = follow(stream(L=1.0, window=4), *wide)
     assert expected.dtype == np.float64
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
 @WINDOWS
-@FORGET
+@pytest.mark.parametrize("forget", ["drop", "fold"])
 def test_with_nothing_active_gradients_come_back_bit_for_bit(
     stream: Any, window: int, forget: str
 ) -> None:
@@ -305,22 +301,8 @@ def test_at_two_it_is_the_closed_form(stream: Any) -> None:
 @pytest.mark.parametrize("bounds", [[1.0] * STEPS, [1.0, 0.5, 2.0] * 3])
 def test_it_folds_as_one_would_by_hand(stream: Any, window: int, bounds: list[float]) -> None:
     points, gradients = observations(9, 0.3)
-    some = stream(L=1.0, window=window, forget="fold")
-    held: list[tuple[Float64, Float64, float]] = []
-    for new_x, new_g, L in zip(points, gradients, bounds, strict=True):
-        some.L = L
-        if len(held) == window:
-            x, g, v = (np.array(column) for column in zip(*held[:2], strict=True))
-            pair = coco.solve(x, g, L=L, noise_variance=v)
-            held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ v))]
-        theta = some(new_x, new_g)
-        held.append((new_x, new_g, 1.0))
-        x, g, v = (np.array(column) for column in zip(*held, strict=True))
-        batch = coco.solve(x, g, L=L, noise_variance=v)
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
-        if window == 2:  # the answer is the past from now on
-            held = (
-                held[-1:]
-                if len(held) == 1
-                else [(new_x, batch.gradients[-1], float(batch.weights[-1] ** 2 @ v))]
-            )
+    some, found = stream(L=1.0, window=window, forget="fold"), []
+    for x, g, some.L in zip(points, gradients, bounds, strict=True):
+        found.append(some(x, g))
+    expected = by_hand(points, gradients, np.ones(STEPS), window, bounds, 0.0)
+    np.testing.assert_allclose(found, expected, atol=1e-4)

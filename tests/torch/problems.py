@@ -1,10 +1,15 @@
-"""Small sets of parameters, and steps with noisy gradients of a quadratic."""
+"""Small sets of parameters, steps with noisy gradients of a quadratic, and states in files."""
 
+import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+
+from coco_denoiser.torch import CocoOptimizer
+from coco_denoiser.typing import Float64
 
 
 def parameters(dtype: torch.dtype = torch.float64) -> list[nn.Parameter]:
@@ -16,20 +21,57 @@ def parameters(dtype: torch.dtype = torch.float64) -> list[nn.Parameter]:
     ]
 
 
+def coco(inner: Any, **options: Any) -> CocoOptimizer:
+    """Wrap an optimizer, or plain SGD on some parameters."""
+    if not isinstance(inner, torch.optim.Optimizer):
+        inner = torch.optim.SGD(inner, lr=0.1)
+    return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
+
+
+def adam(tensors: Any, **options: Any) -> CocoOptimizer:
+    """Wrap Adam, which has a state of its own."""
+    return coco(torch.optim.Adam(tensors, lr=0.1), **options)
+
+
 def copies(tensors: Sequence[nn.Parameter]) -> list[nn.Parameter]:
     """Return parameters with the same values."""
     return [nn.Parameter(p.detach().clone()) for p in tensors]
 
 
 def equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Say whether two sets of parameters agree in every bit."""
+    """Say whether two sets of tensors agree in every bit."""
     return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+def flat(tensors: Sequence[nn.Parameter], *, gradients: bool = False) -> Float64:
+    """Return parameters, or their gradients, as one vector."""
+    parts: list[Any] = [p.grad if gradients else p.detach() for p in tensors]
+    return np.concatenate([part.numpy().ravel() for part in parts])
+
+
+def saved(thing: Any) -> dict[str, Any]:
+    """Return the state of something as it comes out of a file."""
+    file = io.BytesIO()
+    torch.save(thing.state_dict(), file)
+    file.seek(0)
+    state: dict[str, Any] = torch.load(file, weights_only=True)
+    return state
+
+
+def history(optimizer: CocoOptimizer, prefix: str = "") -> list[torch.Tensor]:
+    """Return a copy of everything in the state, or of the window alone."""
+    state = optimizer.state_dict()
+    entries = [pair for entries in state["state"].values() for pair in entries.items()]
+    tensors = [value for name, value in entries if name.startswith(prefix)]
+    group = state["param_groups"][0]
+    tables = [v for n, v in group.items() if n.startswith("coco_") and not isinstance(v, str)]
+    return [torch.as_tensor(v).clone() for v in [*tensors, *tables]]
 
 
 def noisy_gradients(
     tensors: Sequence[nn.Parameter],
     steps: int,
-    step: Callable[[], Any],
+    step: Callable[[], Any] = lambda: None,
     *,
     seed: int = 0,
     noise: float = 1.0,

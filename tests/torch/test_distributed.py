@@ -16,6 +16,9 @@ pytestmark = [
 ]
 
 
+Two = tuple[Path, list[dict[str, Any]]]  # a folder, and what each of two ranks found
+
+
 def alone(steps: int, **options: Any) -> list[torch.Tensor]:
     module = workers.model()
     workers.train(module, workers.wrapped(module, **options), range(steps))
@@ -34,37 +37,36 @@ def test_denoising_matters_in_these_tests() -> None:
     assert optimizer.diagnostics().weights[-1] < 0.9
 
 
-def test_data_parallel_ranks_are_bit_equal_and_equal_one_process(tmp_path: Path) -> None:
-    for first, second in zip(*workers.run(workers.data_parallel, 2, tmp_path), strict=True):
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
+    folder = tmp_path_factory.mktemp("two")
+    return folder, workers.run(workers.two_ranks, 2, folder)
+
+
+def test_data_parallel_ranks_are_bit_equal_and_equal_one_process(two: Two) -> None:
+    for first, second in zip(*(found["replicated"] for found in two[1]), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
         assert_close(first, alone(workers.STEPS))
 
 
-@pytest.fixture(scope="module")
-def two_shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("sharded")
-    return folder, workers.run(workers.sharded, 2, folder)
+def test_what_would_average_each_shard_by_itself_is_refused(two: Two) -> None:
+    assert [found["flattened"] for found in two[1]] == [[], []]
 
 
-def test_shards_equal_one_process(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
-    for found in two_shards[1]:
+def test_shards_equal_one_process(two: Two) -> None:
+    for found in two[1]:
         assert_close(found["parameters"], alone(workers.STEPS))
-        for name, options in workers.OTHERS.items():
-            assert_close(found[name], alone(workers.STEPS, **options))
+        assert_close(found["gaussian"], alone(workers.STEPS, **workers.GAUSSIAN))
 
 
-def test_a_step_sends_3k_plus_2_numbers_once(
-    two_shards: tuple[Path, list[dict[str, Any]]],
-) -> None:
+def test_a_step_sends_3k_plus_2_numbers_once(two: Two) -> None:
     window = 4
-    for found in two_shards[1]:
+    for found in two[1]:
         assert found["numbers"] == [3 * window + 2]
 
 
-def test_ranks_may_differ_in_gradients_that_are_none_or_not_finite(
-    two_shards: tuple[Path, list[dict[str, Any]]],
-) -> None:
-    first, second = (found["uneven"] for found in two_shards[1])
+def test_ranks_may_differ_in_gradients_that_are_none_or_not_finite(two: Two) -> None:
+    first, second = (found["uneven"] for found in two[1])
     assert first["weights"] == second["weights"]
     # One step was refused in the count of traffic, one here; on both ranks, whoever caused it.
     assert first["skipped"] == second["skipped"] == 2
@@ -72,17 +74,15 @@ def test_ranks_may_differ_in_gradients_that_are_none_or_not_finite(
     assert second["kept"]
 
 
-def test_saved_on_two_ranks_resumed_on_one(
-    two_shards: tuple[Path, list[dict[str, Any]]],
-) -> None:
-    folder, found = two_shards
+def test_saved_on_two_ranks_resumed_on_one(two: Two) -> None:
+    folder, found = two
     parameters, weights = workers.resume(folder / "checkpoint")
     np.testing.assert_allclose(weights, found[0]["weights"], rtol=1e-6)
     assert_close(parameters, found[0]["resumed"])
 
 
-def test_shards_fold_as_one_process_does(two_shards: tuple[Path, list[dict[str, Any]]]) -> None:
-    folder, ranks = two_shards
+def test_shards_fold_as_one_process_does(two: Two) -> None:
+    folder, ranks = two
     first, second = (found["folded"] for found in ranks)
     assert first["weights"] == second["weights"]
     assert first["numbers"] == [5]  # three products, and two signs of what must not enter
@@ -97,12 +97,3 @@ def test_grid_with_ignored_parameters_equals_one_process(tmp_path: Path) -> None
     for found in ranks:
         assert found["weights"] == ranks[0]["weights"]
         assert_close(found["parameters"], alone(workers.STEPS))
-
-
-def test_what_would_average_each_shard_by_itself_is_refused(tmp_path: Path) -> None:
-    assert workers.run(workers.flattened, 2, tmp_path) == [[], []]
-
-
-def test_zero_redundancy_wrapped_from_outside_equals_one_process(tmp_path: Path) -> None:
-    for found in workers.run(workers.zero_outside, 2, tmp_path):
-        assert_close(found, alone(workers.STEPS))

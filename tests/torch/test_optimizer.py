@@ -1,92 +1,33 @@
-"""CocoOptimizer around every first-order optimizer that torch.optim has."""
+"""CocoOptimizer is an optimizer like any other: closures, hooks, gradients, copies."""
 
 import copy
-import io
 import pickle
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.optim import Optimizer
 
 from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import copies, equal, noisy_gradients, parameters
+from tests.torch.problems import adam, coco, equal, flat, noisy_gradients, parameters
 
-EVERY = sorted(
-    (
-        kind
-        for kind in vars(torch.optim).values()
-        if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer
-    ),
-    key=lambda kind: kind.__name__,
+WINDOWS = pytest.mark.parametrize(
+    "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
 )
-REFUSED = (torch.optim.LBFGS, torch.optim.SparseAdam)
-FIRST_ORDER = [kind for kind in EVERY if kind not in REFUSED]
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:Muon has momentum")
-
-
-def create(kind: type[Optimizer], tensors: list[nn.Parameter]) -> Optimizer:
-    return kind(tensors, lr=0.1)  # type: ignore[call-arg]
-
-
-def wrap(kind: type[Optimizer], tensors: list[nn.Parameter], **options: Any) -> CocoOptimizer:
-    return CocoOptimizer(create(kind, tensors), **{"L": 1.0, "window": 4, **options})
-
-
-def test_the_listing_finds_them_all() -> None:
-    names = {kind.__name__ for kind in FIRST_ORDER}
-    expected = "SGD Adagrad Adadelta RMSprop Adamax NAdam RAdam Adam AdamW ASGD Rprop Adafactor"
-    assert names >= set(expected.split())
-
-
-@pytest.mark.parametrize("kind", FIRST_ORDER)
-def test_steps_after_loading_are_bit_equal(kind: type[Optimizer]) -> None:
-    tensors = parameters(torch.float32)
-    optimizer = wrap(kind, tensors)
-    noisy_gradients(tensors, 3, optimizer.step)
-    file = io.BytesIO()
-    torch.save(optimizer.state_dict(), file)
-    file.seek(0)
-    others = copies(tensors)
-    fresh = wrap(kind, others)
-    fresh.load_state_dict(torch.load(file, weights_only=True))
-    for seed in (7, 8):
-        noisy_gradients(tensors, 3, optimizer.step, seed=seed)
-        noisy_gradients(others, 3, fresh.step, seed=seed)
-        assert equal(tensors, others)
-    assert optimizer.diagnostics().weights[-1] < 1.0
-    assert np.array_equal(optimizer.diagnostics().weights, fresh.diagnostics().weights)
-
-
-@pytest.mark.parametrize("options", [{"window": 1}, {"L": 1e9}], ids=["window 1", "far apart"])
-@pytest.mark.parametrize("kind", FIRST_ORDER)
-def test_without_active_constraints_it_is_the_wrapped_optimizer(
-    kind: type[Optimizer], options: dict[str, Any]
-) -> None:
-    tensors = parameters()
-    others = copies(tensors)
-    alone, around = create(kind, others), wrap(kind, tensors, **options)
-    noisy_gradients(others, 6, alone.step)
-    noisy_gradients(tensors, 6, around.step)
-    assert equal(tensors, others)
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_refused_with_a_reason(kind: type[Optimizer]) -> None:
+@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SparseAdam])
+def test_refused_with_a_reason(kind: type[Any]) -> None:
     with pytest.raises(TypeError, match=rf"optimizer must take .* got {kind.__name__}: .*Use "):
-        wrap(kind, parameters())
+        coco(kind(parameters(), lr=0.1))
 
 
 def test_refuses_what_is_no_optimizer_or_wrapped_already() -> None:
     with pytest.raises(TypeError, match=r"torch\.optim\.Optimizer, got list"):
         CocoOptimizer([], L=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="CocoOptimizer already"):
-        CocoOptimizer(wrap(torch.optim.SGD, parameters()), L=1.0)
+        CocoOptimizer(coco(parameters()), L=1.0)
 
 
 @pytest.mark.parametrize(
@@ -98,15 +39,18 @@ def test_refuses_what_is_no_optimizer_or_wrapped_already() -> None:
         ({"state_dtype": torch.bfloat16}, "state_dtype must be"),
         ({"nonfinite": "ignore"}, "nonfinite must be one of"),
         ({"tol": 0.0}, "tol must be positive"),
+        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
+        ({"forget": "fold", "model": "gaussian"}, "only supported with model='cocoercive'"),
+        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
     ],
 )
 def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        wrap(torch.optim.SGD, parameters(), **options)
+        coco(parameters(), **options)
 
 
 def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
-    inner = create(torch.optim.Adam, parameters())
+    inner = torch.optim.Adam(parameters(), lr=0.1)
     outer = CocoOptimizer(inner, L=1.0)
     assert isinstance(outer, Optimizer)
     for name in ("param_groups", "state", "defaults"):
@@ -120,7 +64,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
 
 def test_closure_runs_once_with_gradients_and_its_loss_is_returned() -> None:
     tensors = parameters()
-    optimizer = wrap(torch.optim.SGD, tensors)
+    optimizer = coco(tensors)
     calls = []
 
     def closure() -> torch.Tensor:
@@ -141,7 +85,7 @@ def test_closure_runs_once_with_gradients_and_its_loss_is_returned() -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_gradients_are_put_back(fails: bool) -> None:
     tensors = parameters()
-    inner = create(torch.optim.SGD, tensors)
+    inner = torch.optim.SGD(tensors, lr=0.1)
     optimizer = CocoOptimizer(inner, L=0.1, window=4)
     noisy_gradients(tensors, 3, optimizer.step)
     before = [p.grad for p in tensors]
@@ -166,7 +110,7 @@ def test_gradients_are_put_back(fails: bool) -> None:
 
 def test_hooks_of_both_run() -> None:
     tensors = parameters()
-    inner = create(torch.optim.SGD, tensors)
+    inner = torch.optim.SGD(tensors, lr=0.1)
     outer = CocoOptimizer(inner, L=1.0)
     calls: list[str] = []
 
@@ -187,10 +131,11 @@ def test_hooks_of_both_run() -> None:
     assert calls == order.split(", ")
 
 
+@WINDOWS
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_go_their_own_way(copier: Callable[[Any], Any]) -> None:
+def test_copies_go_their_own_way(copier: Callable[[Any], Any], options: dict[str, Any]) -> None:
     tensors = parameters()
-    optimizer = wrap(torch.optim.Adam, tensors)
+    optimizer = adam(tensors, **options)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     noisy_gradients(tensors, 5, optimizer.step)
     scheduler.step()
@@ -202,26 +147,26 @@ def test_copies_go_their_own_way(copier: Callable[[Any], Any]) -> None:
     assert equal(tensors, others)
 
 
-def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs() -> None:
+@WINDOWS
+def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
+    options: dict[str, Any],
+) -> None:
     tensors = parameters()
-    inner = create(torch.optim.SGD, tensors)
-    optimizer = CocoOptimizer(inner, L=0.5, window=4)
-    moved = []
-
-    def spy(*_: Any) -> None:
-        moved.append(torch.cat([p.grad.flatten() for p in tensors if p.grad is not None]))
-
-    inner.register_step_pre_hook(spy)
-    noisy_gradients(tensors, 6, optimizer.step)
-    raw = torch.cat([p.grad.flatten() for p in tensors if p.grad is not None])
-    found = optimizer.diagnostics()
-    assert found.moved == pytest.approx(float((moved[-1] - raw).norm()), rel=1e-9)
-    assert found.observations == found.window == len(found.weights) == 4
+    inner = torch.optim.SGD(tensors, lr=0.1)
+    optimizer = coco(inner, L=0.5, **options)
+    seen: list[Any] = []
+    inner.register_step_pre_hook(lambda *_: seen.append(flat(tensors, gradients=True).copy()))
+    noisy_gradients(tensors, 7, optimizer.step)
+    found, held = optimizer.diagnostics(), 1 if options.get("window") == 2 else 4
+    moved = float(((seen[-1] - flat(tensors, gradients=True)) ** 2).sum() ** 0.5)
+    assert found.moved == pytest.approx(moved, rel=1e-6)
+    assert found.observations == len(optimizer.denoiser) == held
     assert found.weights.sum() == pytest.approx(1.0)
     assert found.active > 0
     assert found.gap <= 1e-9
-    assert found.nbytes >= 2 * 4 * 8 * sum(p.numel() for p in tensors)
+    assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
     assert "MiB" in str(found)
+    assert f"forget={options.get('forget', 'drop')!r}" in repr(optimizer)
     optimizer.reset()
     empty = optimizer.diagnostics()
     assert (empty.observations, empty.nbytes, empty.weights.size) == (0, 0, 0)

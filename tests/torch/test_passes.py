@@ -38,8 +38,9 @@ def products(points: Any, residuals: Any, x: Any, h: Any) -> Any:
 
 @RINGS
 @DTYPES
-@pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize(("used", "oldest"), [(2, 0), (5, 4), (6, 1)])
+@pytest.mark.parametrize(
+    ("merged", "used", "oldest"), [(False, 2, 0), (False, 6, 1), (True, 2, 0), (True, 5, 4)]
+)
 def test_products_are_summed_in_double_precision(
     ring: Any, dtype: torch.dtype, merged: bool, used: int, oldest: int
 ) -> None:
@@ -89,8 +90,7 @@ def test_what_may_not_enter_and_zero_gradients_are_seen_and_nothing_is_written(r
 
 @RINGS
 @DTYPES
-@pytest.mark.parametrize("count", [3, 4, 5])
-@pytest.mark.parametrize("shift", [0.0, 0.25])
+@pytest.mark.parametrize(("count", "shift"), [(3, 0.0), (4, 0.25), (5, 0.0)])
 def test_write_fills_the_slot_and_the_weighted_sum(
     ring: Any, dtype: torch.dtype, count: int, shift: float
 ) -> None:

@@ -8,84 +8,57 @@ import torch
 from torch import nn
 
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
-from tests.torch.problems import copies, equal, noisy_gradients, parameters
+from tests.torch.problems import adam, coco, copies, equal, history, noisy_gradients, parameters
 
-
-def coco(tensors: Any, **options: Any) -> CocoOptimizer:
-    fused = options.pop("fused", None)
-    inner = torch.optim.Adam(tensors, lr=0.1, fused=fused)
-    return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
-
-
-def history(optimizer: CocoOptimizer, prefix: str = "") -> list[torch.Tensor]:
-    """Return a copy of everything in the state, or of the window alone."""
-    state = optimizer.state_dict()
-    entries = [pair for entries in state["state"].values() for pair in entries.items()]
-    tensors = [value for name, value in entries if name.startswith(prefix)]
-    group = state["param_groups"][0]
-    tables = [v for n, v in group.items() if n.startswith("coco_") and not isinstance(v, str)]
-    return [torch.as_tensor(v).clone() for v in [*tensors, *tables]]
+WINDOWS = pytest.mark.parametrize(
+    "options", [{}, {"window": 2, "forget": "fold"}], ids=["drop", "filter"]
+)
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_scaled_training_is_unscaled_training(fused: bool) -> None:
+def test_scaled_training_is_unscaled_training_and_overflow_changes_nothing(fused: bool) -> None:
     torch.manual_seed(0)
     x, y = torch.randn(20, 6, 5), torch.randn(20, 6, 1)
     layers = [nn.Linear(5, 1) for _ in range(2)]
     layers[1].load_state_dict(layers[0].state_dict())
-    optimizers = [coco(layer.parameters(), fused=fused) for layer in layers]
+    plain, scaled = (
+        coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)) for layer in layers
+    )
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
     for a, b in zip(x, y, strict=True):
-        for layer, optimizer, scaled in zip(layers, optimizers, (False, True), strict=True):
+        for layer, optimizer in zip(layers, (plain, scaled), strict=True):
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(layer(a), b)
-            if scaled:
-                torch.autograd.backward(scaler.scale(loss))
-                scaler.step(optimizer)
-                scaler.update()
-            else:
-                torch.autograd.backward(loss)
-                optimizer.step()
-    assert optimizers[0].diagnostics().weights[-1] < 1.0
+            torch.autograd.backward(scaler.scale(loss) if optimizer is scaled else loss)
+        plain.step()
+        scaler.step(scaled)
+        scaler.update()
+    assert plain.diagnostics().weights[-1] < 1.0
     # A power of two scales exactly, so even the last bits agree.
     assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
-    assert all(map(torch.equal, history(optimizers[0]), history(optimizers[1])))
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_overflow_under_a_scaler_leaves_the_window_untouched(fused: bool) -> None:
-    tensors = parameters(torch.float32)
-    optimizer = coco(tensors, fused=fused)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
-    scaler.scale(torch.zeros(()))
-    noisy_gradients(tensors, 3, optimizer.step)
-    before, values = history(optimizer), [p.detach().clone() for p in tensors]
-    for p in tensors:
+    assert equal(history(plain), history(scaled))
+    for p in layers[1].parameters():
         p.grad = torch.full_like(p, torch.inf)
-    scaler.step(optimizer)
+    scaler.step(scaled)
     scaler.update()
-    assert scaler.get_scale() == 2.0**9
-    assert all(map(torch.equal, history(optimizer), before))
-    assert equal(tensors, values)
+    assert scaler.get_scale() == 2.0**11
+    assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
+    assert equal(history(plain), history(scaled))
 
 
-def test_attributes_that_change_the_scaler_are_not_forwarded() -> None:
-    optimizer = coco(parameters(torch.float32), fused=True)
-    assert getattr(optimizer.wrapped, "_step_supports_amp_scaling", False)
-    assert not getattr(optimizer, "_step_supports_amp_scaling", False)
-
-
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_without_a_scaler_such_an_observation_is_skipped_or_refused(value: float) -> None:
-    tensors = parameters()
-    optimizer, used = coco(tensors), list[Any]()
+@WINDOWS
+@pytest.mark.parametrize("value", [torch.nan, 3e38])
+def test_without_a_scaler_such_an_observation_is_skipped_or_refused(
+    value: float, options: dict[str, Any]
+) -> None:
+    tensors = parameters(torch.float32)
+    optimizer, used = adam(tensors, **options), list[Any]()
     noisy_gradients(tensors, 5, optimizer.step)
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
-    noisy_gradients(tensors, 1, lambda: None)
-    gradient = tensors[1].grad
-    assert gradient is not None
-    gradient[1, 2] = value
-    before, values = history(optimizer, "coco_"), [p.detach().clone() for p in tensors]
+    noisy_gradients(tensors, 1)
+    tensors[1].data[0, 0] = -1e38  # with c = 1/2, a gradient of 3e38 has no residual in float32
+    tensors[1].grad = gradient = torch.full_like(tensors[1], value)
+    before, values = history(optimizer, "coco_"), copies(tensors)
     optimizer.denoiser.nonfinite = "raise"
     with pytest.raises(ValueError, match="infinity or NaN"):
         optimizer.step()
@@ -93,7 +66,7 @@ def test_without_a_scaler_such_an_observation_is_skipped_or_refused(value: float
     optimizer.denoiser.nonfinite = "skip"
     optimizer.step()
     assert used[1] is gradient  # passed on as it is
-    assert all(map(torch.equal, history(optimizer, "coco_"), before))
+    assert equal(history(optimizer, "coco_"), before)
     assert optimizer.diagnostics().skipped == 2
     with pytest.raises(ValueError, match="infinity or NaN"):
         GradientDenoiser(tensors, L=1.0).denoise()
@@ -102,11 +75,11 @@ def test_without_a_scaler_such_an_observation_is_skipped_or_refused(value: float
 
 def test_bfloat16_parameters_have_a_history_in_float32() -> None:
     tensors = parameters(torch.bfloat16)
-    optimizer = coco(tensors, state_dtype=torch.float32)
+    optimizer = adam(tensors)
     wide = [nn.Parameter(p.detach().float()) for p in tensors]
     reference = GradientDenoiser(wide, L=1.0, window=4)
     for seed in range(8):
-        noisy_gradients(tensors, 1, lambda: None, seed=seed)
+        noisy_gradients(tensors, 1, seed=seed)
         for p, q in zip(tensors, wide, strict=True):
             q.data = p.detach().float()
             q.grad = None if p.grad is None else p.grad.float()
@@ -114,20 +87,26 @@ def test_bfloat16_parameters_have_a_history_in_float32() -> None:
         reference.denoise()
         assert np.array_equal(optimizer.diagnostics().weights, reference.diagnostics().weights)
     assert optimizer.diagnostics().weights[-1] < 1.0
-    state = optimizer.state_dict()["state"][0]
-    assert state["coco_point_0"].dtype == state["coco_residual_0"].dtype == torch.float32
-    assert state["coco_point_0"].shape == tensors[0].shape
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("state_dtype", [None, torch.float32, torch.float64])
-def test_every_dtype_denoises(dtype: torch.dtype, state_dtype: torch.dtype | None) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "state_dtype", "wanted"),
+    [
+        (torch.float16, None, torch.float32),
+        (torch.bfloat16, torch.float64, torch.float64),
+        (torch.float64, None, torch.float64),
+        (torch.float64, torch.float32, torch.float32),
+    ],
+)
+def test_every_dtype_denoises(
+    dtype: torch.dtype, state_dtype: torch.dtype | None, wanted: torch.dtype
+) -> None:
     tensors = parameters(dtype)
-    optimizer = coco(tensors, state_dtype=state_dtype)
+    optimizer = adam(tensors, state_dtype=state_dtype)
     noisy_gradients(tensors, 5, optimizer.step)
     assert optimizer.diagnostics().weights[-1] < 1.0
-    wanted = state_dtype or (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert optimizer.state_dict()["state"][0]["coco_residual_0"].dtype == wanted
+    state = optimizer.state_dict()["state"][0]
+    assert state["coco_point_0"].dtype == state["coco_residual_0"].dtype == wanted
 
 
 def test_mixed_dtypes_are_one_point() -> None:
@@ -136,7 +115,7 @@ def test_mixed_dtypes_are_one_point() -> None:
     double = [nn.Parameter(p.detach().double().clone()) for p in mixed]
     some, others = (GradientDenoiser(t, L=1.0, window=3) for t in (mixed, double))
     for seed in range(5):
-        noisy_gradients(mixed, 1, lambda: None, seed=seed)
+        noisy_gradients(mixed, 1, seed=seed)
         for p, q in zip(mixed, double, strict=True):
             q.grad = None if p.grad is None else p.grad.double().clone()
         some.denoise()
@@ -151,51 +130,48 @@ def test_mixed_dtypes_are_one_point() -> None:
     np.testing.assert_allclose(some.diagnostics().weights, others.diagnostics().weights, atol=1e-6)
 
 
-def test_complex_parameters_are_pairs_of_real_ones() -> None:
-    real = parameters()
-    complex_ = [nn.Parameter(torch.view_as_complex(p.detach().clone().view(-1, 2))) for p in real]
-    mixed = [*complex_[:2], nn.Parameter(real[2].detach().clone())]
-    some = CocoOptimizer(torch.optim.SGD(real, lr=0.1), L=1.0, window=4)
-    others = CocoOptimizer(torch.optim.SGD(mixed, lr=0.1), L=1.0, window=4)
+@WINDOWS
+def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    start = torch.randn(6, 4, 2, generator=draw, dtype=torch.float64)
+    real = [nn.Parameter(start.clone()), *parameters()[:1]]
+    mixed = [nn.Parameter(torch.view_as_complex(start.clone()).t()), *copies(real[1:])]
+    some, others = (coco(tensors, **options) for tensors in (real, mixed))
     for seed in range(6):
-        noisy_gradients(real, 1, lambda: None, seed=seed)
-        for p, q in zip(real, mixed, strict=True):
-            assert p.grad is not None
-            g = p.grad.clone()
-            q.grad = torch.view_as_complex(g.view(-1, 2)) if q.is_complex() else g
+        noisy_gradients(real, 1, seed=seed)
+        pairs: Any = real[0].grad
+        mixed[0].grad, mixed[1].grad = torch.view_as_complex(pairs).t(), real[1].grad
         some.step()
         others.step()
-    flat = [torch.view_as_real(q.detach()) if q.is_complex() else q.detach() for q in mixed]
-    for p, value in zip(real, flat, strict=True):
-        torch.testing.assert_close(p.detach(), value.view(p.shape))
+    torch.testing.assert_close(torch.view_as_complex(real[0].detach()).t(), mixed[0].detach())
+    torch.testing.assert_close(real[1].detach(), mixed[1].detach())
     assert some.diagnostics().weights[-1] < 1.0
     state = others.state_dict()["state"][0]
     assert state["coco_point_0"].dtype == torch.complex128
     assert state["coco_point_0"].shape == mixed[0].shape
-    again = copies(mixed)
-    fresh = CocoOptimizer(torch.optim.SGD(again, lr=0.1), L=1.0, window=4)
+    fresh = coco(copies(mixed), **options)
     fresh.load_state_dict(others.state_dict())
-    assert all(map(torch.equal, history(fresh), history(others)))
+    assert equal(history(fresh), history(others))
 
 
 def test_memory_is_what_the_docs_say() -> None:
-    for K in (8, 16, 32):
+    for options, copies_ in (({"window": 8}, 16), ({"window": 2, "forget": "fold"}, 2)):
         p = nn.Parameter(torch.ones(161, dtype=torch.bfloat16))
-        denoiser = GradientDenoiser(p, L=1.0, window=K)
+        denoiser = GradientDenoiser(p, L=1.0, **options)  # type: ignore[arg-type]
         p.grad = torch.ones_like(p)
         denoiser.denoise()
-        assert denoiser.diagnostics().nbytes == 161 * 8 * K
+        assert denoiser.diagnostics().nbytes == 161 * 4 * copies_
 
 
 def test_a_step_has_a_noise_variance_of_its_own() -> None:
-    """Two gradients at one point are averaged by their precisions."""
+    """Two gradients at one point are averaged by their precisions; a tensor may be a variance."""
     p: Any = nn.Parameter(torch.zeros(3, dtype=torch.float64))
     optimizer = CocoOptimizer(torch.optim.SGD([p], lr=0.0), L=1.0, window=4)
     used: list[Any] = []
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.append(p.grad.clone()))
-    for value, variance in ((1.0, 1.0), (9.0, 3.0)):
+    for value, variance in ((1.0, 1.0), (9.0, torch.tensor(3.0))):
         p.grad = torch.full_like(p, value)
-        optimizer.step(noise_variance=variance)
+        optimizer.step(noise_variance=variance)  # type: ignore[arg-type]
     np.testing.assert_allclose(used[-1], (1.0 + 9.0 / 3.0) / (1.0 + 1.0 / 3.0), rtol=1e-9)
     with pytest.raises(ValueError, match="noise_variance must be positive"):
         optimizer.step(noise_variance=-1.0)

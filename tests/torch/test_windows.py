@@ -1,7 +1,6 @@
 """A window for each group: as if each had a denoiser to itself, but all or none."""
 
 import copy
-import io
 import pickle
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from coco_denoiser.torch import CocoOptimizer
+from tests.torch.problems import equal, saved
 
 MODELS = pytest.mark.parametrize(
     "options", [{"L": 0.5, "window": 4}, {"model": "gaussian", "window": 5}]
@@ -58,10 +58,6 @@ def run(optimizers: list[CocoOptimizer], model: Model, steps: range, bad: int = 
     return found
 
 
-def same(one: list[Any], other: list[Any]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 @MODELS
 def test_each_is_denoised_by_itself(options: dict[str, Any]) -> None:
     model, apart, plain = (Model() for _ in range(3))
@@ -69,8 +65,8 @@ def test_each_is_denoised_by_itself(options: dict[str, Any]) -> None:
     split = [g["params"] for g in groups(apart)]
     others = [CocoOptimizer(torch.optim.SGD(part, lr=0.1), **options) for part in split]
     found = run([one], model, range(12))
-    assert same(found, run(others, apart, range(12)))
-    assert not same(found, run([made("model", plain, **options)], plain, range(12)))
+    assert equal(found, run(others, apart, range(12)))
+    assert not equal(found, run([made("model", plain, **options)], plain, range(12)))
     for i, other in enumerate(others):
         assert str(one.diagnostics(i)) == str(other.diagnostics())
 
@@ -79,38 +75,26 @@ def test_what_one_refuses_leaves_no_trace_in_any() -> None:
     model, other = Model(), Model()
     one = made("group", model, L=0.5, window=4, nonfinite="raise")
     found = run([one], model, range(9), bad=5)
-    assert same(found, run([made("group", other, L=0.5, window=4)], other, range(9)))
+    assert equal(found, run([made("group", other, L=0.5, window=4)], other, range(9)))
     assert one.diagnostics().skipped == 1
 
 
 @MODELS
-def test_a_restored_optimizer_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
+def test_what_is_restored_or_copied_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     model = Model()
     one = made("group", model, **options)
     run([one], model, range(7))
-    file = io.BytesIO()
-    torch.save(one.state_dict(), file)
-    file.seek(0)
-    other = Model()
-    other.load_state_dict(model.state_dict())
-    two = made("group", other, **options)
-    two.load_state_dict(torch.load(file, weights_only=True))
-    assert same(run([one], model, range(7, 14)), run([two], other, range(7, 14)))
-
-
-def test_copies_and_checkpoints_of_frameworks_go_on_too() -> None:
-    model = Model()
-    one = made("group", model, L=0.5, window=4)
-    run([one], model, range(7))
     copied_model, copied = copy.deepcopy((model, one))
     pickled_model, pickled = pickle.loads(pickle.dumps((model, one)))
-    read_model = copy.deepcopy(model)
-    read = made("group", read_model, L=0.5, window=4)
+    loaded_model, read_model = (copy.deepcopy(model) for _ in range(2))
+    loaded, read = (made("group", m, **options) for m in (loaded_model, read_model))
+    loaded.load_state_dict(saved(one))
     set_optimizer_state_dict(read_model, read, get_optimizer_state_dict(model, one))
     expected = run([one], model, range(7, 14))
-    assert same(expected, run([copied], copied_model, range(7, 14)))
-    assert same(expected, run([pickled], pickled_model, range(7, 14)))
-    assert same(expected, run([read], read_model, range(7, 14)))
+    assert equal(expected, run([copied], copied_model, range(7, 14)))
+    assert equal(expected, run([pickled], pickled_model, range(7, 14)))
+    assert equal(expected, run([loaded], loaded_model, range(7, 14)))
+    assert equal(expected, run([read], read_model, range(7, 14)))
 
 
 def test_a_state_of_other_windows_is_refused() -> None:
@@ -118,13 +102,9 @@ def test_a_state_of_other_windows_is_refused() -> None:
     made_of = {per: (model := Model(), made(per, model, L=0.5, window=4)) for per in kinds}
     for model, optimizer in made_of.values():
         run([optimizer], model, range(5))
-    for per in kinds:
-        for saved in kinds:
-            if saved != per:
-                with pytest.raises(
-                    ValueError, match=f"state was saved with per={saved}, this one has per={per}"
-                ):
-                    made_of[per][1].load_state_dict(made_of[saved][1].state_dict())
+    for per, other in (kinds, kinds[::-1]):
+        with pytest.raises(ValueError, match=f"with per={other}, this one has per={per}"):
+            made_of[per][1].load_state_dict(made_of[other][1].state_dict())
     assert all(o.diagnostics().observations == 4 for _, o in made_of.values())
     with pytest.raises(ValueError, match="per must be one of 'model', 'group'"):
         made("layer", Model(), L=0.5)
@@ -141,8 +121,8 @@ def test_a_group_may_have_a_window_of_its_own_or_none() -> None:
     inner.register_step_pre_hook(lambda *_: used.append([p.grad.clone() for p in members]))
     run([optimizer], model, range(6))
     raw = [p.grad for p in model.parameters()]
-    assert same(used[-1][:2], raw[:2])
-    assert not same(used[-1][2:], raw[2:])
+    assert equal(used[-1][:2], raw[:2])
+    assert not equal(used[-1][2:], raw[2:])
     assert optimizer.diagnostics(1).window == 3
     assert optimizer.diagnostics(0).nbytes == 0
     assert "coco_point_0" not in optimizer.state_dict()["state"].get(0, {})

@@ -18,16 +18,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coco_denoiser import Denoiser
 from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import copies, equal, noisy_gradients, parameters
+from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
 
 
 def half_square(tensors: list[nn.Parameter]) -> torch.Tensor:
     return 0.5 * torch.cat([p.flatten() for p in tensors]).square().sum()
-
-
-def flat(tensors: list[nn.Parameter], *, gradients: bool = False) -> Any:
-    parts = [p.grad if gradients else p.detach() for p in tensors]
-    return torch.cat([part.flatten() for part in parts if part is not None]).clone().numpy()
 
 
 def test_zero_grad_is_the_wrapped_ones() -> None:
@@ -117,7 +112,7 @@ def test_one_that_replaces_the_gradients_is_refused() -> None:
 
 def test_hooks_for_all_optimizers_run_once() -> None:
     tensors = parameters()
-    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0)
+    optimizer = coco(tensors)
     calls: list[str] = []
     handles = [
         register_optimizer_step_pre_hook(lambda *_: calls.append("before")),
@@ -133,7 +128,7 @@ def test_hooks_for_all_optimizers_run_once() -> None:
 
 def test_a_hook_may_change_the_arguments() -> None:
     tensors = parameters()
-    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0)
+    optimizer = coco(tensors)
     given = []
     optimizer.register_step_pre_hook(lambda _, args, kwargs: ((args[0], lambda: 3.0), kwargs))
     optimizer.register_step_post_hook(lambda _, args, __: given.append(args[1]()))

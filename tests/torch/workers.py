@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 
 STEPS, BATCH = 12, 8
 FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
-OTHERS: dict[str, dict[str, Any]] = {"estimated": {"L": None, "model": "gaussian"}}
+GAUSSIAN: dict[str, Any] = {"L": None, "model": "gaussian"}
 
 
 def model() -> nn.Sequential:
@@ -97,26 +97,38 @@ def whole(module: nn.Module) -> list[torch.Tensor]:
     ]
 
 
-def data_parallel(rank: int, size: int, folder: Path) -> list[list[torch.Tensor]]:
-    """DDP, in which every rank has everything."""
+def two_ranks(rank: int, size: int, folder: Path) -> dict[str, Any]:
+    """Everything that two ranks can show."""
+    return {
+        "replicated": _data_parallel(rank, size),
+        "flattened": _flattened(),
+        **_line(rank, size, folder),
+    }
+
+
+def _data_parallel(rank: int, size: int) -> list[list[torch.Tensor]]:
+    """DDP, in which every rank has everything; then with ZeroRedundancyOptimizer inside."""
     found = []
-    for group in (None, dist.group.WORLD):  # adding up what is equal anyway must not matter
+    for kind in ("derived", "given", "zero"):
         module = DistributedDataParallel(model())
-        train(module, wrapped(module, process_group=group), range(STEPS), rank, size)
+        # Adding up what is equal anyway must not matter.
+        optimizer = wrapped(module, process_group=dist.group.WORLD if kind == "given" else None)
+        if kind == "zero":
+            inner = ZeroRedundancyOptimizer(module.parameters(), torch.optim.Adam, lr=1e-2)
+            optimizer = CocoOptimizer(inner, L=0.5, window=4)
+        train(module, optimizer, range(STEPS), rank, size)
         found.append(whole(module))
     return found
 
 
-def sharded(rank: int, size: int, folder: Path) -> dict[str, Any]:
+def _line(rank: int, size: int, folder: Path) -> dict[str, Any]:
     """FSDP2 on a line of ranks: trajectory, traffic, ranks without a gradient, checkpoint."""
     found, module, optimizer = _sharded(rank, size, folder / "checkpoint")
     found.update(uneven=_uneven(module, optimizer, rank))
     found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
-    for name, options in OTHERS.items():
-        module = _sharded_model()
-        train(module, wrapped(module, **options), range(STEPS), rank, size)
-        found[name] = whole(module)
-    return found
+    module = _sharded_model()
+    train(module, wrapped(module, **GAUSSIAN), range(STEPS), rank, size)
+    return {**found, "gaussian": whole(module)}
 
 
 def _sharded(
@@ -154,11 +166,9 @@ def _traffic(module: nn.Module, optimizer: CocoOptimizer) -> list[int]:
 
     dist.all_reduce = counted
     try:
-        saved = torch.get_rng_state()
         for p in module.parameters():
             p.grad = torch.full_like(p, torch.inf)
         _refused(optimizer)  # but only after asking the other ranks
-        torch.set_rng_state(saved)
     finally:
         dist.all_reduce = plain
     return sizes
@@ -231,8 +241,8 @@ def resume(checkpoint: Path, **options: Any) -> tuple[list[torch.Tensor], list[f
     return whole(module), optimizer.diagnostics().weights.tolist()
 
 
-def flattened(rank: int, size: int, folder: Path) -> list[str]:
-    """FSDP1, and ZeroRedundancyOptimizer with COCO inside, are refused; outside it is right."""
+def _flattened() -> list[str]:
+    """Return which was taken of FSDP1 and ZeroRedundancyOptimizer with COCO inside it."""
     found = []
     for original in (False, True):
         module = FullyShardedDataParallel(
@@ -250,11 +260,3 @@ def flattened(rank: int, size: int, folder: Path) -> list[str]:
 
 def _inside(parameters: Any, **options: Any) -> CocoOptimizer:
     return CocoOptimizer(SGD(parameters, **options), L=0.5)
-
-
-def zero_outside(rank: int, size: int, folder: Path) -> list[torch.Tensor]:
-    """ZeroRedundancyOptimizer wrapped from outside."""
-    module = DistributedDataParallel(model())
-    inner = ZeroRedundancyOptimizer(module.parameters(), torch.optim.Adam, lr=1e-2)
-    train(module, CocoOptimizer(inner, L=0.5, window=4), range(STEPS), rank, size)
-    return whole(module)

@@ -127,14 +127,15 @@ def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
     names = settings.keys() | window.stream.state_dict().keys()
     small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
     small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
+    window.stream.check_settings(small, settings)
     slots = window.vectors.slots
-    count = saved_count(small, "count", 0, slots) if small.get("window") == window.window else 0
+    count = saved_count(small, "count", 0, slots)
     for name, value in small.items():
         if isinstance(value, np.ndarray):
-            if count and value.shape != (slots,) * value.ndim:
+            if value.shape != (slots,) * value.ndim:
                 raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
             small[name] = value[(slice(count),) * value.ndim]
-    return window.stream.checked(small, settings)
+    return window.stream.window.checked(small)
 
 
 def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
