@@ -62,7 +62,7 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
 
 def test_groups_that_disagree_about_the_direction_are_refused() -> None:
     some, other = (nn.Parameter(torch.ones(2)) for _ in range(2))
-    groups = [{"params": [some]}, {"params": [other], "maximize": True}]
+    groups: list[Any] = [{"params": [some]}, {"params": [other], "maximize": True}]
     optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
     with pytest.raises(ValueError, match="maximize must be the same"):
         optimizer.step()

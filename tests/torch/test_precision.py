@@ -157,7 +157,7 @@ def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> N
 def test_memory_is_what_the_docs_say() -> None:
     for options, copies_ in (({"window": 8}, 16), ({"window": 2, "forget": "fold"}, 2)):
         p = nn.Parameter(torch.ones(161, dtype=torch.bfloat16))
-        denoiser = GradientDenoiser(p, L=1.0, **options)  # type: ignore[arg-type]
+        denoiser = GradientDenoiser(p, L=1.0, **options)
         p.grad = torch.ones_like(p)
         denoiser.denoise()
         assert denoiser.diagnostics().nbytes == 161 * 4 * copies_
@@ -171,7 +171,7 @@ def test_a_step_has_a_noise_variance_of_its_own() -> None:
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.append(p.grad.clone()))
     for value, variance in ((1.0, 1.0), (9.0, torch.tensor(3.0))):
         p.grad = torch.full_like(p, value)
-        optimizer.step(noise_variance=variance)  # type: ignore[arg-type]
+        optimizer.step(noise_variance=variance)
     np.testing.assert_allclose(used[-1], (1.0 + 9.0 / 3.0) / (1.0 + 1.0 / 3.0), rtol=1e-9)
     with pytest.raises(ValueError, match="noise_variance must be positive"):
         optimizer.step(noise_variance=-1.0)

@@ -120,7 +120,7 @@ def test_a_group_may_have_a_window_of_its_own_or_none() -> None:
     members: list[Any] = list(model.parameters())
     inner.register_step_pre_hook(lambda *_: used.append([p.grad.clone() for p in members]))
     run([optimizer], model, range(6))
-    raw = [p.grad for p in model.parameters()]
+    raw: list[Any] = [p.grad for p in model.parameters()]
     assert equal(used[-1][:2], raw[:2])
     assert not equal(used[-1][2:], raw[2:])
     assert optimizer.diagnostics(1).window == 3
