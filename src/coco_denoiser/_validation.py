@@ -216,12 +216,6 @@ def model(
     return "gaussian" if name == "gaussian" else "cocoercive"
 
 
-def absent(name: str, value: object, wanted: str) -> None:
-    """Refuse an argument that only works with another setting."""
-    if value is not None:
-        raise ValueError(f"{name} goes with {wanted} only. Leave it out, or use that.")
-
-
 def one_of(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of the allowed words."""
     if not isinstance(value, str) or value not in allowed:
@@ -294,11 +288,3 @@ def saved_number(state: Mapping[str, Any], name: str) -> float:
     if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):
         raise damaged(f"{name} must be a finite number, got {value}")
     return float(value)
-
-
-def saved_distances(state: Mapping[str, Any], name: str, count: int) -> Float64:
-    """Return a table of distances of a saved state."""
-    table = saved_table(state, name, count)
-    if not (table >= 0.0).all():
-        raise damaged(f"{name} must not be negative, got {table.min()}")
-    return table

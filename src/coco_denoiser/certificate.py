@@ -16,8 +16,8 @@ would magnify. Any forces would do for a valid bound.
 import numpy as np
 
 from coco_denoiser._jit import fragment, kernel
-from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian
-from coco_denoiser.problem import ROUNDING, Problem, rounding_sizes
+from coco_denoiser._linalg import MANY, solve_laplacian
+from coco_denoiser.problem import ROUNDING, Problem, response, rounding_sizes
 from coco_denoiser.typing import Float64
 
 
@@ -37,20 +37,9 @@ def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float
     n = problem.table
     value = 0.5 * float(np.sum(n * (phi - h) ** 2))
     force, rest = _forces(h, n, phi, multipliers)
-    u = _relaxed(problem, np.minimum(multipliers, 1e30), rest)
+    u = response(np.minimum(multipliers, 1e30), problem, rest)
     gap, violation = _pairs(h, phi, force, u, problem.bounds, multipliers, n)
     return _relative(gap, value), violation
-
-
-def _relaxed(problem: Problem, pull: Float64, rest: Float64) -> Float64:
-    """Return (N + Laplacian(pull))^-1 rest, (K, q), coordinate by coordinate."""
-    shares, out = problem.coordinate_precisions, np.empty_like(rest)
-    for share in np.unique(shares):
-        here = shares == share
-        part = rest[:, here] / share
-        solve_large_laplacian(pull / share, problem.precisions.copy(), part, part.shape[1])
-        out[:, here] = part
-    return out
 
 
 @kernel

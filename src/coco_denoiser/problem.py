@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel, subroutine, sweep
-from coco_denoiser._linalg import MANY, solve_laplacian, solve_large_laplacian, squared_distance
+from coco_denoiser._jit import fragment, kernel, sweep
+from coco_denoiser._linalg import solve_large_laplacian, squared_distance
 from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Array, Float64, Int64
 
@@ -72,14 +72,10 @@ class Problem:
         """The precision of every coordinate of every residual, (K, q)."""
         return self.precisions[:, None] * self.coordinate_precisions
 
-    def pairs(self) -> tuple[Int64, Int64]:
-        """Return the pairs that are constrained, as two lists of points."""
-        first, second = np.nonzero(np.triu(np.isfinite(self.bounds), 1))
-        return first, second
-
     def is_feasible(self, within: float = WITHIN) -> bool:
         """Say whether every pair obeys its bound, up to rounding and this share of it."""
-        return bool(worst_excess(self.residuals, self.bounds, within) <= 0.0)
+        h = self.residuals
+        return bool(worst_ratio(h, h, self.bounds, 1.0) <= 1.0 + within)
 
 
 class Units(NamedTuple):
@@ -166,12 +162,12 @@ def from_observations(
     curvature = c, r
     x, g, exponent, scale = points, gradients, 0, 0.0
     if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
-        h, bounds, precisions, scale = _reduce(x, g, c, r, variances, _LARGEST)
+        h, bounds, scale = _reduce(x, g, c, r, _LARGEST)
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
-        h, bounds, precisions, scale = _reduce(x, g, c, r, variances, np.inf)
-    axes, unit, q = NONE, float(variances.min()), d
-    coordinates = h
+        h, bounds, scale = _reduce(x, g, c, r, np.inf)
+    axes, unit, coordinates = NONE, float(variances.min()), h
+    shares = np.ones(d)
     if covariance is not None:
         spread = covariance
         if covariance.ndim == 2:
@@ -180,14 +176,12 @@ def from_observations(
             coordinates = h = np.ascontiguousarray(h @ axes)
         unit *= float(spread.min())
         shares = spread.min() / spread
-    else:
-        if d > max(2 * K, _FEW):
-            # Rotated into K coordinates. From the vectors, not from the table of distances:
-            # close residuals would lose half of their digits there.
-            coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
-            q = K
-        shares = np.ones(q)
-    problem = Problem(coordinates, bounds, precisions, shares)
+    elif d > max(2 * K, _FEW):
+        # Rotated into K coordinates. From the vectors, not from the table of distances:
+        # close residuals would lose half of their digits there.
+        coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
+        shares = np.ones(K)
+    problem = Problem(coordinates, bounds, variances.min() / variances, shares)
     units = Units(points, gradients, variances, curvature, h, scale, exponent, 1.0 / unit, axes)
     return problem, units
 
@@ -270,13 +264,17 @@ def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
 
 def stationary(multipliers: Float64, problem: Problem) -> Float64:
     """Return phi (K, q), where these multipliers, all finite, balance the observations."""
-    n, s = problem.precisions, problem.coordinate_precisions
-    phi = n[:, None] * problem.residuals
+    return response(multipliers, problem, problem.table * problem.residuals)
+
+
+def response(multipliers: Float64, problem: Problem, forces: Float64) -> Float64:
+    """Return (s_c N + Laplacian)^-1 forces, (K, q), coordinate by coordinate."""
+    n, s, out = problem.precisions, problem.coordinate_precisions, np.empty_like(forces)
     for share in np.unique(s):
-        part = np.ascontiguousarray(phi[:, s == share])
+        part = forces[:, s == share] / share
         solve_large_laplacian(multipliers / share, n.copy(), part, part.shape[1])
-        phi[:, s == share] = part
-    return phi
+        out[:, s == share] = part
+    return out
 
 
 def average(
@@ -298,37 +296,37 @@ def average(
         np.add.at(between, tuple(labels[np.argwhere(apart)].T), multipliers[apart])
         W, phi = average(between, merged, within)
         return W[np.ix_(labels, labels)] * (n / merged.precisions[labels]), phi[labels]
-    if problem.isotropic and K < MANY:
-        return weights_and_phi(multipliers, h, bounds, n, within)
     if not multipliers.any():
         # Nothing to average: exactly, so that observations stay the same to the last bit.
         return np.eye(K), h
     if problem.isotropic:
         W = np.eye(K)
         solve_large_laplacian(multipliers.copy(), n.copy(), W, 0)
-        return W, _complete(W, h, bounds, n, within)
-    phi = stationary(multipliers, problem)
-    shrink = _shrinkage(phi, h, bounds, within)
-    if shrink < 1.0:
+        W *= n
+        phi = W @ h
+    else:
+        W, phi = np.full((K, K), np.nan), stationary(multipliers, problem)
+    worst = worst_ratio(phi, h, bounds, 1.5)  # half of a rounding is left for the last sum
+    if worst > 1.0 + within:
         centroid = n @ phi / n.sum()
-        phi = centroid + shrink * (phi - centroid)
-    return np.full((K, K), np.nan), phi
+        W, phi = W / worst + (1.0 - 1.0 / worst) * n / n.sum(), centroid + (phi - centroid) / worst
+    return W, phi
 
 
 @sweep
 def _reduce(
-    points: Float64, gradients: Float64, c: float, r: float, variances: Float64, largest: float
-) -> tuple[Float64, Float64, Float64, float]:
-    """Return residuals, bounds, precisions and the scale, which is 0 for input out of range."""
+    points: Float64, gradients: Float64, c: float, r: float, largest: float
+) -> tuple[Float64, Float64, float]:
+    """Return residuals, bounds and the scale, which is 0 for input out of range."""
     K, d = points.shape
-    h, bounds, precisions = np.empty((K, d)), np.empty((K, K)), _precisions(variances)
+    h, bounds = np.empty((K, d)), np.empty((K, K))
     x, g = 0.0, 0.0
     for i in range(K):
         for j in range(d):
             x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
     for top in (x, g):
         if top != 0.0 and not 1.0 / largest < top < largest:
-            return h, bounds, precisions, 0.0
+            return h, bounds, 0.0
     origin, central = 0, 0
     for attempt in range(2):
         # Differences first: a shift of all points or gradients leaves no rounding behind. From an
@@ -347,7 +345,7 @@ def _reduce(
         for j in range(i):
             squared = squared_distance(points[i], points[j])
             bounds[i, j] = bounds[j, i] = r * _root(squared, points[i], points[j]) / scale
-    return h, bounds, precisions, scale
+    return h, bounds, scale
 
 
 @fragment
@@ -382,17 +380,6 @@ def most_central(h: Float64) -> int:
 
 
 @fragment
-def _precisions(variances: Float64) -> Float64:
-    # Loops, since array expressions take seconds to compile.
-    least, precisions = np.inf, np.empty(variances.size)
-    for i in range(variances.size):
-        least = min(least, variances[i])
-    for i in range(variances.size):
-        precisions[i] = least / variances[i]
-    return precisions
-
-
-@fragment
 def standardise(h: Float64, central: int) -> float:
     """Shift the most central residual to zero, scale the largest entry to 1; return the scale.
 
@@ -413,20 +400,21 @@ def standardise(h: Float64, central: int) -> float:
 
 
 @kernel
-def worst_excess(h: Float64, bounds: Float64, within: float) -> float:
-    """Return by how much the worst pair exceeds its bound, rounding forgiven."""
-    worst, size = -1.0, rounding_sizes(h, h)
-    for i in range(h.shape[0]):
+def worst_ratio(phi: Float64, h: Float64, bounds: Float64, roundings: float) -> float:
+    """Return the largest ratio of distance to bound, so many roundings of phi forgiven."""
+    worst, size = 0.0, rounding_sizes(phi, h)
+    for i in range(phi.shape[0]):
         for j in range(i):
-            total = 0.0
-            for c in range(h.shape[1]):
-                total += (h[i, c] - h[j, c]) ** 2
-            lost = ROUNDING * min(1.0, size[i] + size[j])
-            worst = max(worst, np.sqrt(total) - bounds[i, j] * (1.0 + within) - lost)
+            squared = 0.0
+            for c in range(phi.shape[1]):
+                squared += (phi[i, c] - phi[j, c]) ** 2
+            apart = np.sqrt(squared) - roundings * ROUNDING * min(1.0, size[i] + size[j])
+            if apart > 0.0:
+                worst = max(worst, apart / bounds[i, j])
     return worst
 
 
-@subroutine
+@kernel
 def rounding_sizes(phi: Float64, h: Float64) -> Float64:
     """Return what the rounding of each residual is relative to: it, and how far it has moved.
 
@@ -463,49 +451,6 @@ def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
                     size += 1
         count += 1
     return labels
-
-
-@kernel
-def weights_and_phi(
-    lam: Float64, h: Float64, bounds: Float64, n: Float64, within: float
-) -> tuple[Float64, Float64]:
-    """Return W (K, K) and phi = W h for multipliers that are finite."""
-    W, a = np.zeros(lam.shape), np.empty(lam.shape)
-    largest = 0.0
-    for i in range(n.size):
-        W[i, i] = 1.0
-        for j in range(n.size):
-            a[i, j] = lam[i, j]
-            largest = max(largest, lam[i, j])
-    if largest == 0.0:
-        return W, h  # exactly, so that observations stay the same to the last bit
-    # Not 0 itself: for a literal, Numba would compile it once more.
-    solve_laplacian(a, n.copy(), W, len(W) - n.size)
-    return W, _complete(W, h, bounds, n, within)
-
-
-@fragment
-def _complete(W: Float64, h: Float64, bounds: Float64, n: Float64, within: float) -> Float64:
-    """Multiply W by N, then draw it towards the centroid until every pair fits; return W h."""
-    K, q = h.shape
-    phi = np.zeros((K, q))
-    total = 0.0
-    for i in range(K):
-        total += n[i]
-        for j in range(K):
-            W[i, j] *= n[j]
-            for c in range(q):
-                phi[i, c] += W[i, j] * h[j, c]
-    shrink = _shrinkage(phi, h, bounds, within)
-    if shrink < 1.0:
-        for i in range(K):
-            for c in range(q):
-                phi[i, c] = 0.0
-            for j in range(K):
-                W[i, j] = shrink * W[i, j] + (1.0 - shrink) * n[j] / total
-                for c in range(q):
-                    phi[i, c] += W[i, j] * h[j, c]
-    return phi
 
 
 @sweep
@@ -560,19 +505,3 @@ def mend(
         if broken == 0:
             break
     return moved, worst
-
-
-@kernel
-def _shrinkage(phi: Float64, h: Float64, bounds: Float64, within: float) -> float:
-    """Return by what factor phi must shrink until every pair fits, rounding forgiven."""
-    shrink, size = 1.0, rounding_sizes(phi, h)
-    for i in range(phi.shape[0]):
-        for j in range(i):
-            squared = 0.0
-            for c in range(phi.shape[1]):
-                squared += (phi[i, c] - phi[j, c]) ** 2
-            # Half of a rounding is left for the last sum.
-            apart = np.sqrt(squared) - 1.5 * ROUNDING * min(1.0, size[i] + size[j])
-            if apart > bounds[i, j] * (1.0 + within):
-                shrink = min(shrink, bounds[i, j] / apart)
-    return shrink

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser.certificate import certify, certify_plain
+from coco_denoiser.certificate import certify
 from coco_denoiser.problem import (
     COINCIDENT,
     ROUNDING,
@@ -104,9 +104,9 @@ def solve(
     best = None
     if method == "auto" and len(problem.bounds) < LARGE and problem.isotropic:
         best = solve_fast(problem, tol, max_iter)
-        if best.status.success:
+        if best is not None and best.status.success:
             return best
-    for name, near in _plan(problem, method, tried=best is not None and best.iterations >= 0):
+    for name, near in _plan(problem, method, tried=best is not None):
         answer = _attempt(problem, name, near, tol, max_iter, start)
         if best is None or _error(answer) < _error(best):
             best = answer
@@ -116,22 +116,36 @@ def solve(
     return best
 
 
-def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Solution:
+def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Solution | None:
     """Solve an ordinary problem in two compiled calls: the method, and the certificate.
 
-    Ordinary is a problem of which no two points coincide, with the same noise in all directions,
-    and which Newton's method, or for two points the closed form, solves.
+    Ordinary is a problem with the same noise in all directions, which Newton's method, or for two
+    points the closed form, solves. Returns None if two of its points coincide.
     """
     name = "newton" if len(problem.bounds) > 2 else "closed-form"
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
     within = min(0.1 * tol, FEASIBLE)
     weights, phi, multipliers, iterations = newton.solve_fast(h, bounds, n, tol, limit, within)
-    gap = violation = np.inf
-    if iterations >= 0:
-        gap, violation = certify_plain(h, bounds, n, phi, multipliers)
-    exhausted = iterations >= limit
-    status = _status(gap, violation, tol, unchanged=phi is h, exhausted=exhausted)
+    if iterations < 0:
+        return None
+    return _certified(problem, name, weights, phi, multipliers, iterations, limit, tol)
+
+
+def _certified(
+    problem: Problem,
+    name: str,
+    weights: Float64,
+    phi: Float64,
+    multipliers: Float64,
+    iterations: int,
+    limit: int,
+    tol: float,
+) -> Solution:
+    gap, violation = certify(problem, phi, multipliers)
+    status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
+    if gap <= tol and violation <= tol:
+        status = Status.UNCHANGED if phi is problem.residuals else Status.SOLVED
     return Solution(
         gradients=phi,
         weights=weights,
@@ -143,14 +157,6 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Sol
         status=status,
         std=np.full(len(phi), np.nan),
     )
-
-
-def _status(
-    gap: float, violation: float, tol: float, *, unchanged: bool, exhausted: bool
-) -> Status:
-    if gap <= tol and violation <= tol:
-        return Status.UNCHANGED if unchanged else Status.SOLVED
-    return Status.ITERATION_LIMIT if exhausted else Status.STALLED
 
 
 def _error(answer: Solution) -> float:
@@ -210,20 +216,7 @@ def _attempt(
     if not problem.is_feasible():
         multipliers, iterations = _multipliers(problem, name, near, tol, limit, start)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
-    gap, violation = certify(problem, phi, multipliers)
-    unchanged, exhausted = phi is problem.residuals, iterations >= limit
-    status = _status(gap, violation, tol, unchanged=unchanged, exhausted=exhausted)
-    return Solution(
-        gradients=phi,
-        weights=weights,
-        multipliers=multipliers,
-        gap=gap,
-        violation=violation,
-        iterations=iterations,
-        method=name,
-        status=status,
-        std=np.full(len(phi), np.nan),
-    )
+    return _certified(problem, name, weights, phi, multipliers, iterations, limit, tol)
 
 
 def _multipliers(

@@ -13,7 +13,6 @@ If the noise has a covariance, one scalar equation is left to solve.
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser._jit import kernel
 from coco_denoiser.problem import Problem, centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
 
@@ -23,19 +22,10 @@ _STEPS = 200  # of Newton's method on the scalar equation, which takes about fiv
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multiplier, as a (2, 2) table, and the number of iterations."""
     del tol, max_iter
-    if problem.isotropic:
-        lam, iterations = multiplier(problem.residuals, problem.bounds, problem.precisions), 0
-    else:
-        lam, iterations = _with_covariance(problem)
-    return np.array([[0.0, lam], [lam, 0.0]]), iterations
-
-
-def _with_covariance(problem: Problem) -> tuple[float, int]:
-    """Solve ||v(t)|| = rho for t = lam (1 / n_1 + 1 / n_2), by Newton's method on 1 / ||v||.
-
-    Coordinate c of the difference becomes v_c = d_c s_c / (s_c + t). As in a trust region,
-    1 / ||v|| is concave and nearly linear: from t = 0 the root is approached from below.
-    """
+    # ||v(t)|| = rho for t = lam (1 / n_1 + 1 / n_2), by Newton's method on 1 / ||v||. Coordinate c
+    # of the difference becomes v_c = d_c s_c / (s_c + t). As in a trust region, 1 / ||v|| is
+    # concave and nearly linear: from t = 0 the root is approached from below. Without a
+    # covariance it is linear, and one step is the closed form.
     (n, m), s, rho = problem.precisions, problem.coordinate_precisions, problem.bounds[0, 1]
     d = problem.residuals[0] - problem.residuals[1]
     t, steps = 0.0, 0
@@ -46,17 +36,8 @@ def _with_covariance(problem: Problem) -> tuple[float, int]:
             break
         t += (w / rho - 1.0) * w * w / float(np.sum(v * v / (s + t)))
         steps += 1
-    return t / (1.0 / n + 1.0 / m), steps
-
-
-@kernel
-def multiplier(h: Float64, bounds: Float64, n: Float64) -> float:
-    """Return the multiplier of the only pair."""
-    squared = 0.0
-    for c in range(h.shape[1]):
-        squared += (h[0, c] - h[1, c]) ** 2
-    excess = np.sqrt(squared) / bounds[0, 1] - 1.0
-    return float(max(excess, 0.0) / (1.0 / n[0] + 1.0 / n[1]))
+    lam = t / (1.0 / n + 1.0 / m)
+    return np.array([[0.0, lam], [lam, 0.0]]), steps
 
 
 def pull(apart: float, rho: float) -> float:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser._linalg import solve_large_laplacian, squared_distance
-from coco_denoiser.problem import ROUNDING, Problem, stationary
+from coco_denoiser.problem import ROUNDING, Problem, rounding_sizes, stationary, worst_ratio
 from coco_denoiser.solvers import newton
-from coco_denoiser.solvers.interior_point import CARRY, READY, ROUNDS, is_implied, sizes
+from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, inverse_bounds
 from coco_denoiser.typing import Float64, Int64
 
 # Multiplications that a problem of K points may cost: so many times K^3, and more for small ones,
@@ -46,7 +46,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         tol: relative duality gap to reach.
         max_iter: limit on the steps.
     """
-    bounds = irredundant(problem.bounds)
+    bounds = np.where(inverse_bounds(problem.bounds)[0] > 0.0, problem.bounds, np.inf)
     # What overflows is no answer, and its gap says so. Half the tolerance: the certificate is
     # computed after a last rounding.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -199,15 +199,15 @@ def _duality(
 ) -> tuple[float, float, float]:
     """Return the duality gap of hat, shrunk until every pair fits, its objective, and the dual's.
 
-    As in `interior_point.duality_gap`, over all pairs.
+    As in `newton.gap_and_dual`, over all pairs.
     """
     n, h, hat = problem.table, problem.residuals, system.hat
     first, second = np.nonzero(table)
     rho, lam = bounds[first, second], table[first, second]
     w = np.sqrt(np.sum((hat[first] - hat[second]) ** 2, axis=1))
-    size = sizes(h, hat)
+    size = rounding_sizes(hat, h)
     lost = ROUNDING * np.minimum(1.0, size[first] + size[second])
-    shrink = 1.0 / max(_worst(size, hat, bounds), 1.0)
+    shrink = 1.0 / max(worst_ratio(hat, h, bounds, 1.0), 1.0)
     gap = 0.5 * (1.0 - shrink) ** 2 * float(np.sum(n * hat * hat))
     gap += float(np.sum(lam * w * np.maximum(np.abs(rho - shrink * w) - 0.5 * lost, 0.0)))
     dual = 0.5 * float(np.sum(n * (hat - h) ** 2) + np.sum(lam * (w - rho) * (w + rho)))
@@ -229,19 +229,10 @@ def _multiplicative(problem: Problem, bounds: Float64) -> Float64:
             carried = kept.any() and _ratios(stationary(kept, problem), bounds, reach) <= CARRY
             if rounds == ROUNDS or carried:
                 break
-        _rescale(lam, ratio, last)
+        x = np.maximum(ratio, 0.1)
+        lam *= np.where((x - 1.0) * (last - 1.0) >= 0.0, x * x, x)  # as in newton.py
+        last = x
     return kept
-
-
-@kernel
-def irredundant(bounds: Float64) -> Float64:
-    """Return the bounds, infinite for pairs that a third point implies."""
-    out = bounds.copy()
-    for i in range(out.shape[0]):
-        for j in range(i):
-            if bounds[i, j] < np.inf and is_implied(bounds, i, j):
-                out[i, j] = out[j, i] = np.inf
-    return out
 
 
 @kernel
@@ -258,16 +249,6 @@ def _ratios(phi: Float64, bounds: Float64, ratio: Float64) -> float:
 
 
 @kernel
-def _rescale(lam: Float64, ratio: Float64, last: Float64) -> None:
-    for i in range(lam.shape[0]):
-        for j in range(i + 1, lam.shape[0]):
-            # As in interior_point.py: power 1 is safe, power 2 is faster where nothing swings.
-            x = max(ratio[i, j], 0.1)
-            lam[i, j] *= x * x if (x - 1.0) * (last[i, j] - 1.0) >= 0.0 else x
-            last[i, j] = x
-
-
-@kernel
 def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
     """Mark the pairs that break their bound and are not yet on the list."""
     out = np.zeros(bounds.shape, np.bool_)
@@ -277,18 +258,6 @@ def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
             if not listed[i, j]:
                 out[i, j] = squared_distance(x, phi[j]) > bounds[i, j] ** 2
     return out
-
-
-@kernel
-def _worst(size: Float64, hat: Float64, bounds: Float64) -> float:
-    """Return the largest ratio of distance to bound, rounding forgiven."""
-    worst = 0.0
-    for i in range(hat.shape[0]):
-        x = hat[i]
-        for j in range(i + 1, hat.shape[0]):
-            lost = ROUNDING * min(1.0, size[i] + size[j])
-            worst = max(worst, (np.sqrt(squared_distance(x, hat[j])) - lost) / bounds[i, j])
-    return worst
 
 
 @sweep

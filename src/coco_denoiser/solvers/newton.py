@@ -62,29 +62,29 @@ def solve_fast(
     A, hat = np.empty((K, K + 2 + q)), np.empty((K, q))
     for i in range(K):
         M[i, i] = 1.0
-    inverse, distinct = _inverse_bounds(bounds)
+    inverse, distinct = inverse_bounds(bounds)
     if not distinct:
         return M, h, best_lam, -1
-    _distances(h, inverse, w)
-    if not _start(bounds, inverse, n, h, w, lam):
+    distances(h, inverse, w)
+    if not start(bounds, inverse, n, h, w, lam):
         return M, h, best_lam, 0  # exactly, so that observations stay the same to the last bit
     iterations, last = 0, False
     if K == 2:
-        _copy(lam, best_lam)
+        best_lam[:] = lam
     else:
-        _multiplicative(n, h, inverse, lam, best_lam, A, hat, w)
+        multiplicative(n, h, inverse, lam, best_lam, A, hat, w, NEAR)
         iterations, last = _newton(
             bounds, inverse, n, h, lam, best_lam, A, hat, w, M, tol, max_iter
         )
     if not last:  # A, hat and w are those of a later step
-        _stationary(best_lam, n, h, inverse, A, hat, w)
-    _invert(A, M)
+        stationary(best_lam, n, h, inverse, A, hat, w)
+    invert(A, M)
     _complete(bounds, n, h, hat, w, M, within)
     return M, hat, best_lam, iterations
 
 
-@subroutine
-def _inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
+@kernel
+def inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
     """Return 1 / rho, zero for pairs that are not constrained; and whether no points coincide.
 
     A pair whose bound a third point implies, rho_mp + rho_pl <= rho_ml, both shorter, is left out.
@@ -108,14 +108,14 @@ def _inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
 
 
 @subroutine
-def _start(
+def start(
     bounds: Float64, inverse: Float64, n: Float64, h: Float64, w: Float64, lam: Float64
 ) -> bool:
     """Fill in what would be right if all pairs were alike; False if no bound is broken."""
     K, excess, broken, size = n.size, 0.0, 0.0, rounding_sizes(h, h)
     for i in range(K):
         for j in range(i):
-            lost = ROUNDING * (size[i] + size[j])
+            lost = ROUNDING * min(1.0, size[i] + size[j])
             broken = max(broken, w[i, j] - bounds[i, j] * (1.0 + WITHIN) - lost)
             if inverse[i, j] > 0.0:
                 excess = max(excess, w[i, j] - bounds[i, j])
@@ -132,7 +132,7 @@ def _start(
 
 
 @subroutine
-def _stationary(
+def stationary(
     lam: Float64,
     n: Float64,
     h: Float64,
@@ -181,11 +181,11 @@ def _stationary(
                 out[c] += g * p[c]
         for c in range(q):
             out[c] *= f
-    return _distances(hat, inverse, w)
+    return distances(hat, inverse, w)
 
 
 @subroutine
-def _distances(hat: Float64, inverse: Float64, w: Float64) -> float:
+def distances(hat: Float64, inverse: Float64, w: Float64) -> float:
     """Fill w with the distances of residuals; return the largest w / rho."""
     K, q = hat.shape
     worst, whole = 0.0, q // 4 * 4
@@ -215,7 +215,7 @@ def _distances(hat: Float64, inverse: Float64, w: Float64) -> float:
 
 
 @subroutine
-def _invert(A: Float64, M: Float64) -> None:
+def invert(A: Float64, M: Float64) -> None:
     """Overwrite M by (N + Laplacian)^-1, from an elimination."""
     K = M.shape[0]
     width = A.shape[1] - 1
@@ -241,7 +241,7 @@ def _invert(A: Float64, M: Float64) -> None:
 
 
 @subroutine
-def _multiplicative(
+def multiplicative(
     n: Float64,
     h: Float64,
     inverse: Float64,
@@ -250,6 +250,7 @@ def _multiplicative(
     A: Float64,
     hat: Float64,
     w: Float64,
+    near: float,
 ) -> None:
     """Improve lam until the pairs near their bounds carry the rest; zero that of the others."""
     K = n.size
@@ -258,16 +259,16 @@ def _multiplicative(
         for j in range(K):
             last[i, j] = 1.0
     for rounds in range(ROUNDS + 1):
-        worst = _stationary(lam, n, h, inverse, A, hat, w)
+        worst = stationary(lam, n, h, inverse, A, hat, w)
         if rounds == ROUNDS:
             break
         if worst <= READY:
             for i in range(K):
                 for j in range(K):
-                    kept[i, j] = lam[i, j] if w[i, j] * inverse[i, j] > NEAR else 0.0
-            if _stationary(kept, n, h, inverse, A, hat, reach) <= CARRY:
-                _copy(kept, lam)
-                _copy(reach, w)
+                    kept[i, j] = lam[i, j] if w[i, j] * inverse[i, j] > near else 0.0
+            if stationary(kept, n, h, inverse, A, hat, reach) <= CARRY:
+                lam[:] = kept
+                w[:] = reach
                 break
         for i in range(K):
             for j in range(K):
@@ -276,13 +277,6 @@ def _multiplicative(
                 x = max(w[i, j] * inverse[i, j], 0.1)
                 lam[i, j] *= x * x if (x - 1.0) * (last[i, j] - 1.0) >= 0.0 else x
                 last[i, j] = x
-
-
-@subroutine
-def _copy(source: Float64, target: Float64) -> None:
-    for i in range(source.shape[0]):
-        for j in range(source.shape[1]):
-            target[i, j] = source[i, j]
 
 
 @subroutine
@@ -313,12 +307,12 @@ def _newton(
     left = _ALLOWED * cube
     iterations, halvings, best, highest = 0, 0, np.inf, -np.inf
     while True:
-        gap, dual = _gap_and_dual(bounds, inverse, n, h, lam, hat, w)
+        gap, dual = gap_and_dual(bounds, inverse, n, h, lam, hat, w)
         if not gap < np.inf:
             break
         if gap < best:
             best = gap
-            _copy(lam, best_lam)
+            best_lam[:] = lam
         # Half the tolerance: the certificate is computed after a last rounding.
         if best <= 0.5 * tol:
             break
@@ -329,7 +323,7 @@ def _newton(
                     lam[i, j] = 0.5 * (lam[i, j] + before[i, j])
         else:
             highest, halvings = dual, 0
-            _copy(lam, before)
+            before[:] = lam
             m = 0
             for i in range(K):
                 for j in range(i + 1, K):
@@ -340,20 +334,20 @@ def _newton(
             left -= m * m * (m / 24.0 + 3.0)
             if left < 0.0 or iterations >= min(max_iter, STEPS):
                 break
-            _invert(A, M)
+            invert(A, M)
             ridge = min(RIDGE, gap) if m > CROWDED * (K - 1) * q else 1e-12
-            H = _hessian(first[:m], second[:m], inverse, hat, M, ridge)
+            H = hessian(first[:m], second[:m], inverse, hat, M, ridge)
             if not _nonnegative(H, rhs[:m], y[:m]):
                 break
             for k in range(m):
                 lam[first[k], second[k]] = lam[second[k], first[k]] = y[k]
             iterations += 1
-        _stationary(lam, n, h, inverse, A, hat, w)
+        stationary(lam, n, h, inverse, A, hat, w)
     return iterations, gap == best
 
 
 @subroutine
-def _gap_and_dual(
+def gap_and_dual(
     bounds: Float64,
     inverse: Float64,
     n: Float64,
@@ -373,7 +367,7 @@ def _gap_and_dual(
             spread += 0.5 * n[i] * hat[i, c] * hat[i, c]
     for i in range(K):
         for j in range(i):
-            lost = ROUNDING * (size[i] + size[j])
+            lost = ROUNDING * min(1.0, size[i] + size[j])
             worst = max(worst, (w[i, j] - lost) * inverse[i, j])
     shrink = 1.0 / worst
     for i in range(K):
@@ -382,7 +376,7 @@ def _gap_and_dual(
             value += 0.5 * n[i] * e * e
         for j in range(i):
             if lam[i, j] > 0.0:
-                lost = ROUNDING * (size[i] + size[j])
+                lost = ROUNDING * min(1.0, size[i] + size[j])
                 slack = abs(bounds[i, j] - shrink * w[i, j]) - 0.5 * lost
                 gap += lam[i, j] * w[i, j] * max(slack, 0.0)
                 dual += 0.5 * lam[i, j] * (w[i, j] - bounds[i, j]) * (w[i, j] + bounds[i, j])
@@ -390,7 +384,7 @@ def _gap_and_dual(
 
 
 @subroutine
-def _hessian(
+def hessian(
     first: Int64, second: Int64, inverse: Float64, hat: Float64, M: Float64, ridge: float
 ) -> Float64:
     """Return (b_e' M b_f)(v_e . v_f) over some pairs, its diagonal a little larger.
@@ -500,7 +494,7 @@ def _complete(
     for i in range(K):
         total += n[i]
         for j in range(i):
-            apart = w[i, j] - ROUNDING * (size[i] + size[j])
+            apart = w[i, j] - ROUNDING * min(1.0, size[i] + size[j])
             if apart > bounds[i, j] * (1.0 + within):
                 shrink = min(shrink, bounds[i, j] / apart)
     for i in range(K):
