@@ -17,41 +17,6 @@ from tests.windows import pairwise, reduced, windows
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 
 
-def by_hand(
-    points: Float64, gradients: Float64, L: float, mu: float, solution: coco.Solution
-) -> tuple[float, float]:
-    """Primal minus dual value, relative to the primal, and the worst relative excess."""
-    c, r = (L + mu) / 2, (L - mu) / 2
-    first, second = np.triu_indices(len(points), 1)
-    theta = solution.gradients
-    v = (theta - c * points)[first] - (theta - c * points)[second]
-    difference = (gradients - c * points)[first] - (gradients - c * points)[second]
-    rho = r * np.linalg.norm(points[first] - points[second], axis=1)
-    y = solution.multipliers[first, second][:, None] * v
-    pulled = np.zeros_like(theta)
-    np.add.at(pulled, first, y)
-    np.add.at(pulled, second, -y)
-    primal = 0.5 * np.sum((theta - gradients) ** 2)
-    dual = np.sum(y * difference) - 0.5 * np.sum(pulled**2)
-    dual -= np.sum(rho * np.linalg.norm(y, axis=1))
-    excess = np.linalg.norm(v, axis=1) / rho - 1.0
-    return (primal - dual) / primal, float(excess.max())
-
-
-@pytest.mark.parametrize("mu", [-1.0, 0.0, 1.0 / 3.0])
-@pytest.mark.parametrize("method", ["interior-point", "fdpg"])
-def test_anyone_can_recompute_it(method: str, mu: float) -> None:
-    rng = np.random.default_rng(3)
-    for points, gradients in (box(rng, 6, 4), path(rng, 6, 4), path(rng, 6, 4, 0.05)):
-        for tol in (1e-3, 1e-9):
-            solution = coco.solve(
-                points, gradients, L=1.0, mu=mu, method=method, tol=tol, throw=False
-            )
-            gap, excess = by_hand(points, gradients, 1.0, mu, solution)
-            assert solution.gap == pytest.approx(gap, rel=0.2, abs=1e-10)
-            assert excess <= solution.violation + 1e-12
-
-
 @given(window=windows(max_points=5), seed=st.integers(0, 2**32))
 def test_the_gap_bounds_the_error_of_any_weights(
     window: tuple[Float64, Float64, float, float], seed: int

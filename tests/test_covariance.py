@@ -147,24 +147,6 @@ def test_two_points_solve_a_scalar_equation() -> None:
         np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
 
-def test_points_that_coincide_get_the_weighted_mean() -> None:
-    rng = np.random.default_rng(2)
-    gradients, variance = rng.normal(size=(4, 3)), np.array([1.0, 2.0, 5.0, 0.5])
-    solution = coco.solve(
-        np.ones((4, 3)), gradients, L=1.0, noise_variance=variance, covariance=[1.0, 2.0, 3.0]
-    )
-    mean = (gradients / variance[:, None]).sum(axis=0) / (1.0 / variance).sum()
-    np.testing.assert_allclose(solution.gradients, np.tile(mean, (4, 1)), atol=1e-12)
-    assert np.isinf(solution.multipliers[0, 1])
-
-
-def test_what_is_feasible_is_unchanged() -> None:
-    points = np.random.default_rng(0).normal(size=(5, 3))
-    solution = coco.solve(points, 0.5 * points, L=1.0, covariance=[1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(solution.gradients, 0.5 * points)
-    assert solution.status is coco.Status.UNCHANGED
-
-
 def test_knowing_the_covariance_lowers_the_error() -> None:
     """Paired runs on an oracle whose noise is far stronger in some directions."""
     rng = np.random.default_rng(3)

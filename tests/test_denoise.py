@@ -1,5 +1,7 @@
 """The laws of the projection, on windows of every kind."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,17 +54,9 @@ def test_weights_come_from_the_multipliers(window: Window) -> None:
         np.testing.assert_allclose(solution.weights, W, atol=1e-6)
 
 
-@given(window=windows())
-def test_centroid_is_kept(window: Window) -> None:
-    """Theorem 4.1."""
-    points, gradients, L, mu = window
-    theta = coco.denoise(points, gradients, L=L, mu=mu)
-    scale = size(points, gradients, L)
-    assert_close(theta.mean(axis=0), gradients.mean(axis=0), scale, 1e-9)
-
-
 @given(window=windows(), seed=st.integers(0, 2**32))
-def test_centroid_is_kept_in_its_weighted_form(window: Window, seed: int) -> None:
+def test_the_weighted_centroid_is_kept(window: Window, seed: int) -> None:
+    """Theorem 4.1."""
     points, gradients, L, mu = window
     variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
     theta = coco.denoise(points, gradients, L=L, mu=mu, noise_variance=variance)
@@ -97,7 +91,7 @@ def test_order_does_not_matter(window: Window, seed: int) -> None:
 
 
 @given(window=windows(), seed=st.integers(0, 2**32))
-def test_shifts_do_not_matter(window: Window, seed: int) -> None:
+def test_shifts_of_points_and_of_gradients_do_not_matter(window: Window, seed: int) -> None:
     points, gradients, L, mu = window
     rng = np.random.default_rng(seed)
     scale = size(points, gradients, L)
@@ -126,15 +120,6 @@ def test_scaling_by_powers_of_two_carries_over_to_the_last_bit(
     unit = 2.0 ** (b - a)
     scaled = coco.denoise(points * 2.0**a, gradients * 2.0**b, L=L * unit, mu=mu * unit)
     np.testing.assert_array_equal(scaled, theta * 2.0**b)
-
-
-@given(window=windows(), slope=st.floats(-5, 5))
-def test_adding_a_linear_function_adds_its_gradient(window: Window, slope: float) -> None:
-    points, gradients, L, mu = window
-    scale = size(points, gradients, L)
-    assert_close(
-        moved(points, gradients + slope * scale, L, mu), moved(points, gradients, L, mu), scale
-    )
 
 
 @given(window=windows(), slope=st.floats(-5, 5))
@@ -220,25 +205,22 @@ def test_coinciding_points_get_the_mean(method: str) -> None:
     assert solution.gap <= 1e-12
 
 
-def test_coinciding_points_get_the_mean_weighted_by_precision() -> None:
+@pytest.mark.parametrize("covariance", [None, [1.0, 2.0, 3.0]])
+def test_coinciding_points_get_the_mean_weighted_by_precision(covariance: Any) -> None:
     gradients = np.random.default_rng(2).normal(size=(4, 3))
     variance = np.array([1.0, 2.0, 5.0, 0.5])
-    theta = coco.denoise(np.ones((4, 3)), gradients, L=1.0, noise_variance=variance)
+    solution = coco.solve(
+        np.ones((4, 3)), gradients, L=1.0, noise_variance=variance, covariance=covariance
+    )
     mean = (gradients / variance[:, None]).sum(axis=0) / (1.0 / variance).sum()
-    np.testing.assert_allclose(theta, np.tile(mean, (4, 1)), atol=1e-12)
+    np.testing.assert_allclose(solution.gradients, np.tile(mean, (4, 1)), atol=1e-12)
+    assert np.isinf(solution.multipliers[0, 1])
 
 
 def test_auto_tells_which_method_answered() -> None:
     rng = np.random.default_rng(0)
-    for K, method in ((1, "closed-form"), (2, "closed-form"), (3, "newton")):
+    for K, method in ((1, "closed-form"), (2, "closed-form"), (3, "newton"), (150, "newton")):
         points = rng.normal(size=(K, 3))
         solution = coco.solve(points, 10.0 * rng.normal(size=(K, 3)), L=1.0)
         assert solution.method == method
-
-
-def test_many_points_are_solved_exactly() -> None:
-    rng = np.random.default_rng(0)
-    points = rng.uniform(-10, 10, (150, 4))
-    solution = coco.solve(points, points + 10.0 * rng.normal(size=points.shape), L=1.0)
-    assert solution.gap <= 1e-9
-    assert solution.method == "newton"
+        assert solution.gap <= 1e-9

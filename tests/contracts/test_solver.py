@@ -1,5 +1,7 @@
 """What every solver promises: the certificate holds, and all of them find the same answer."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -36,50 +38,42 @@ def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
 
 
 @pytest.mark.parametrize("method", GENERAL)
-@given(window=windows(max_points=6))
+@given(
+    window=windows(max_points=6),
+    seed=st.integers(0, 2**32),
+    neighbors=st.sampled_from([None, None, 1, 2, 3]),
+)
 @settings(max_examples=60)
-def test_all_methods_agree(method: str, window: tuple[Float64, Float64, float, float]) -> None:
-    points, gradients, L, mu = window
-    exact = coco.solve(points, gradients, L=L, mu=mu)
-    other = coco.solve(points, gradients, L=L, mu=mu, method=method, throw=False)
-    assert exact.gap <= 1e-9
-    assert exact.violation <= 1e-9
-    # Two answers with gaps a and b are within sqrt(2a) + sqrt(2b) of each other, relative to
-    # the distance from the observations to the answer.
-    moved = np.linalg.norm(exact.gradients - gradients)
-    floor = 1e-6 * np.linalg.norm(gradients - gradients.mean(axis=0))
-    reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
-    assert np.linalg.norm(exact.gradients - other.gradients) <= 2.0 * reach * max(moved, floor)
-
-
-@pytest.mark.parametrize("method", GENERAL)
-@given(window=windows(max_points=5), seed=st.integers(0, 2**32))
-@settings(max_examples=30)
-def test_all_methods_agree_on_unequal_variances(
-    method: str, window: tuple[Float64, Float64, float, float], seed: int
+def test_all_methods_agree(
+    method: str,
+    window: tuple[Float64, Float64, float, float],
+    seed: int,
+    neighbors: int | None,
 ) -> None:
     points, gradients, L, mu = window
-    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    exact = coco.solve(points, gradients, L=L, mu=mu, noise_variance=variance)
-    other = coco.solve(
-        points, gradients, L=L, mu=mu, noise_variance=variance, method=method, throw=False
-    )
-    pairs = denoise_pairs(
-        points[:2], gradients[:2], L=L, mu=mu, noise_variance=(variance[0], variance[1])
-    )
-    two = coco.solve(
-        points[:2], gradients[:2], L=L, mu=mu, noise_variance=variance[:2], method=method
-    )
-    assert same(two.gradients, pairs, gradients, 1e-3)
+    variance = np.ones(len(points))
+    if seed % 2:
+        variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
+    options: dict[str, Any] = {"L": L, "mu": mu}
+    both = options | {"noise_variance": variance, "neighbors": neighbors}
+    exact = coco.solve(points, gradients, **both)
+    other = coco.solve(points, gradients, method=method, throw=False, **both)
+    assert max(exact.gap, exact.violation, other.violation) <= 1e-9
     for answer in (exact, other):  # the weighted form of Theorem 4.1
         drift = ((answer.gradients - gradients) / variance[:, None]).sum(axis=0)
         assert same(drift, np.zeros_like(drift), gradients, 1e-8)
+    # Two answers with gaps a and b are within sqrt(2a) + sqrt(2b) of each other, relative to
+    # the distance from the observations to the answer.
     weight = variance[:, None] ** -0.5
     moved = np.linalg.norm(weight * (exact.gradients - gradients))
     floor = 1e-6 * np.linalg.norm(weight * (gradients - gradients.mean(axis=0)))
     reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
     apart = np.linalg.norm(weight * (exact.gradients - other.gradients))
     assert apart <= 2.0 * reach * max(moved, floor)
+    v = variance[:2]
+    pairs = denoise_pairs(points[:2], gradients[:2], noise_variance=(v[0], v[1]), **options)
+    two = coco.solve(points[:2], gradients[:2], noise_variance=v, method=method, **options)
+    assert same(two.gradients, pairs, gradients, 1e-3)
 
 
 @pytest.mark.parametrize("method", GENERAL)
@@ -128,11 +122,12 @@ def test_the_iteration_limit_is_a_status_with_the_best_answer(method: str) -> No
 @pytest.mark.parametrize("method", GENERAL)
 def test_no_method_touches_what_is_feasible(method: str) -> None:
     points = np.random.default_rng(0).normal(size=(5, 3))
-    solution = coco.solve(points, 0.5 * points, L=1.0, method=method)
-    np.testing.assert_array_equal(solution.gradients, 0.5 * points)
-    assert solution.status is coco.Status.UNCHANGED
-    assert solution.method == method
-    assert solution.gap == 0.0
+    for covariance in (None, [1.0, 2.0, 3.0])[: 1 + METHODS[method].covariance]:
+        solution = coco.solve(points, 0.5 * points, L=1.0, covariance=covariance, method=method)
+        np.testing.assert_array_equal(solution.gradients, 0.5 * points)
+        assert solution.status is coco.Status.UNCHANGED
+        assert solution.method == method
+        assert solution.gap == 0.0
 
 
 @pytest.mark.parametrize(("K", "last"), [(8, "barrier"), (40, "large")])
