@@ -25,7 +25,7 @@ def test_a_gradient_with_a_negative_bit_has_its_sign(count: int) -> None:
         optimizer: Any = coco(tensors, L=1e2) if denoised else torch.optim.SGD(tensors, lr=0.1)
         for _ in range(6):
             for p in tensors:
-                p.grad = torch._neg_view(p.detach() - 4.0)  # as .conj().imag has, but contiguous
+                p.grad = torch._neg_view(4.0 - p.detach())  # as .conj().imag has, but contiguous
                 assert p.grad.is_neg()
             optimizer.step()
         ends.append(torch.cat([p.detach() for p in tensors]))
