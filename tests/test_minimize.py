@@ -21,13 +21,6 @@ def noisy(seed: int = 0, noise: float = 1.0) -> Callable[[Float64], Float64]:
     return lambda x: CURVATURE * x + noise * rng.normal(size=3)
 
 
-def noisy_from(call: int) -> Callable[[Float64], Float64]:
-    gradient = noisy()
-    for _ in range(call):
-        gradient(np.zeros(3))
-    return gradient
-
-
 def excess(x: Float64) -> float:
     return float(0.5 * CURVATURE @ x**2)
 
@@ -35,7 +28,7 @@ def excess(x: Float64) -> float:
 @pytest.mark.parametrize("L", [1.0, None])
 def test_more_calls_come_nearer_at_the_rate_of_an_average(L: float | None) -> None:
     few, many = (
-        np.mean([excess(coco.minimize(noisy(s), [10.0] * 3, n, L=L).x) for s in range(20)])
+        np.mean([excess(coco.minimize(noisy(s), [10.0] * 3, n, L=L).x) for s in range(10)])
         for n in (100, 1600)
     )
     assert many < few / 8  # 1 / 16, as noise averages out, and chance
@@ -129,11 +122,7 @@ def test_without_a_bound_it_is_sane_however_far_the_minimum(stretch: float) -> N
     ends = []
     for seed in range(8):
         same, x0 = noisy(seed), np.full(3, 10.0)
-        result = coco.minimize(
-            lambda x, f=same: f(10.0 + (x - 10.0) / stretch),
-            x0,
-            1000,
-        )
+        result = coco.minimize(lambda x, f=same: f(10.0 + (x - 10.0) / stretch), x0, 1000)
         ends.append(excess(10.0 + (result.x - x0) / stretch))
     assert np.mean(ends) < 0.02 * excess(np.full(3, 10.0))
 
@@ -154,7 +143,7 @@ def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
     assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.6
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-6, 1e6, 1e150])
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
 @pytest.mark.parametrize("L", [1.0, None])
 def test_units_do_not_matter(scale: float, L: float | None) -> None:
     one = coco.minimize(noisy(), [10.0] * 3, 100, L=L)
@@ -210,7 +199,10 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
         coco.minimize(failing, [10.0] * 3, 200, L=1.0)
     assert isinstance(caught.value.__cause__, ConnectionError)
     for _ in "12":  # a result can be gone on from more than once
-        again = coco.minimize(noisy_from(80), [10.0] * 3, 120, resume=caught.value.result)
+        later = noisy()
+        for _ in range(80):
+            later(np.zeros(3))
+        again = coco.minimize(later, [10.0] * 3, 120, resume=caught.value.result)
         assert again.nfev == 201  # one failed
         assert np.array_equal(again.x, whole.x)
         assert np.array_equal(again.grad, whole.grad)
@@ -223,6 +215,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
         ([0.0, np.inf, 0.0], "must be finite"),
         ([0.0, 0.0], "shape of x"),
         (None, "real numbers"),
+        ((1.0, [0.0, 0.0, 0.0]), "gradient alone"),
     ],
 )
 def test_a_bad_oracle_ends_with_the_best_point_so_far(answer: Any, words: str) -> None:
@@ -321,11 +314,6 @@ def test_a_call_as_of_scipys_minimize_is_told_what_to_pass(
 ) -> None:
     with pytest.raises(TypeError, match=r"minimize\(gradient, x0, calls=500\).*" + named):
         coco.minimize(*arguments, **options)
-
-
-def test_a_function_that_returns_the_value_too_is_told_to_return_the_gradient_alone() -> None:
-    with pytest.raises(coco.MinimizeError, match="gradient alone"):
-        coco.minimize(lambda x: (float(x @ x), 2 * x), [1.0, 2.0], 10)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,20 +11,24 @@ import pytest
 from coco_denoiser._storage import RefusedError, prepare_folder, write_bytes, write_whole
 
 
-def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "result"
+def test_a_file_is_written_and_replaced_under_the_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 255)
     for content in (b"first", b"second"):
-        write_whole(path, _filler(content))
+        write_bytes(path, content)
         assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
-    old = os.umask(0o022)
+def test_a_file_is_as_readable_as_the_umask_says_which_stays_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_umask = os.umask
+    old = set_umask(0o022)
+    monkeypatch.delattr(os, "umask")  # all threads share it
     try:
-        write_whole(tmp_path / "result", _filler(b"x"))
+        write_bytes(tmp_path / "result", b"x")
     finally:
-        os.umask(old)
+        set_umask(old)
     assert (tmp_path / "result").stat().st_mode & 0o777 == 0o644
 
 
@@ -43,13 +46,6 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
         write_whole(path, half)
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == b"old"
-
-
-def test_writing_leaves_the_umask_alone_which_all_threads_share(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "umask")
-    write_bytes(tmp_path / "result", b"x")
 
 
 def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not(
@@ -72,14 +68,10 @@ def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
 
-def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path: Path) -> None:
-    write_bytes(tmp_path / ("a" * 255), b"x")
-
-
 def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "result").mkdir()
     with pytest.raises(RefusedError, match=r"cannot write .*result"):
-        write_whole(tmp_path / "result", _filler(b"x"))
+        write_bytes(tmp_path / "result", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
 
@@ -87,10 +79,3 @@ def test_a_prepared_folder_is_there_and_empty(tmp_path: Path) -> None:
     prepare_folder(tmp_path / "a" / "b")
     prepare_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
-
-
-def _filler(content: bytes) -> Callable[[BinaryIO], None]:
-    def fill(file: BinaryIO) -> None:
-        file.write(content)
-
-    return fill

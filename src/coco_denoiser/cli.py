@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -271,11 +272,7 @@ def _explore(arguments: argparse.Namespace) -> None:
             f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
             "any free one with --port 0"
         ) from error
-    serve(server, browser=not arguments.no_browser, say=_say)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    serve(server, browser=not arguments.no_browser, say=partial(print, flush=True))
 
 
 COMMANDS = {

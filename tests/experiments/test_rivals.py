@@ -32,27 +32,20 @@ def test_no_rival_asks_more_of_the_oracle_than_another(rival: Rival) -> None:
     starts = np.ones((1, 3))
     for calls in (9, 10):
         problem.asked = 0
-        found = walk(
+        distances, _ = walk(
             rival, problem, starts, calls, np.random.default_rng(0), step=0.1, second=rival.textbook
         )
         assert calls - rival.calls < problem.asked <= calls
-        for distance in found.distances.values():
+        for distance in distances.values():
             assert distance.shape == (1, calls + 1)
             assert np.isclose(distance[0, 0], np.linalg.norm(1 - problem.minimizer))
 
 
 def test_a_step_of_two_calls_shows_after_both() -> None:
     (storm,) = (rival for rival in RIVALS if rival.name == "STORM")
-    found = walk(
-        storm,
-        Quadratic.spaced(3, noise_std=1),
-        np.ones((2, 3)),
-        7,
-        np.random.default_rng(0),
-        step=0.5,
-        second=0.9,
-    )
-    changes = np.diff(found.distances["STORM"][0]) != 0
+    problem, rng = Quadratic.spaced(3, noise_std=1), np.random.default_rng(0)
+    distances, _ = walk(storm, problem, np.ones((2, 3)), 7, rng, step=0.5, second=0.9)
+    changes = np.diff(distances["STORM"][0]) != 0
     assert changes.tolist() == [True, False, True, False, True, False, True]
 
 
@@ -61,7 +54,7 @@ def test_runs_of_a_batch_are_denoised_apart() -> None:
     problem = Quadratic.spaced(3)  # no noise: a run depends on its start alone
     starts = np.array([[1.0, 2.0, 3.0], [-50.0, 7.0, 0.0]])
     both, *each = (
-        walk(sgd, problem, x, 12, np.random.default_rng(0), step=0.5, second=0).distances
+        walk(sgd, problem, x, 12, np.random.default_rng(0), step=0.5, second=0)[0]
         for x in (starts, starts[:1], starts[1:])
     )
     for name, distances in both.items():

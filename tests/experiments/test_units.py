@@ -129,8 +129,9 @@ def test_what_is_not_a_folder_of_units_is_not_removed(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_no_scheduler_is_one_clear_line() -> None:
+def test_no_scheduler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
+    monkeypatch.setattr(units, "_PATIENCE", 0.5)
     nobody = "tcp://127.0.0.1:1"
     with (
         pytest.raises(ExperimentError, match=f"no Dask scheduler answers at {nobody}"),

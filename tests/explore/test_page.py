@@ -115,11 +115,7 @@ CHANNEL = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Versi
         ("/ws", {"Host": "localhost:PORT", **CHANNEL}, 403),
         ("/ws", {"Host": "localhost:PORT", "Origin": "http://evil.example:PORT", **CHANNEL}, 403),
         ("/ws", {"Host": "localhost:PORT", "Origin": "http://localhost:1", **CHANNEL}, 403),
-        (
-            "/ws",
-            {"Host": "evil.example:PORT", "Origin": "http://evil.example:PORT", **CHANNEL},
-            403,
-        ),
+        ("/ws", {"Host": "evil.example:PORT", "Origin": "http://evil.example:PORT"} | CHANNEL, 403),
     ],
 )
 def test_only_pages_of_this_machine_are_answered(
@@ -138,27 +134,12 @@ def test_only_pages_of_this_machine_are_answered(
     connection.close()
 
 
-@pytest.mark.parametrize("name", ["window", "L", "seed"])
-def test_a_slider_moves_the_picture(page: webdriver.Chrome, name: str) -> None:
+def test_a_slider_moves_the_picture_and_extremes_explain_themselves(page: webdriver.Chrome) -> None:
     before = _coco_path(page)
-    _press(page, name, Keys.ARROW_RIGHT)
+    _press(page, "L", Keys.ARROW_RIGHT)
     _until(lambda: _coco_path(page) != before)
-    assert complaints(page) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"window": 1}, "no pair to compare"),
-        ({"L": 10, "mu": 0.9, "step": 1.9}, "diverged"),
-        ({"window": 64, "noise": 0, "L": 0.1, "mu": -1, "step": 0.05}, "far too small"),
-    ],
-)
-def test_extremes_explain_themselves(
-    page: webdriver.Chrome, settings: dict[str, float], said: str
-) -> None:
-    _set(page, settings)
-    _until(partial(_says, page, said))
+    _set(page, {"L": 10, "mu": 0.9, "step": 1.9})
+    _until(partial(_says, page, "diverged"))
     assert "nan" not in _text(page, "certificate")
     assert complaints(page) == []
 

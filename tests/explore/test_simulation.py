@@ -45,7 +45,6 @@ def test_the_window_that_is_shown_is_the_one_the_step_was_taken_with() -> None:
     [
         ({"window": 1}, "no pair to compare"),
         ({"noise": 0.0}, "COCO changes nothing"),
-        ({"noise": 0.0, "window": 1}, "no pair to compare"),
     ],
 )
 def test_where_coco_has_nothing_to_do_the_paths_agree_and_the_page_says_why(

@@ -13,9 +13,7 @@ from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
     (SGD, torch.optim.SGD, {}, {}),
-    (HeavyBall, torch.optim.SGD, {}, {"momentum": 0.9}),
     (HeavyBall, torch.optim.SGD, {"beta": 0.3}, {"momentum": 0.3}),
-    (Adam, torch.optim.Adam, {}, {}),
     (Adam, torch.optim.Adam, {"beta1": 0.5, "eps": 1e-3}, {"betas": (0.5, 0.999), "eps": 1e-3}),
 ]
 

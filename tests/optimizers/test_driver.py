@@ -1,9 +1,13 @@
+"""A run of an optimizer: its step sizes, what is recorded of it, and what it may be run on."""
+
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coco_denoiser.optimizers import SGD, Adam, run
+from coco_denoiser.optimizers import SGD, Adam, PolyakRuppert, TailAverage, decreasing, run
 from coco_denoiser.problems import Quadratic
 
 
@@ -94,3 +98,50 @@ def test_a_function_cannot_change_the_iterate() -> None:
 def test_a_bad_function_is_named(gradient: Any, error: type[Exception], word: str) -> None:
     with pytest.raises(error, match=word):
         run(SGD(0.1), gradient, [1.0, 2.0], steps=1)
+
+
+@given(seed=st.integers(0, 10**6), start=st.integers(0, 30))
+def test_tail_average_is_the_mean_from_its_start_on(seed: int, start: int) -> None:
+    iterates = np.random.default_rng(seed).standard_normal((25, 3))
+    average = TailAverage(start)
+    for k, x in enumerate(iterates):
+        expected = x if k < start else iterates[start : k + 1].mean(axis=0)
+        assert np.allclose(average(x), expected, atol=1e-14)
+
+
+def test_averages_share_no_memory_with_iterates() -> None:
+    average, x = PolyakRuppert(), np.ones(2)
+    first = average(x)
+    x[:] = 5
+    first[:] = 9
+    assert average(np.full(2, 3.0)).tolist() == [2, 2]
+
+
+def test_an_average_records_another_path_and_leaves_the_first_alone() -> None:
+    problem = Quadratic.spaced(3, noise_std=1)
+    plain, averaged = (
+        run(SGD(0.5), problem, np.ones(3), steps=30, rng=np.random.default_rng(0), average=average)
+        for average in (None, PolyakRuppert())
+    )
+    sums = np.cumsum(plain.iterates, axis=0)
+    assert np.allclose(averaged.iterates, sums / np.arange(1, 32)[:, np.newaxis], atol=1e-14)
+
+
+def test_decreasing() -> None:
+    assert [decreasing(0.5)(k) for k in (1, 2, 10)] == [0.5, 0.25, 0.05]
+
+
+def test_sgd_with_step_one_over_k_is_the_mean_of_the_observations() -> None:
+    # On f = x^2 / 2, x_k = x_{k-1} - (x_{k-1} + noise) / k averages the noise exactly.
+    problem, rng = Quadratic([1.0], noise_std=1), np.random.default_rng(0)
+    x = run(SGD(decreasing(1.0)), problem, [7.0], steps=50, rng=rng).iterates[:, 0]
+    noise = np.random.default_rng(0).standard_normal(50)
+    assert np.allclose(x[1:], -np.cumsum(noise) / np.arange(1, 51), atol=1e-13)
+
+
+def test_bad_settings_are_named() -> None:
+    for value in (0.0, np.nan):
+        with pytest.raises(ValueError, match=r"C must be (positive|finite)"):
+            decreasing(value)
+    with pytest.raises(ValueError, match="start"):
+        TailAverage(-1)

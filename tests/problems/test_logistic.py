@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 
-from coco_denoiser.problems import LogisticRegression, breast_cancer, mushrooms
+from coco_denoiser.problems import LogisticRegression, breast_cancer
 from coco_denoiser.typing import Array
 
 
@@ -68,14 +68,10 @@ def test_a_batch_larger_than_a_block_equals_its_points(monkeypatch: pytest.Monke
     assert np.allclose(problem.gradient(points), whole_gradient, rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["small", "mushrooms", "breast_cancer"])
-def test_minimizer_agrees_with_scikit_learn(name: str) -> None:
-    if name == "small":
-        problem, A, b = small()
-    else:
-        data = mushrooms() if name == "mushrooms" else breast_cancer()
-        A, b = data.features, data.labels
-        problem = LogisticRegression(A, b, regularization=1.00001 / np.sqrt(len(A)))
+def test_minimizer_agrees_with_scikit_learn() -> None:
+    data = breast_cancer()
+    A, b = data.features, data.labels
+    problem = LogisticRegression(A, b, regularization=1.00001 / np.sqrt(len(A)))
     C = 1 / (len(A) * problem.regularization)
     peer = SklearnLogisticRegression(
         C=C, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=1000

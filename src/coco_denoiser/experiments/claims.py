@@ -100,9 +100,11 @@ def critical(comparisons: int, runs: int) -> float:
 class About(TypedDict, total=False):
     """What may be said of a claim beside its sentence and its curves; see `Claim`.
 
-    `provided` is the premise without which the sentence says nothing.
+    `provided` is the premise without which the sentence says nothing; `margin`, which only
+    `equivalent` and `no_worse` have, is `MARGIN` unless it is given.
     """
 
+    margin: float
     measure: str
     theory: bool
     note: str
@@ -140,27 +142,17 @@ class Judge:
         return self._claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict, about)
 
     def equivalent(
-        self,
-        sentence: str,
-        differences: Sequence[Curve],
-        *,
-        margin: float = MARGIN,
-        **about: Unpack[About],
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
     ) -> Claim:
         """Claim that every difference is 0 within a margin: shown, one is not, or open."""
         mean, sem = _moments(differences)
-        return self._within(sentence, "deviation", np.abs(mean), sem, margin, about)
+        return self._within(sentence, "deviation", np.abs(mean), sem, about)
 
     def no_worse(
-        self,
-        sentence: str,
-        differences: Sequence[Curve],
-        *,
-        margin: float = MARGIN,
-        **about: Unpack[About],
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
     ) -> Claim:
         """Claim that no difference exceeds a margin: shown, one is beyond it, or open."""
-        return self._within(sentence, "excess", *_moments(differences), margin, about)
+        return self._within(sentence, "excess", *_moments(differences), about)
 
     def at_most(
         self, sentence: str, number: float, threshold: float, **about: Unpack[About]
@@ -169,10 +161,9 @@ class Judge:
         verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
         return self._claim(sentence, "", number, "<=", threshold, verdict, about)
 
-    def _within(
-        self, sentence: str, what: str, mean: Float64, sem: Float64, margin: float, about: About
-    ) -> Claim:
+    def _within(self, sentence: str, what: str, mean: Float64, sem: Float64, about: About) -> Claim:
         """Compare the upper ends of confidence intervals with a margin, and the lower to refute."""
+        margin = about.pop("margin", MARGIN)
         exact = bool(np.all(sem == 0))
         reach = 0.0 if exact else critical(1, self.runs)
         sure = 0.0 if exact else critical(mean.size, self.runs)

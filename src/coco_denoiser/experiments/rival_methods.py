@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from coco_denoiser import Denoiser
@@ -32,7 +31,7 @@ from coco_denoiser.optimizers import (
     run,
 )
 from coco_denoiser.problems import Problem, Quadratic
-from coco_denoiser.typing import Array
+from coco_denoiser.typing import Array, Float64
 
 COCO, GAUSSIAN = "COCO_8", "Gaussian_32"
 DENOISERS = (COCO, GAUSSIAN)
@@ -117,16 +116,6 @@ def _rows(name: str, problem: Problem) -> Rows | None:
     return Rows(lambda: Denoiser(model="gaussian", window=32)) if name else None
 
 
-class Walk(NamedTuple):
-    """What a rival's series are away from the minimiser, each (runs, calls + 1).
-
-    `short` is the share of its steps whose window was solved to less than the tolerance.
-    """
-
-    distances: dict[str, NDArray[np.float64]]
-    short: float
-
-
 def walk(
     rival: Rival,
     problem: Problem,
@@ -136,11 +125,13 @@ def walk(
     *,
     step: float,
     second: float,
-) -> Walk:
+) -> tuple[dict[str, Float64], float]:
     """Follow a rival from starts (runs, d) for a number of oracle calls.
 
-    A distance is that of the last iterate that so many calls could pay for. Beyond twice the
-    start's it counts as twice, so that a mean over runs says something of the others.
+    Return how far its series are from the minimiser, each (runs, calls + 1), and the share of its
+    steps whose window was solved to less than the tolerance. A distance is that of the last
+    iterate that so many calls could pay for. Beyond twice the start's it counts as twice, so that
+    a mean over runs says something of the others.
     """
     steps = (calls + rival.calls - 1) // rival.calls  # the first step is always one call
     optimizer = rival.make(step, second, _rows(rival.denoiser, problem))
@@ -156,14 +147,9 @@ def walk(
         recorded += [np.stack([average(x) for x in iterates]) for average in averages]
     paid = np.searchsorted(evaluations, np.arange(calls + 1), side="right") - 1
     cap = 2 * np.linalg.norm(starts - problem.minimizer, axis=-1)
-    distances = [np.linalg.norm(path - problem.minimizer, axis=-1)[paid] for path in recorded]
-    return Walk(
-        {
-            name: np.asarray(np.minimum(distance, cap).T, dtype=np.float64)
-            for name, distance in zip(rival.series, distances, strict=True)
-        },
-        short() / (steps * len(starts)),
-    )
+    distances = (np.linalg.norm(path - problem.minimizer, axis=-1)[paid] for path in recorded)
+    capped = [np.asarray(np.minimum(distance, cap).T) for distance in distances]
+    return dict(zip(rival.series, capped, strict=True)), short() / (steps * len(starts))
 
 
 def limit(problem: Quadratic) -> float:

@@ -23,7 +23,6 @@ from coco_denoiser.experiments.rival_methods import (
     DENOISERS,
     RIVALS,
     Rival,
-    Walk,
     helped,
     limit,
     walk,
@@ -88,11 +87,11 @@ def _unit(config: RivalsConfig, index: int) -> Unit:
     def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Float64]:
         starts = np.full((runs, problem.dimension), config.start)
         rng = generator(config, f"{config.problem} {purpose}", 0)
-        found: Walk = walk(
+        distances, share = walk(
             rival, problem, starts, config.calls, rng, step=step * scale, second=second
         )
-        short.append(found.short)
-        return found.distances
+        short.append(share)
+        return distances
 
     grid = [(step, second) for step in config.steps for second in rival.grid]
     trials = [go("tuning", config.tuning_runs, *setting) for setting in grid]

@@ -38,6 +38,7 @@ _SHOWING = {"claims", "panels", "drawing", "catalogue"}
 
 
 _NAME = "name of the unit"
+_PATIENCE = 10.0  # seconds to wait for a Dask scheduler
 
 
 class Store:
@@ -168,7 +169,7 @@ def cluster(address: str) -> Iterator[dict[str, Any]]:
     except ImportError as error:
         raise ExperimentError("--dask needs: pip install 'coco-denoiser[dask]'") from error
     try:
-        client = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ExperimentError(f"no Dask scheduler answers at {address}") from error
     with client:

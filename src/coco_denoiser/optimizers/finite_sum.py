@@ -103,8 +103,6 @@ class STRSAGA(SAGA):
         denoiser: called once per step.
         denoise: "direction" denoises g - alpha_p + mean, which is an estimate of the gradient of
             f; "gradient" denoises g and stores the denoised one, as the COCO paper does.
-        steps_per_arrival: 2, or 1 for the schedule of the COCO paper's code: a term arrives at
-            every step, and the step is on a sample drawn from all that is held.
     """
 
     def __init__(
@@ -113,14 +111,11 @@ class STRSAGA(SAGA):
         *,
         denoiser: DenoiserLike | None = None,
         denoise: Literal["direction", "gradient"] = "direction",
-        steps_per_arrival: Literal[1, 2] = 2,
     ) -> None:
         if denoise not in ("direction", "gradient"):
             raise ValueError(f"denoise must be 'direction' or 'gradient', got {denoise!r}.")
-        if steps_per_arrival not in (1, 2):
-            raise ValueError(f"steps_per_arrival must be 1 or 2, got {steps_per_arrival!r}.")
         super().__init__(step_size, denoiser=denoiser)
-        self._denoise, self._steps_per_arrival = denoise, steps_per_arrival
+        self._denoise = denoise
 
     def denoised(self, x: Array, g: Array) -> Array:
         """Return the direction denoised, unless the gradient in it was."""
@@ -139,9 +134,8 @@ class STRSAGA(SAGA):
         if arrives:
             self._count += 1
             self._mean *= (self._count - 1) / self._count
-        self._arrival = self._steps_per_arrival == 1 or not self._arrival
-        newest = arrives and self._steps_per_arrival == 2
-        place = self._count - 1 if newest else draw_index(self._count, rng)
+        self._arrival = not self._arrival
+        place = self._count - 1 if arrives else draw_index(self._count, rng)
         return int(self._order[place])
 
     def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
