@@ -14,7 +14,6 @@ import optax
 from coco_denoiser.optax import coco_denoise
 
 K, STEPS = 4, 10
-TOL = {False: 1e-6, True: 1e-12}  # with and without 64-bit numbers
 PARAMS = {"w": np.linspace(-2, 3, 6).reshape(2, 3), "b": np.ones(3)}
 
 
@@ -49,7 +48,7 @@ step = make_step(CHAIN)
 @jax.jit
 def update(g: Any, state: Any, params: Any, L: Any = 1.0, mu: Any = 0.0) -> Any:
     TRACES.append(g)
-    return coco_denoise(L, K, mu=mu, tol=TOL[jax.config.jax_enable_x64]).update(
+    return coco_denoise(L, K, mu=mu, tol=1e-12 if state.gap.dtype == jnp.float64 else 1e-6).update(
         g, state, params, value=1.0, anything="else"
     )
 
