@@ -94,7 +94,7 @@ class Denoiser:
 
     @property
     def L(self) -> float:  # noqa: N802
-        """The upper bound in use; infinite where there is none."""
+        """The upper bound in use; NaN where there is none."""
         return math.nan if self._model.bounds is None else self._model.bounds[0]
 
     @property

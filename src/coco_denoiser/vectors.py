@@ -102,13 +102,17 @@ class Vectors(Protocol):
         """
 
 
-def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> Comparison:
-    """Return what `Ring.products` has added up; the sums are used up."""
-    rows = [sums[a : a + 3 * plan.used] for a in (0, 3 * plan.used)]
-    for row in rows[: 1 if plan.successor < 0 else 2]:
-        take_roots(row)
-    successor = None if plan.successor < 0 else rows[1].reshape(3, -1)
-    return Comparison(plan, rows[0].reshape(3, -1), successor, zero)
+def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> tuple[Comparison, bool]:
+    """Return what `Ring.products` has added up, and whether its squares are in range.
+
+    The sums are used up.
+    """
+    size = 3 * plan.used
+    in_range, successor = take_roots(sums[:size]), None
+    if plan.successor >= 0:
+        take_roots(sums[size : 2 * size])
+        successor = sums[size : 2 * size].reshape(3, -1)
+    return Comparison(plan, sums[:size].reshape(3, -1), successor, zero), in_range
 
 
 class Ring:
@@ -125,7 +129,7 @@ class Ring:
             there is one, to the successor as it will be; the number of entries that must not
             enter; and the sum of |g|.
         """
-        out = np.zeros((3 if plan.successor < 0 else 6) * plan.used + 2)
+        out = plan.zeros()
         _sum_products(self.points, self.residuals, x, g, limit, plan[:6], out)
         return out
 
@@ -211,13 +215,8 @@ class ArrayVectors:
         sums = self._wider.products(self._x, self._g, self.limit, plan)
         if sums.item(-2) > 0.0:
             return None
-        in_range = take_roots(sums[: 3 * plan.used])
-        if plan.used and not in_range:
-            return self._compare_scaled(plan)
-        if plan.successor >= 0:
-            take_roots(sums[3 * plan.used : 6 * plan.used])
-        rows = sums[:-2].reshape(-1, 3, plan.used) if plan.used else sums[:0].reshape(1, 3, 0)
-        return Comparison(plan, rows[0], rows[1] if plan.successor >= 0 else None)
+        found, in_range = compared(sums, plan)
+        return found if in_range or not plan.used else self._compare_scaled(plan)
 
     def _compare_scaled(self, plan: Plan) -> Comparison:
         """Compare in units in which squares neither overflow nor vanish: powers of two."""
@@ -231,7 +230,7 @@ class ArrayVectors:
         ring = Ring(np.ldexp(points, -ex), np.ldexp(residuals, -eh))
         scaled = plan._replace(centre=0.0, shift=float(np.ldexp(plan.shift, ex - eh)))
         sums = ring.products(np.ldexp(x, -ex), np.ldexp(h, -eh), np.inf, scaled)
-        found = compared(sums, plan)
+        found, _ = compared(sums, plan)
         for rows in (found.rows, found.successor):
             if rows is not None:
                 rows[:] = np.ldexp(rows, [[ex], [0], [eh]])

@@ -59,11 +59,6 @@ class Window:
         self.vectors: tuple[Array, Array] | None = None
 
     @property
-    def full(self) -> bool:
-        """Whether the next observation overwrites the oldest."""
-        return self.count == self.slots
-
-    @property
     def points(self) -> Float64:
         """Distances ||dx|| between points, (count, count)."""
         return self.tables[0, : self.count, : self.count]
@@ -86,7 +81,7 @@ class Window:
     @property
     def order(self) -> Int64:
         """The slots in use, from the oldest observation to the newest."""
-        return _cycle(self.next if self.full else 0, self.count)
+        return _cycle(self.next if self.count == self.slots else 0, self.count)
 
     @property
     def newest(self) -> int:
@@ -115,10 +110,7 @@ class Window:
             self._grow(slot + 1)
         self.count = max(self.count, slot + 1)
         self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
-        others = row.shape[1]
-        self.tables[:, slot, :others] = self.tables[:, :others, slot] = row
-        self.tables[:, slot, slot] = 0.0
-        self._variances[slot] = variance
+        self.update(slot, row, variance)
         return slot
 
     def update(self, slot: int, row: Rows, variance: float) -> None:

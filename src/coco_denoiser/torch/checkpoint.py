@@ -7,7 +7,7 @@ are in a group.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
+Checked: TypeAlias = tuple[dict[str, Any], dict[int, dict[str, Any]]]
 
 
 class Part(NamedTuple):
@@ -96,7 +97,7 @@ def kinds(ours: Mapping[str, Any]) -> set[Any]:
 
 def check(
     ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]
-) -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
+) -> list[Checked]:
     """Return for each window its tables, and its vectors by parameter.
 
     Raises:
@@ -138,9 +139,9 @@ def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
     return window.stream.window.checked(small)
 
 
-def restore(ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
-    """Put windows back that `remove` has taken out of a state_dict."""
-    for part, (tables, held) in zip(parts, check(ours, parts, parameters), strict=True):
+def restore(checked: list[Checked], parts: list[Part]) -> None:
+    """Put windows back that `check` has found in order."""
+    for part, (tables, held) in zip(parts, checked, strict=True):
         window, vectors = part.window, part.window.vectors
         window.reset()
         vectors.prepare([p for p in part.parameters if id(p) in held])
@@ -160,7 +161,8 @@ def _vectors(
     for p in part.parameters:
         name = names[id(p)]
         entries = saved.get(name, {})
-        keys = [PREFIX + kept for kept in part.window.vectors.names()]
+        slots = range(part.window.vectors.slots)
+        keys = [f"{PREFIX}{kind}_{k}" for kind in ("point", "residual") for k in slots]
         if not any(key in entries for key in keys):
             continue
         for key in keys:

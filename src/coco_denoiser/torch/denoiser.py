@@ -83,17 +83,9 @@ class Diagnostics:
 class GradientDenoiser:
     r"""Denoise the gradients of parameters, each together with the K - 1 observed before it.
 
-    All parameters together are one point $x$, all their gradients one vector $g$. At every call,
-    over the last K observations,
-
-    $$\begin{align*}
-    \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
-    \text{subject to}\quad & \|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|
-    \quad\text{for all pairs } m, l
-    \end{align*}$$
-
-    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ takes the place of the
-    gradients. For loops that are written by hand:
+    All parameters together are one point $x$, all their gradients one vector $g$. Every call
+    solves the problem of `CocoOptimizer` over the last K observations, and the newest $\theta$
+    takes the place of the gradients. For loops that are written by hand:
 
         denoiser = GradientDenoiser(model.parameters(), L=4.0, nonfinite="skip")
         ...
@@ -130,7 +122,13 @@ class GradientDenoiser:
         forget: Literal["drop", "fold"] = "drop",
         noise_std: float | None = None,
     ) -> None:
-        self.parameters = _parameters(parameters)
+        self.parameters = [parameters] if torch.is_tensor(parameters) else list(parameters)
+        for p in self.parameters:
+            if not isinstance(p, torch.Tensor):
+                raise TypeError(
+                    f"parameters must be tensors, got a {type(p).__name__}. Pass "
+                    "model.parameters()."
+                )
         self.model = choose_model(model, L, mu, tol=tol, noise_std=noise_std)
         if window != "auto":
             check.count("window", window, optional=False)
@@ -156,19 +154,9 @@ class GradientDenoiser:
         self.model.L = value
 
     @property
-    def mu(self) -> object:
-        """The lower bound, as it was given."""
-        return self.model.settings.get("mu", 0.0)
-
-    @property
     def window(self) -> int:
         """How many observations are kept, K."""
         return self.stream.size or 1
-
-    @property
-    def forget(self) -> str:
-        """What becomes of the observation that leaves the window."""
-        return self.stream.forget
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
@@ -205,7 +193,7 @@ class GradientDenoiser:
             False if they are not finite: gradients and window are as they were.
         """
         variance = variance_of(noise_variance)
-        changed = self.observe(self.parameters, noise_variance=variance)
+        changed = observe_together([(self, self.parameters)], variance)
         for parameter, theta in changed or ():
             if parameter.grad is None:
                 parameter.grad = theta.clone()
@@ -213,33 +201,12 @@ class GradientDenoiser:
                 parameter.grad.copy_(theta)
         return changed is not None
 
-    def observe(
+    def compare(
         self,
         parameters: Sequence[torch.Tensor],
         *,
-        maximize: bool = False,
-        noise_variance: float = 1.0,
-        standing: Callable[[], bool] = lambda: False,
-    ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-        """Take one observation, under no_grad; change no gradient.
-
-        Args:
-            parameters: the parameters, with their gradients.
-            maximize: whether the gradients are those of a function to maximise, whose negative then
-                has curvature between mu and L.
-            noise_variance: noise variance of this observation, relative to the others'.
-            standing: says whether the optimizer is made to stand still. Zero gradients are
-                then no observation: checkpointing makes such a step to create the state.
-
-        Returns:
-            The parameters whose gradient changes, each with the denoised one, valid until the
-            next call; None if the observation was refused.
-        """
-        sign = -1.0 if maximize else 1.0
-        return observe_together([(self, parameters)], sign, noise_variance, standing)
-
-    def compare(
-        self, parameters: Sequence[torch.Tensor], sign: float, standing: Callable[[], bool]
+        sign: float,
+        standing: Callable[[], bool],
     ) -> Outcome | Comparison:
         """Take hold of the parameters and their gradients, and compare them with the window."""
         vectors = self.vectors
@@ -286,24 +253,42 @@ class GradientDenoiser:
         Raises:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
+        parts = [checkpoint.Part(self, self.parameters)]
         _, ours = checkpoint.remove(state_dict)
-        checkpoint.restore(ours, [checkpoint.Part(self, self.parameters)], self.parameters)
+        checkpoint.restore(checkpoint.check(ours, parts, self.parameters), parts)
 
 
 def observe_together(
     windows: Sequence[tuple[GradientDenoiser, Sequence[torch.Tensor]]],
-    sign: float,
     variance: float,
-    standing: Callable[[], bool],
+    *,
+    sign: float = 1.0,
+    standing: Callable[[], bool] = lambda: False,
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-    """Take one observation into several windows, each with its parameters, or into none."""
+    """Take one observation into several windows, or into none; under no_grad, change no gradient.
+
+    Args:
+        windows: each with its parameters, which have their gradients.
+        variance: noise variance of this observation, relative to the others'.
+        sign: -1 if the gradients are those of a function to maximise, whose negative then has
+            curvature between mu and L.
+        standing: says whether the optimizer is made to stand still. Zero gradients are then no
+            observation: checkpointing makes such a step to create the state.
+
+    Returns:
+        The parameters whose gradient changes, each with the denoised one, valid until the next
+        call; None if the observation was refused.
+    """
     changed, held = [], []
     try:
         for window, _ in windows:
             if not window.stream.lock.acquire(blocking=False):
                 raise RuntimeError(BUSY)
             held.append(window)
-        found = [window.compare(parameters, sign, standing) for window, parameters in windows]
+        found = [
+            window.compare(parameters, sign=sign, standing=standing)
+            for window, parameters in windows
+        ]
         if Outcome.REFUSED not in found:
             for window, comparison in zip(held, found, strict=True):
                 if isinstance(comparison, Comparison):
@@ -338,13 +323,3 @@ def variance_of(value: Any) -> float:
     """Return a noise variance; a tensor with one entry is a number."""
     number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
     return check.positive("noise_variance", number)
-
-
-def _parameters(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    found = [given] if isinstance(given, torch.Tensor) else list(given)
-    for p in found:
-        if not isinstance(p, torch.Tensor):
-            raise TypeError(
-                f"parameters must be tensors, got a {type(p).__name__}. Pass model.parameters()."
-            )
-    return found

@@ -267,17 +267,22 @@ class CocoOptimizer(Optimizer):
         self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0
     ) -> Any:
         self._warn_once()
-        loss = self._evaluate(closure)
-        parameters = self._parameters()
+        loss, parameters, replayed = None, self._parameters(), list[Any]()
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+            replayed = [self._replay_closure(loss, parameters)]
         windows = [part[:2] for part in self._parts()]
         sign = -1.0 if self._maximizes() else 1.0
         # Where the observation is skipped, nothing is changed.
-        changed = observe_together(windows, sign, noise_variance, self._standing) or []
+        changed = (
+            observe_together(windows, noise_variance, sign=sign, standing=self._standing) or []
+        )
         originals = [p.grad for p in parameters]
         try:
             for p, theta in changed:
                 p.grad = theta
-            self._step_wrapped(None if closure is None else self._replay_closure(loss, parameters))
+            self.wrapped.step(*replayed)
             self._check_used(changed or zip(parameters, originals, strict=True))
         except RuntimeError as error:
             if not any(g is not None and g.grad_fn is not None for g in originals):
@@ -291,12 +296,6 @@ class CocoOptimizer(Optimizer):
             for p, original in zip(parameters, originals, strict=True):
                 p.grad = original
         return loss
-
-    def _step_wrapped(self, closure: Callable[[], Any] | None) -> None:
-        if closure is None:
-            self.wrapped.step()
-        else:
-            self.wrapped.step(closure)
 
     def diagnostics(self, index: int = 0) -> Diagnostics:
         """Return what the last step did, and what the window costs; print it to read it.
@@ -341,13 +340,12 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = checkpoint.remove(state_dict)
-        there = bool(checkpoint.kinds(ours))
-        saved = ours, self._parts(), self._parameters()
-        if there:
-            checkpoint.check(*saved)
+        parts, checked = self._parts(), None
+        if checkpoint.kinds(ours):
+            checked = checkpoint.check(ours, parts, self._parameters())
         self.wrapped.load_state_dict(plain)
-        if there:
-            checkpoint.restore(*saved)
+        if checked is not None:
+            checkpoint.restore(checked, parts)
         else:
             self.reset()
             warnings.warn(
@@ -358,12 +356,6 @@ class CocoOptimizer(Optimizer):
             )
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
-
-    def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
-        if closure is None:
-            return None
-        with torch.enable_grad():
-            return closure()
 
     def _replay_closure(self, loss: Any, parameters: list[torch.Tensor]) -> Callable[[], Any]:
         """Return a closure for the wrapped optimizer: it returns the loss and evaluates nothing."""

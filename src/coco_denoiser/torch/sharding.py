@@ -61,23 +61,6 @@ def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     return whole
 
 
-def pieces(parameter: torch.Tensor) -> int:
-    """Return into how many different parts a parameter is cut."""
-    if not is_sharded(parameter):
-        return 1
-    mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
-    number = 1
-    for axis, placement in enumerate(parameter.placements):  # type: ignore[attr-defined]
-        if placement.is_partial():
-            raise ValueError(
-                "parameters must be sharded or replicated, got one that is a partial sum "
-                f"({placement}). Redistribute it first."
-            )
-        if placement.is_shard():
-            number *= mesh.size(axis)
-    return number
-
-
 def group_of(parameters: list[torch.Tensor], given: dist.ProcessGroup | None) -> Any:
     """Return the process group over which to add, or None if every rank has everything.
 
@@ -105,12 +88,17 @@ def group_of(parameters: list[torch.Tensor], given: dist.ProcessGroup | None) ->
 def share(parameter: torch.Tensor, group: Any) -> float:
     """Return what this rank's part counts for, so that over the group everything counts once.
 
-    A group of n ranks holds n / pieces copies of every entry.
+    A parameter that is cut into some number of pieces has n / pieces copies on n ranks.
     """
-    return 1.0 if group is None else pieces(parameter) / dist.get_world_size(group)
-
-
-def add_up(numbers: torch.Tensor, group: Any) -> torch.Tensor:
-    """Return numbers summed over the ranks of a group."""
-    dist.all_reduce(numbers, group=group)
-    return numbers
+    pieces = 1
+    if is_sharded(parameter):
+        mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
+        for axis, placement in enumerate(parameter.placements):  # type: ignore[attr-defined]
+            if placement.is_partial():
+                raise ValueError(
+                    "parameters must be sharded or replicated, got one that is a partial sum "
+                    f"({placement}). Redistribute it first."
+                )
+            if placement.is_shard():
+                pieces *= mesh.size(axis)
+    return 1.0 if group is None else pieces / dist.get_world_size(group)

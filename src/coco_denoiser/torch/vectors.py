@@ -353,10 +353,6 @@ class TensorVectors:
         for block in self.blocks:
             block.x = block.g = None
 
-    def names(self) -> list[str]:
-        """Return what a parameter's history consists of."""
-        return [f"{kind}_{k}" for kind in ("point", "residual") for k in range(self.slots)]
-
     @property
     def nbytes(self) -> int:
         """Bytes that the window takes on this rank."""
@@ -372,7 +368,7 @@ class TensorVectors:
         *others, bad, size = sums.tolist()
         if bad > 0.0 or not all(map(math.isfinite, others)):
             return None
-        return compared(sums, plan, zero=size == 0.0)
+        return compared(sums, plan, zero=size == 0.0)[0]
 
     def _add_up(self, parts: list[torch.Tensor | Float64], plan: Plan) -> Float64:
         """Return the sum over devices and ranks, on the host."""
@@ -384,7 +380,7 @@ class TensorVectors:
         for part in parts[1:]:
             total = total + torch.as_tensor(part).to(total.device)
         if self._group is not None:
-            total = sharding.add_up(total, self._group)
+            dist.all_reduce(total, group=self._group)
         return total.cpu().numpy()
 
     def merge_oldest(self, plan: Plan) -> None:
