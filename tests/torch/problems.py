@@ -84,3 +84,22 @@ def noisy_gradients(
             extra = noise * torch.randn(size, generator=draw, dtype=torch.float64)
             p.grad = (p.detach() + extra).to(p.dtype)
         step()
+
+
+def begun(
+    steps: int, wrap: Callable[..., CocoOptimizer] = coco, **options: Any
+) -> tuple[list[nn.Parameter], CocoOptimizer]:
+    """Return parameters and their optimizer after some steps."""
+    tensors = parameters()
+    optimizer = wrap(tensors, **options)
+    noisy_gradients(tensors, steps, optimizer.step)
+    return tensors, optimizer
+
+
+def alike(
+    some: Sequence[nn.Parameter], one: Any, others: Sequence[nn.Parameter], other: Any, steps: int
+) -> bool:
+    """Take the same steps with two optimizers; say whether they end in the same bits."""
+    noisy_gradients(some, steps, one.step, seed=5)
+    noisy_gradients(others, steps, other.step, seed=5)
+    return equal(some, others)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
-from tests.torch.problems import coco, copies, equal, noisy_gradients, parameters
+from tests.torch.problems import alike, begun, coco, copies, equal, noisy_gradients, parameters
 
 
 @pytest.mark.filterwarnings("ignore:SGD has momentum")
@@ -44,9 +44,7 @@ def test_a_new_group_empties_the_window_and_takes_part() -> None:
     others = copies(tensors)
     groups = [{"params": others[:2]}, {"params": others[2:], "lr": 0.5}]
     fresh = coco(groups)
-    noisy_gradients(tensors, 5, optimizer.step)
-    noisy_gradients(others, 5, fresh.step)
-    assert equal(tensors, others)
+    assert alike(tensors, optimizer, others, fresh, 5)
 
 
 def test_groups_edited_behind_our_back_and_freezing_and_thawing_empty_the_window() -> None:
@@ -67,8 +65,7 @@ def test_groups_edited_behind_our_back_and_freezing_and_thawing_empty_the_window
 
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_history_is_aliased_by_nothing(set_to_none: bool) -> None:
-    tensors = parameters()
-    optimizer = coco(tensors)
+    tensors, optimizer = begun(0)
     reference = GradientDenoiser(others := copies(tensors), L=1.0, window=4)
     for seed in range(6):
         noisy_gradients(tensors, 1, seed=seed)
@@ -143,9 +140,7 @@ def test_sparse_gradients_are_refused() -> None:
     ids=["another shape", "another dtype"],
 )
 def test_a_parameter_that_becomes_another_is_named(change: Any, become: str) -> None:
-    tensors = parameters()
-    optimizer = coco(tensors)
-    noisy_gradients(tensors, 2, optimizer.step)
+    tensors, optimizer = begun(2)
     tensors[0].data = change(tensors[0].detach())
     tensors[0].grad = None
     with pytest.raises(ValueError, match=rf"shape \(3, 4\), .*become.*{become}.*reset\(\)"):

@@ -10,7 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import adam, coco, equal, flat, noisy_gradients, parameters
+from tests.torch.problems import adam, begun, coco, equal, flat, noisy_gradients, parameters
 
 WINDOWS = pytest.mark.parametrize(
     "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
@@ -63,8 +63,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
 
 
 def test_closure_runs_once_with_gradients_and_its_loss_is_returned() -> None:
-    tensors = parameters()
-    optimizer = coco(tensors)
+    tensors, optimizer = begun(0)
     calls = []
 
     def closure() -> torch.Tensor:
@@ -134,8 +133,7 @@ def test_hooks_of_both_run() -> None:
 @WINDOWS
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_go_their_own_way(copier: Callable[[Any], Any], options: dict[str, Any]) -> None:
-    tensors = parameters()
-    optimizer = adam(tensors, **options)
+    tensors, optimizer = begun(0, adam, **options)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     noisy_gradients(tensors, 5, optimizer.step)
     scheduler.step()

@@ -15,6 +15,8 @@ from torch.distributed.checkpoint.state_dict import (
 
 from tests.torch.problems import (
     adam,
+    alike,
+    begun,
     coco,
     copies,
     equal,
@@ -26,9 +28,7 @@ from tests.torch.problems import (
 
 
 def test_shape_is_the_standard_one() -> None:
-    tensors = parameters()
-    optimizer = adam(tensors)
-    noisy_gradients(tensors, 2, optimizer.step)
+    tensors, optimizer = begun(2, adam)
     state = saved(optimizer)
     assert list(state) == ["state", "param_groups"]
     assert list(state["state"]) == [0, 1, 2]
@@ -60,21 +60,15 @@ def test_a_plain_checkpoint_loads_with_one_warning() -> None:
         optimizer.load_state_dict(copy.deepcopy(plain.state_dict()))
     assert [str(w.message)[:29] for w in found] == ["state_dict holds no window (i"]
     assert len(optimizer.denoiser) == 0
-    noisy_gradients(tensors, 1, plain.step, seed=5)
-    noisy_gradients(others, 1, optimizer.step, seed=5)
-    assert equal(tensors, others)
+    assert alike(tensors, plain, others, optimizer, 1)
 
 
 def test_our_checkpoint_loads_into_the_plain_optimizer() -> None:
-    tensors = parameters()
-    optimizer = adam(tensors, window=1)
-    noisy_gradients(tensors, 3, optimizer.step)
+    tensors, optimizer = begun(3, adam, window=1)
     others = copies(tensors)
     plain = torch.optim.Adam(others, lr=0.1)
     plain.load_state_dict(saved(optimizer))
-    noisy_gradients(tensors, 3, optimizer.step, seed=5)
-    noisy_gradients(others, 3, plain.step, seed=5)
-    assert equal(tensors, others)
+    assert alike(tensors, optimizer, others, plain, 3)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +91,11 @@ def test_a_window_of_other_settings_is_refused_as_a_whole(
 
 
 def test_another_curvature_is_not_refused() -> None:
-    optimizer = adam(tensors := parameters())
-    noisy_gradients(tensors, 3, optimizer.step)
+    tensors, optimizer = begun(3, adam)
     other = adam(others := copies(tensors), L=lambda: 3.0)
     other.load_state_dict(saved(optimizer))
     optimizer.denoiser.L = 3.0
-    noisy_gradients(tensors, 3, optimizer.step, seed=2)
-    noisy_gradients(others, 3, other.step, seed=2)
-    assert equal(tensors, others)
+    assert alike(tensors, optimizer, others, other, 3)
 
 
 @pytest.mark.parametrize("steps", [0, 2])
@@ -181,9 +172,7 @@ NOT_FINITE = torch.zeros(3, 4).double().fill_(-torch.inf)
 def test_a_damaged_window_is_refused_before_anything_changes(
     name: str, value: Any, message: str
 ) -> None:
-    tensors = parameters()
-    optimizer = adam(tensors)
-    noisy_gradients(tensors, 5, optimizer.step)
+    _, optimizer = begun(5, adam)
     state, before = saved(optimizer), history(optimizer)
     (state["state"][0] if name in state["state"][0] else state["param_groups"][0])[name] = value
     state["param_groups"][0]["lr"] = 7.0

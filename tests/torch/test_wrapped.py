@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coco_denoiser import Denoiser
 from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
+from tests.torch.problems import begun, copies, equal, flat, noisy_gradients, parameters
 
 
 def half_square(tensors: list[nn.Parameter]) -> torch.Tensor:
@@ -111,8 +111,7 @@ def test_one_that_replaces_the_gradients_is_refused() -> None:
 
 
 def test_hooks_for_all_optimizers_run_once() -> None:
-    tensors = parameters()
-    optimizer = coco(tensors)
+    tensors, optimizer = begun(0)
     calls: list[str] = []
     handles = [
         register_optimizer_step_pre_hook(lambda *_: calls.append("before")),
@@ -127,8 +126,7 @@ def test_hooks_for_all_optimizers_run_once() -> None:
 
 
 def test_a_hook_may_change_the_arguments() -> None:
-    tensors = parameters()
-    optimizer = coco(tensors)
+    tensors, optimizer = begun(0)
     given = []
     optimizer.register_step_pre_hook(lambda _, args, kwargs: ((args[0], lambda: 3.0), kwargs))
     optimizer.register_step_post_hook(lambda _, args, __: given.append(args[1]()))
