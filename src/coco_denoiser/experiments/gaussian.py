@@ -34,8 +34,12 @@ _COCO, _LARGE = "SGD+COCO_8", "SGD+COCO_32"
 _DENOISED = (OURS, _COCO, _LARGE)
 _TAIL = ", tail average"
 _AVERAGED = "tail average"  # of SGD, over SGD's last iterates
-_OTHERS = ("gradient EMA", "IGT", "schedule-free", "Adam")
-_METHODS = (SGD_ALONE, *_DENOISED, *_OTHERS)
+_OTHERS: dict[str, Callable[[float], Optimizer]] = {
+    "gradient EMA": GradientEMA,
+    "IGT": IGT,
+    "schedule-free": ScheduleFree,
+}
+_METHODS = (SGD_ALONE, *_DENOISED, *_OTHERS, "Adam")
 _LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
 _HURT = 1.05  # above this ratio a method hurts
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
@@ -86,56 +90,46 @@ def _denoiser(config: GaussianConfig, method: str, L: float) -> Callable[[], Den
 
 
 def _optimizer(method: str, step: float, problem: Scenario, rows: _Rows | None) -> Optimizer:
-    others: dict[str, Callable[[float], Optimizer]] = {
-        "gradient EMA": GradientEMA,
-        "IGT": IGT,
-        "schedule-free": ScheduleFree,
-    }
     if method == "Adam":
         return Adam(0.1 * problem.reach * step)
-    if method in others:
-        return others[method](step / problem.L)
+    if method in _OTHERS:
+        return _OTHERS[method](step / problem.L)
     return SGD(step / problem.L, denoiser=rows)
 
 
 def _unit(config: GaussianConfig, index: int) -> Unit:
     """Run all methods in one cell. Windows that were solved to less than the tolerance count."""
-    with short_windows() as short:
-        unit = _run(config, *_cells(config)[index])
-    return {**unit, "short": np.array([float(short())])}
-
-
-def _run(config: GaussianConfig, name: str, step: float) -> dict[str, Float64]:
+    name, step = _cells(config)[index]
     problem = scenario(name)
-    calls = min(problem.calls, config.calls)
+    calls, far = min(problem.calls, config.calls), _FAR * problem.reach
     unit: dict[str, Float64] = {
         "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
     }
-    for method in _METHODS:
-        now = [0]
-        rows = None
-        if method in _DENOISED:
-            made = _denoiser(config, method, problem.L)
-            rows = _Rows(made, lambda x, now=now: problem.gradient(x, now[0]))  # type: ignore[misc]
-        optimizer = _optimizer(method, step, problem, rows)
-        rng = generator(config, name, 0)
-        average = TailAverage(calls // 2)
-        x, late = np.tile(problem.start, (config.runs, 1)), []
-        for k in range(calls):
-            now[0] = k
-            g = problem.oracle(x, k, rng)
-            far = _FAR * problem.reach
-            x = np.clip(optimizer.step(x, g), -far, far)
-            answer = optimizer.answer(x)
-            mean = average(answer)
-            if k >= 0.95 * calls:
-                late.append(problem.excess(answer, k))
-        unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
-        unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
-        if rows is not None:
-            squared = np.array(rows.squared).sum(axis=0)
-            unit[f"{method} error"] = squared[0] / squared[1]
-            unit[f"{method} covered"] = np.array(rows.covered[calls // 5 :]).mean(axis=(0, 2))
+    with short_windows() as short:
+        for method in _METHODS:
+            now = [0]
+            rows = None
+            if method in _DENOISED:
+                made = _denoiser(config, method, problem.L)
+                rows = _Rows(made, lambda x, now=now: problem.gradient(x, now[0]))  # type: ignore[misc]
+            optimizer = _optimizer(method, step, problem, rows)
+            rng = generator(config, name, 0)
+            average = TailAverage(calls // 2)
+            x, late = np.tile(problem.start, (config.runs, 1)), []
+            for k in range(calls):
+                now[0] = k
+                x = np.clip(optimizer.step(x, problem.oracle(x, k, rng)), -far, far)
+                answer = optimizer.answer(x)
+                mean = average(answer)
+                if k >= 0.95 * calls:
+                    late.append(problem.excess(answer, k))
+            unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
+            unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
+            if rows is not None:
+                squared = np.array(rows.squared).sum(axis=0)
+                unit[f"{method} error"] = squared[0] / squared[1]
+                unit[f"{method} covered"] = np.array(rows.covered[calls // 5 :]).mean(axis=(0, 2))
+        unit["short"] = np.array([float(short())])
     return unit
 
 
@@ -240,89 +234,67 @@ def _panels(result: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    at_most = Judge(config.runs).at_most
-    claims = []
-    for kind, what in _SETS.items():
-        names = _of(config, kind)
-        if not names:
-            continue
-        claims += _excess_claims(curves, config, kind)
-        error = {
-            method: np.array([curves[f"{name}: squared error", method].mean for name in names])
-            for method in (OURS, _COCO)
-        }
-        title = what.capitalize()
-        once, twice = (
-            float(np.mean([curves[f"{n}: coverage", s].mean for n in names]))
-            for s in ("one standard error", "1.96 standard errors")
-        )
-        claims += [
-            at_most(
-                f"{title}: the squared error of the newest gradient is at most 0.6 of the raw "
-                f"one's, in the mean of the cells (along these paths {once:.0%} and {twice:.0%} "
-                "of the errors lie within 1 and 1.96 standard errors).",
-                float(error[OURS].mean()),
-                0.6,
-                measure="mean ratio",
-            ),
-            at_most(
-                f"{title}: it is below that with COCO_8 in four cells of five.",
-                float(np.mean(error[OURS] >= error[_COCO])),
-                0.2,
-                measure="share of the other cells",
-            ),
-        ]
-    return claims
+    judge = Judge(config.runs)
+    return [
+        judge.at_most(f"{what.capitalize()}: {said}.", number, limit, measure=measure)
+        for kind, what in _SETS.items()
+        if _of(config, kind)
+        for said, (number, limit, measure) in _said(curves, config, kind).items()
+    ]
 
 
-def _excess_claims(curves: Curves, config: GaussianConfig, kind: str) -> list[Claim]:
-    title, at_most = _SETS[kind].capitalize(), Judge(config.runs).at_most
-    cells, tail = curves[f"{kind} cells", OURS].mean, f"{OURS}{_TAIL}"
-    rivals = (*_METHODS[2:], _AVERAGED)
-    ratios = {name: curves[f"{kind} cells", name].mean for name in rivals}
+def _said(curves: Curves, config: GaussianConfig, kind: str) -> list[tuple[str, float, float, str]]:
+    """Return for each claim on a set what is said, the number, its limit and what it is."""
+    names = _of(config, kind)
+    tail = f"{OURS}{_TAIL}"
+    cells, averaged = (curves[f"{kind} cells", series].mean for series in (OURS, tail))
+    ratios = {name: curves[f"{kind} cells", name].mean for name in (*_METHODS[2:], _AVERAGED)}
     others = "; ".join(
         f"{name} {_mean(curves, kind, name):.2f}, worst {found[-1]:.2g}, "
         f"{np.sum(found > _HURT)} cells above {_HURT:g}"
         for name, found in ratios.items()
     )
-    left_out = len(_of(config, kind)) * len(config.steps) - cells.size
-    worst = _worst(curves, config, kind, OURS)
-    return [
-        at_most(
-            f"{title}: in the geometric mean of {cells.size} cells, the Gaussian model has at most "
-            f"0.45 of SGD's excess (others: {others}; up to 1/L "
-            f"{curves[f'{kind} up to 1/L', OURS].mean[0]:.2f}; {left_out} cells where SGD ends "
-            "above its start are left out).",
-            _mean(curves, kind, OURS),
-            0.45,
-            measure="geometric mean of the ratios",
-        ),
-        at_most(
-            f"{title}: in no cell has it more than 1.1 times SGD's excess (worst: {worst}).",
-            float(cells[-1]),
-            1.1,
-            measure="worst ratio",
-        ),
-        at_most(
-            f"{title}: in at most one cell in thirty it has more than 1.05 times SGD's excess.",
+    left_out = len(names) * len(config.steps) - cells.size
+    short = curves[f"{kind} up to 1/L", OURS].mean[0]
+    ours, coco = (
+        np.array([curves[f"{name}: squared error", method].mean for name in names])
+        for method in (OURS, _COCO)
+    )
+    once, twice = (
+        float(np.mean([curves[f"{n}: coverage", s].mean for n in names]))
+        for s in ("one standard error", "1.96 standard errors")
+    )
+    geometric, worst = "geometric mean of the ratios", "worst ratio"
+    return {
+        f"in the geometric mean of {cells.size} cells, the Gaussian model has at most 0.45 of "
+        f"SGD's excess (others: {others}; up to 1/L {short:.2f}; {left_out} cells where SGD ends "
+        "above its start are left out)": (_mean(curves, kind, OURS), 0.45, geometric),
+        "in no cell has it more than 1.1 times SGD's excess "
+        f"(worst: {_worst(curves, config, kind, OURS)})": (float(cells[-1]), 1.1, worst),
+        "in at most one cell in thirty it has more than 1.05 times SGD's excess": (
             float(np.mean(cells > _HURT)),
             1 / 30,
-            measure="share of such cells",
+            "share of such cells",
         ),
-        at_most(
-            f"{title}: with tail averaging it has at most 0.7 of the excess of SGD's tail average.",
+        "with tail averaging it has at most 0.7 of the excess of SGD's tail average": (
             _mean(curves, kind, tail),
             0.7,
-            measure="geometric mean of the ratios",
+            geometric,
         ),
-        at_most(
-            f"{title}: with tail averaging no cell is above 1.2 "
-            f"(worst: {_worst(curves, config, kind, tail)}).",
-            float(curves[f"{kind} cells", tail].mean[-1]),
+        f"with tail averaging no cell is above 1.2 (worst: {_worst(curves, config, kind, tail)})": (
+            float(averaged[-1]),
             1.2,
-            measure="worst ratio",
+            worst,
         ),
-    ]
+        "the squared error of the newest gradient is at most 0.6 of the raw one's, in the mean of "
+        f"the cells (along these paths {once:.0%} and {twice:.0%} of the errors lie within 1 and "
+        "1.96 standard errors)": (float(ours.mean()), 0.6, "mean ratio"),
+        "it is below that with COCO_8 in four cells of five": (
+            float(np.mean(ours >= coco)),
+            0.2,
+            "share of the other cells",
+        ),
+    }
 
 
 def _worst(curves: Curves, config: GaussianConfig, kind: str, series: str) -> str:
