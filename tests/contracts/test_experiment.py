@@ -49,7 +49,7 @@ def test_a_unit_depends_on_nothing_but_its_number_and_the_seed(experiment: Exper
     assert differ == (experiment.name != "constraint-tightness")  # a formula, which no seed enters
 
 
-def test_curves_survive_their_file_to_the_last_bit(result: Result) -> None:
+def test_curves_are_numbers_that_survive_their_file_to_the_last_bit(result: Result) -> None:
     content = result.curves.to_csv()
     read = Curves.from_csv(content)
     assert read.to_csv() == content
@@ -57,10 +57,6 @@ def test_curves_survive_their_file_to_the_last_bit(result: Result) -> None:
     for key, curve in result.curves.items():
         for mine, theirs in zip(curve, read[key], strict=True):
             np.testing.assert_array_equal(mine, theirs)
-
-
-def test_every_number_is_one_and_no_error_is_negative(result: Result) -> None:
-    for key, curve in result.curves.items():
         assert np.isfinite(curve.mean).all(), key
         assert (curve.sem >= 0).all(), key
         assert curve.x.shape == curve.mean.shape == curve.sem.shape
@@ -83,11 +79,8 @@ def test_the_figure_shows_every_series_of_every_panel(
         assert sorted(drawn.get_legend_handles_labels()[1]) == sorted(labels)
         assert (drawn.get_yscale() == "log") == ("y" in panel.log)
         assert drawn.get_title(loc="left") == panel.heading
-
-
-def test_series_can_be_told_apart_without_colour(experiment: Experiment, result: Result) -> None:
-    for panel in experiment.panels(result):
-        series = panel.series or tuple(result.curves.series(panel.name))
+        assert not panel.figure or int(panel.figure.split(",")[0]) in experiment.numbers
+        # Without colour they can be told apart too.
         own = [name for name in series if name not in panel.references]
         if panel.kind is Kind.LINES and len(own) <= 7:
             looks = styles(series, panel.references)
@@ -106,20 +99,9 @@ def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Res
         assert claim.measure
         assert np.isfinite(claim.number) or claim.verdict is not Verdict.HOLDS
         assert Claim.from_dict(claim.as_dict()).verdict is claim.verdict
-
-
-def test_what_is_proved_is_never_refuted(experiment: Experiment, result: Result) -> None:
-    claims = [claim for claim in experiment.claims(result) if claim.theory]
-    assert [claim.sentence for claim in claims if claim.verdict is Verdict.FAILS] == []
-
-
-def test_a_claim_of_the_paper_belongs_to_a_figure_of_its_experiment(
-    experiment: Experiment, result: Result
-) -> None:
-    for claim in experiment.claims(result):
         assert claim.figure is None or claim.figure in experiment.numbers, claim.sentence
-    for panel in experiment.panels(result):
-        assert not panel.figure or int(panel.figure.split(",")[0]) in experiment.numbers
+        proved_wrong = claim.theory and claim.verdict is Verdict.FAILS
+        assert not proved_wrong, claim.sentence
 
 
 def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) -> None:

@@ -15,12 +15,13 @@ def _curve(*means: float, sem: float = 1.0) -> Curve:
 
 
 def test_a_difference_is_shown_refuted_or_left_open() -> None:
-    for means, verdict in (
-        ((9.0, 8.0), Verdict.HOLDS),
-        ((9.0, 1.0), Verdict.OPEN),
-        ((9.0, -1.0), Verdict.OPEN),
-        ((9.0, -8.0), Verdict.FAILS),
+    for means, verdict, negative in (
+        ((9.0, 8.0), Verdict.HOLDS, Verdict.FAILS),
+        ((9.0, 1.0), Verdict.OPEN, Verdict.OPEN),
+        ((9.0, -1.0), Verdict.OPEN, Verdict.OPEN),
+        ((9.0, -8.0), Verdict.FAILS, Verdict.HOLDS),
     ):
+        assert Judge(100).somewhere_negative("", [_curve(*means)]).verdict is negative
         claim = Judge(100).increases("up.", [_curve(*means)], note="why")
         assert claim.verdict is verdict
         assert claim.number == min(means)
@@ -92,27 +93,15 @@ def test_a_claim_says_whose_it_is() -> None:
         assert claim.as_dict()["owner"] == claim.owner
 
 
-def test_an_exception_is_shown_refuted_or_left_open() -> None:
-    for means, verdict in (
-        ((9.0, -8.0), Verdict.HOLDS),
-        ((9.0, -1.0), Verdict.OPEN),
-        ((9.0, 8.0), Verdict.FAILS),
-    ):
-        assert Judge(100).somewhere_negative("", [_curve(*means)]).verdict is verdict
-
-
 def test_the_threshold_is_the_quantile_of_students_distribution() -> None:
     assert stats.t.sf(claims.critical(7, 20), 19) == pytest.approx(1e-3 / 7)
     assert claims.critical(7, 20) > claims.critical(7, 2000) > claims.critical(1, 2000)
 
 
-def test_equal_to_the_last_bit_is_no_difference() -> None:
+def test_what_is_exact_is_judged_as_it_is_and_does_not_make_other_curves_exact() -> None:
     for mean, verdict in ((0.0, Verdict.HOLDS), (1e-9, Verdict.FAILS)):
         claim = Judge(10).equivalent("", [_curve(mean, sem=0.0)], margin=1e-12)
         assert claim.verdict is verdict
-
-
-def test_one_exact_curve_does_not_make_the_others_exact() -> None:
     curves = [_curve(0.0, sem=0.0), _curve(0.03, sem=0.02)]
     assert Judge(100).equivalent("", curves, margin=0.05).verdict is Verdict.OPEN
 

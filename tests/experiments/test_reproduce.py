@@ -161,10 +161,14 @@ def test_fresh_starts_over(tmp_path: Path) -> None:
     assert unit.stat().st_mtime_ns > first
 
 
-def test_missing_data_is_said_and_shown_and_the_rest_goes_on(
+def test_the_page_shows_what_is_missing_and_leaves_out_results_of_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _without_fourclass(monkeypatch, tmp_path)
+    old = tmp_path / "out" / "warm-start"
+    old.mkdir(parents=True)
+    (old / "claims.json").write_text('{"old": 1}')
+    (old / "curves.csv").write_text("panel\n")
     names = ("logistic-fourclass", "constraint-tightness")
     assert _run(tmp_path / "out", *names, "--jobs", "1") == 0
     printed = capsys.readouterr().out
@@ -172,6 +176,7 @@ def test_missing_data_is_said_and_shown_and_the_rest_goes_on(
     page = (tmp_path / "out" / "index.html").read_text("utf-8")
     assert "Missing: fourclass could not be downloaded" in page
     assert 'src="constraint-tightness/figure.png"' in page
+    assert 'id="warm-start"' not in page
 
 
 def test_nothing_to_run_is_an_error(
@@ -180,15 +185,6 @@ def test_nothing_to_run_is_an_error(
     _without_fourclass(monkeypatch, tmp_path)
     assert _run(tmp_path / "out", "logistic-fourclass") == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_results_of_another_version_are_left_out_of_the_page(tmp_path: Path) -> None:
-    for name, content in (("claims.json", '{"old": 1}'), ("curves.csv", "panel\n")):
-        folder = tmp_path / "warm-start"
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_text(content)
-    assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 0
-    assert 'id="warm-start"' not in (tmp_path / "index.html").read_text("utf-8")
 
 
 def _without_fourclass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -32,11 +32,6 @@ def _never(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[
     return iter(())
 
 
-def test_units_are_computed_once_and_then_read(tmp_path: Path) -> None:
-    first = _complete(tmp_path)
-    assert _bytes(_complete(tmp_path, _never)) == _bytes(first)
-
-
 def test_an_interruption_loses_the_unit_under_way_and_no_other(tmp_path: Path) -> None:
     def interrupted(
         name: str, config: Config, indices: Sequence[int]
@@ -65,15 +60,13 @@ def test_processes_change_no_byte(tmp_path: Path) -> None:
     assert _bytes(together) == _bytes(alone)
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"sigma": 9.0}, {"runs": 3}], ids=min)
-def test_another_configuration_finds_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_another_configuration_finds_nothing_and_neither_does_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _complete(tmp_path)
-    other = replace(CONFIG, **change)
-    assert units.Store(tmp_path, NAME, other).load(0) is None
-
-
-def test_other_code_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _complete(tmp_path)
+    changes: list[dict[str, Any]] = [{"seed": 1}, {"sigma": 9.0}, {"runs": 3}]
+    for change in changes:
+        assert units.Store(tmp_path, NAME, replace(CONFIG, **change)).load(0) is None
     monkeypatch.setattr(units, "_code", lambda _: "edited")
     assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
 
@@ -113,8 +106,9 @@ def test_a_whole_unit_that_is_another_one_is_computed_again(tmp_path: Path) -> N
         assert _bytes(_complete(tmp_path / "a")) == good
 
 
-def test_units_are_plain_arrays(tmp_path: Path) -> None:
-    _complete(tmp_path)
+def test_units_are_plain_arrays_computed_once_and_then_read(tmp_path: Path) -> None:
+    first = _complete(tmp_path)
+    assert _bytes(_complete(tmp_path, _never)) == _bytes(first)
     for path in tmp_path.rglob("*.npz"):
         with np.load(path, allow_pickle=False) as content:
             kinds = {content[name].dtype.kind for name in content.files}
