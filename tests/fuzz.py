@@ -5,13 +5,11 @@
 prints, family by family, how many windows were solved, given up, wrong and slow. An answer is
 wrong if it says that it is solved, and extended precision says that it is not: nothing of the
 package's own certificate is used. A window is slow if it takes more than SLOW times the median
-of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it. With
-`--file FILE`, a run that was stopped goes on where it was.
+of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it.
 """
 
 # ruff: noqa: T201
 import argparse
-import json
 import multiprocessing
 import os
 import signal
@@ -20,8 +18,6 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -273,48 +269,24 @@ def _show(name: str, seed: int, number: int) -> None:
     print(solution)
 
 
-def _read(path: Path | None, seed: int) -> Run:
-    """Return what an earlier run of the same seed has found; a last line cut short is none."""
-    run = Run()
-    for line in path.read_text("utf-8").splitlines() if path and path.exists() else []:
-        with suppress(json.JSONDecodeError):
-            of, *fields = json.loads(line)
-            if of != seed:
-                raise SystemExit(f"{path} holds windows of --seed {of}, not {seed}.")
-            run.outcomes.append(Outcome(*fields))
-    return run
-
-
-def _continue(run: Run, seed: int, windows: int, processes: int, path: Path | None) -> None:
-    """Solve what has not been solved; an interrupt ends it, and what has been solved counts."""
-    done = {(outcome.name, outcome.number) for outcome in run.outcomes}
+def _solve_all(run: Run, seed: int, windows: int, processes: int) -> None:
+    """Solve the windows; an interrupt ends it, and what has been solved counts."""
     names = list(FAMILIES)
-    every = ((names[i % len(names)], i // len(names)) for i in range(windows))
-    todo = [window for window in every if window not in done]
+    todo = [(names[i % len(names)], i // len(names)) for i in range(windows)]
     pieces = [todo[i : i + _PIECE] for i in range(0, len(todo), _PIECE)]
-    start, told, solved = time.monotonic(), 0.0, 0
+    start, told = time.monotonic(), 0.0
     context = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(processes, context, _prepare) as pool,
-        path.open("a", encoding="utf-8") if path else nullcontext() as file,
-    ):
-        if file:
-            file.write("\n")  # a line that was cut short ends here
+    with ProcessPoolExecutor(processes, context, _prepare) as pool:
         futures = [pool.submit(_examine_all, seed, piece) for piece in pieces]
         try:
             for future in as_completed(futures):
-                outcomes = future.result()
-                run.outcomes += outcomes
-                solved += len(outcomes)
-                if file:
-                    file.writelines(json.dumps([seed, *outcome]) + "\n" for outcome in outcomes)
-                    file.flush()
-                now = time.monotonic() - start
+                run.outcomes += future.result()
+                now, solved = time.monotonic() - start, len(run.outcomes)
                 if now - told > (1.0 if sys.stderr.isatty() else 30.0) or not told:
                     told = now
                     print(
-                        f"{len(run.outcomes):,} of {windows:,} windows, {now:.0f} s, "
-                        f"{(len(todo) - solved) * now / solved:.0f} s to go ",
+                        f"{solved:,} of {windows:,} windows, {now:.0f} s, "
+                        f"{(windows - solved) * now / solved:.0f} s to go ",
                         end="\r" if sys.stderr.isatty() else "\n",
                         file=sys.stderr,
                         flush=True,
@@ -329,14 +301,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--windows", type=int, default=2000, help="how many, in all")
     parser.add_argument("--seed", type=int, default=1, help="of the windows")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many")
-    parser.add_argument("--file", type=Path, help="keep what is found here, and go on from it")
     parser.add_argument("--only", nargs=2, metavar=("FAMILY", "NUMBER"), help="show this one")
     options: Any = parser.parse_args(arguments)
     if options.only:
         _show(options.only[0], options.seed, int(options.only[1]))
         return 0
-    run = _read(options.file, options.seed)
-    _continue(run, options.seed, options.windows, options.processes, options.file)
+    run = Run()
+    _solve_all(run, options.seed, options.windows, options.processes)
     print(run.report(options.seed))
     return int(any(outcome.verdict == "wrong" for outcome in run.outcomes))
 

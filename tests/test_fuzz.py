@@ -1,7 +1,6 @@
 """A little of the fuzz in every run, and its judge put to the test."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,15 +57,8 @@ def test_the_judge_sees_answers_that_are_wrong(name: str) -> None:
     assert fuzz.judge(case, weaker).gap > 1.0
 
 
-def test_the_command_counts_every_family_and_goes_on(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    command = ["--seed", "3", "--processes", "1", "--file", str(tmp_path / "found")]
-    assert fuzz.main([*command, "--windows", "2"]) == 0
-    assert "| all | 2 | 2 | 0 | 0 | 0 |" in capsys.readouterr().out
-    with (tmp_path / "found").open("a") as file:
-        file.write('[3, "box of 1')  # killed while it wrote
-    assert fuzz.main([*command, "--windows", "4"]) == 0
+def test_the_command_counts_every_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--seed", "3", "--processes", "1", "--windows", "4"]) == 0
     out = capsys.readouterr().out
     assert "| box of 0.01 | 1 | 1 | 0 | 0 | 0 |" in out
     assert "| all | 4 | 4 | 0 | 0 | 0 |" in out

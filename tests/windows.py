@@ -1,27 +1,13 @@
-"""Random windows for hypothesis, of any shape, scale and arrangement of points; their bounds."""
+"""Random windows for hypothesis, of any shape, scale and arrangement of points."""
 
 from typing import Any
 
-import cvxpy
 import numpy as np
 from hypothesis import strategies as st
 
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
-
-cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
-
-
-def pairwise(theta: Any, points: Float64, mu: float) -> list[Any]:
-    """The bounds on all pairs, L being 1, for CVXPY."""
-    c, r = (1.0 + mu) / 2, (1.0 - mu) / 2
-    return [
-        cp.norm(theta[i] - theta[j] - c * (points[i] - points[j]))
-        <= r * np.linalg.norm(points[i] - points[j])
-        for i in range(len(points))
-        for j in range(i)
-    ]
 
 
 def reduced(points: Float64, gradients: Float64, **options: Any) -> Problem:

@@ -141,8 +141,9 @@ def solve(
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
-        if neighbors is not None:
-            problem = nearest(problem, check.count("neighbors", neighbors, optional=False))
+        near = check.count("neighbors", neighbors, optional=True)
+        if near is not None:
+            problem = nearest(problem, near)
         answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
         solution = units.restore(answer, problem, tol)
     if throw and not solution.status.success:
