@@ -88,6 +88,22 @@ def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) ->
     assert certify(problem, just, lam)[1] == pytest.approx(1e-7, rel=1e-3)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_next_to_a_residual_far_away_the_others_keep_their_certificate(seed: int) -> None:
+    points, gradients, variance = noisy(seed)
+    alone = reduced(points, gradients, L=3.0, variances=variance)
+    rng, scale = np.random.default_rng(seed), 1e-10
+    phi = alone.residuals + 0.3 * rng.normal(size=alone.residuals.shape)
+    lam, bounds = np.zeros((7, 7)), np.full((7, 7), 2.0)
+    lam[:6, :6] = np.triu(rng.uniform(0.0, 2.0, (6, 6)), 1)
+    lam, bounds[:6, :6], far = lam + lam.T, scale * alone.bounds, np.eye(1, 4)
+    beside = plain(
+        np.vstack((scale * alone.residuals, far)), bounds, np.append(alone.precisions, 1.0)
+    )
+    found = certify(beside, np.vstack((scale * phi, far)), lam)
+    np.testing.assert_allclose(found, certify(alone, phi, lam[:6, :6]), rtol=1e-9)
+
+
 def test_points_that_move_as_one_share_what_is_left_of_their_forces() -> None:
     """Three at one place, pulled away by f: each is left with a third of the sum of f."""
     h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])

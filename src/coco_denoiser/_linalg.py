@@ -16,11 +16,12 @@ MANY = 192  # number of nodes from which that is faster
 def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
     """Do what `solve_laplacian` does, with matrix products if there are many nodes.
 
-    All factors are non-negative, so nothing is subtracted here either.
+    All factors are non-negative, so nothing is subtracted here either. Columns of b from
+    `identity_from` on must hold an identity; their zeros are skipped.
     """
     K = n.size
     if K < MANY:
-        solve_laplacian(a, n, b, identity_from)
+        solve_laplacian(a, n, b)
         return
     inverse = np.empty(K)
     panels = [slice(start, min(start + _BLOCK, K)) for start in range(0, K, _BLOCK)]
@@ -37,40 +38,15 @@ def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int
 
 
 @kernel
-def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
+def solve_laplacian(a: Float64, n: Float64, b: Float64) -> None:
     """Overwrite b by (diag(n) + Laplacian(a))^-1 b; a (upper triangle) and n are used up.
 
     Nodes are eliminated one by one, as Grassmann, Taksar and Heyman do for Markov chains: every
-    number stays non-negative and is only added to, so tight clusters lose no digits. Columns
-    of b from `identity_from` on must hold an identity; their zeros are skipped.
+    number stays non-negative and is only added to, so tight clusters lose no digits.
     """
-    K, columns = b.shape
-    inverse = np.empty(K)
-    for i in range(K):
-        stop = min(columns, identity_from + i)  # a finished row of an identity ends before i
-        for k in range(0, i, 2):  # two rows at once: what they are added to is read half as often
-            o = min(k + 1, i - 1)
-            f, g = a[k, i] * inverse[k], a[o, i] * inverse[o] if k + 1 < i else 0.0
-            if f + g > 0.0:
-                row, p, q = a[i, i + 1 :], a[k, i + 1 :], a[o, i + 1 :]
-                for j in range(row.size):
-                    row[j] += f * p[j] + g * q[j]
-                for j in range(stop):
-                    b[i, j] += f * b[k, j] + g * b[o, j]
-                n[i] += f * n[k] + g * n[o]
-        total = n[i]
-        for j in range(i + 1, K):
-            total += a[i, j]
-        inverse[i] = 1.0 / total
-    for i in range(K - 1, -1, -1):
-        for k in range(i + 1, K, 2):
-            o = min(k + 1, K - 1)
-            f, g = a[i, k], a[i, o] if k + 1 < K else 0.0
-            if f + g > 0.0:
-                for j in range(columns):
-                    b[i, j] += f * b[k, j] + g * b[o, j]
-        for j in range(columns):
-            b[i, j] *= inverse[i]
+    inverse = np.empty(n.size)
+    _eliminate(a, n, b, inverse, 0, n.size, b.shape[1])
+    _back(a, b, inverse)
 
 
 @kernel
@@ -82,11 +58,12 @@ def _eliminate(
         row, right = a[i, i + 1 :], b[i, :filled]
         for k in range(start, i):
             factor, p, q = a[k, i] * inverse[k], a[k, i + 1 :], b[k, :filled]
-            for j in range(row.size):
-                row[j] += factor * p[j]
-            for j in range(right.size):
-                right[j] += factor * q[j]
-            n[i] += factor * n[k]
+            if factor > 0.0:
+                for j in range(row.size):
+                    row[j] += factor * p[j]
+                for j in range(right.size):
+                    right[j] += factor * q[j]
+                n[i] += factor * n[k]
         total = n[i]
         for j in range(row.size):
             total += row[j]
@@ -97,8 +74,9 @@ def _eliminate(
 def _back(a: Float64, b: Float64, inverse: Float64) -> None:
     for i in range(inverse.size - 1, -1, -1):
         for k in range(i + 1, inverse.size):
-            for j in range(b.shape[1]):
-                b[i, j] += a[i, k] * b[k, j]
+            if a[i, k] > 0.0:
+                for j in range(b.shape[1]):
+                    b[i, j] += a[i, k] * b[k, j]
         for j in range(b.shape[1]):
             b[i, j] *= inverse[i]
 

@@ -57,7 +57,7 @@ def certify_plain(
         for j in range(K):
             pull[i, j] = min(lam[i, j], 1e30)
     force, u = _forces(h, n, phi, lam)
-    solve_laplacian(pull, precisions.copy(), u, q)
+    solve_laplacian(pull, precisions.copy(), u)
     gap, violation = _pairs(h, phi, force, u, bounds, lam, n)
     return _relative(gap, value), violation
 

@@ -32,7 +32,7 @@ def test_matrix_products_eliminate_as_node_by_node(strongest: float) -> None:
     n = rng.uniform(0.1, 1.0, K)
     b = np.hstack((rng.random((K, q)), np.eye(K)))
     plain, fast = b.copy(), b.copy()
-    solve_laplacian(a.copy(), n.copy(), plain, q)
+    solve_laplacian(a.copy(), n.copy(), plain)
     solve_large_laplacian(a.copy(), n.copy(), fast, q)
     # Nothing is subtracted, so that every entry keeps its digits, however strong the pulls.
     np.testing.assert_allclose(fast, plain, rtol=1e-11)
