@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from coco_denoiser import __version__
@@ -68,6 +70,10 @@ def test_the_page_asks_for_nothing_but_what_lies_beside_it(page: Path) -> None:
     assert not re.search(r"<script|url\(|@import", text)
 
 
+def _width(image: WebElement, _: object) -> object:
+    return image.get_property("naturalWidth")
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_fits_its_window_and_figures_can_be_read(
     opened: webdriver.Chrome, width: int
@@ -76,7 +82,7 @@ def test_the_page_fits_its_window_and_figures_can_be_read(
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     for image in opened.find_elements(By.TAG_NAME, "img"):
         opened.execute_script("arguments[0].scrollIntoView()", image)
-        WebDriverWait(opened, 60).until(lambda _, i=image: i.get_property("naturalWidth"))
+        WebDriverWait(opened, 60).until(partial(_width, image))
         assert image.size["width"] >= 600
     assert opened.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert complaints(opened) == []

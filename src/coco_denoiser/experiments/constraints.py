@@ -362,11 +362,6 @@ def _kind_claims(curves: Curves, config: ConstraintsConfig, kind: str) -> list[C
     ]
 
 
-def _check(config: ConstraintsConfig) -> None:
-    for name in (*config.problems, *config.frank_wolfe):
-        problem(name)
-
-
 EXPERIMENT = Experiment(
     "constraints",
     "Denoising before a projection, a proximal step or Frank-Wolfe's corner, against averages, "
@@ -378,6 +373,6 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     count=lambda config: len(_cells(config)),
-    check=_check,
+    check=lambda config: [problem(name) for name in (*config.problems, *config.frank_wolfe)],
     seconds=(2000.0, 15.0),
 )

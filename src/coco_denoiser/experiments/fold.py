@@ -91,15 +91,9 @@ def _unit(config: FoldConfig, index: int) -> Unit:
         def rng(name: str = name) -> np.random.Generator:
             return generator(config, f"{NAME} {name}", index)
 
-        found = paths.follow(
-            problem, _methods(setting), start, setting.steps, rng, every=_every(setting)
-        )
+        found = paths.follow(problem, _methods(setting), start, setting.steps, rng)
         unit |= {f"{name}: {key}": array for key, array in found.items()}
     return unit
-
-
-def _every(setting: Setting) -> int:
-    return max(1, setting.steps // 100)
 
 
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
@@ -107,7 +101,7 @@ def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     for name, setting in SETTINGS.items():
         own = paths.part(units, f"{name}: ")
         regimes = paths.Regimes(early=setting.steps // 5, late=setting.steps // 2)
-        paths.gather(curves, own, _SERIES, regimes, prefix=f"{name} ", every=_every(setting))
+        paths.gather(curves, own, _SERIES, regimes, prefix=f"{name} ")
         end = {s: np.stack([unit[f"{s} objective"][-1:] for unit in own]) for s in ("SGD", FOLD)}
         excess = (end[FOLD] - end["SGD"]) / end["SGD"].mean()
         curves.add(f"{name} end", f"{FOLD} over SGD", setting.steps, excess)

@@ -243,8 +243,8 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-def _said(curves: Curves, config: GaussianConfig, kind: str) -> list[tuple[str, float, float, str]]:
-    """Return for each claim on a set what is said, the number, its limit and what it is."""
+def _said(curves: Curves, config: GaussianConfig, kind: str) -> dict[str, tuple[float, float, str]]:
+    """Return by what is said of a set the number, its limit and what it is."""
     names = _of(config, kind)
     tail = f"{OURS}{_TAIL}"
     cells, averaged = (curves[f"{kind} cells", series].mean for series in (OURS, tail))
@@ -313,11 +313,6 @@ def _worst(curves: Curves, config: GaussianConfig, kind: str, series: str) -> st
     return f"{name} at {step:g}/L"
 
 
-def _check(config: GaussianConfig) -> None:
-    for name in config.problems:
-        scenario(name)
-
-
 EXPERIMENT = Experiment(
     "gaussian",
     "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
@@ -329,6 +324,6 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     count=lambda config: len(_cells(config)),
-    check=_check,
+    check=lambda config: [scenario(name) for name in config.problems],
     seconds=(1000.0, 15.0),
 )

@@ -30,7 +30,6 @@ from coco_denoiser.typing import Float64
 _BASES = ("SGD", "STRSAGA", "Adam")
 _CORRECTED = "STRSAGA, corrected"  # the direction is denoised, not the gradient in it
 _SLACK = 0.1  # what a bias regime may lose and still be "almost" or "without significant" delay
-_GRID = 100  # the objective, which takes a pass over the data, is computed so many times
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,6 @@ def _method(
     return paths.Method(f"{name}, corrected" if corrected else name, make)
 
 
-def _every(config: LogisticConfig, which: int) -> int:
-    return max(1, config.steps[which] // _GRID)
-
-
 def _unit(config: LogisticConfig, index: int) -> Unit:
     problem = _problem(config)
     unit: dict[str, np.ndarray] = {}
@@ -134,7 +129,6 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
             start,
             config.steps[which],
             lambda name=f"{config.data} {base}": generator(config, name, index),  # type: ignore[misc]
-            every=_every(config, which),
         )
     return unit
 
@@ -152,14 +146,14 @@ def _arrival(mean: Float64, late: int) -> int:
 def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for which, base in enumerate(_BASES):
-        every, late = _every(config, which), _late(config, which)
+        late = _late(config, which)
         alone = np.mean([unit[f"{base} distance"] for unit in units], axis=0)
         regimes = paths.Regimes(early=_arrival(alone, late), late=late)
         names = _names(config, base)
-        paths.gather(curves, units, names, regimes, prefix=f"{base} ", every=every)
+        paths.gather(curves, units, names, regimes, prefix=f"{base} ")
         if base == "STRSAGA":
             others = [base, *(f"{name}, corrected" for name in names[1:])]
-            paths.gather(curves, units, others, regimes, prefix=f"{_CORRECTED} ", every=every)
+            paths.gather(curves, units, others, regimes, prefix=f"{_CORRECTED} ")
     return curves
 
 

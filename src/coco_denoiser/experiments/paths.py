@@ -68,8 +68,6 @@ def follow(
     start: Float64,
     steps: int,
     rng: Callable[[], np.random.Generator],
-    *,
-    every: int = 1,
 ) -> Unit:
     """Run every method once and return, by series, distances and (thinned) objectives.
 
@@ -88,10 +86,15 @@ def follow(
             np.linalg.norm(path.iterates - problem.minimizer, axis=1)
         )
         unit[f"{method.series} objective"] = np.asarray(
-            problem.value(path.iterates[::every]) - least
+            problem.value(path.iterates[:: _every(steps)]) - least
         )
         unit[f"{method.series} steps short"] = np.array([short() / steps])
     return unit
+
+
+def _every(steps: int) -> int:
+    """Return how many steps apart the objective is computed, which may take a pass over data."""
+    return max(1, steps // 100)
 
 
 @contextmanager
@@ -141,16 +144,16 @@ def gather(
     regimes: Regimes,
     *,
     prefix: str = "",
-    every: int = 1,
 ) -> None:
     """Add the means of every series, and the means of all pairwise differences in each regime."""
     distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
     for name in series:
         curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
+    steps = distance[series[0]].shape[1] - 1
     for name in series:
         objective = np.stack([unit[f"{name} objective"] for unit in units])
-        curves.add(f"{prefix}objective", name, every * np.arange(objective.shape[1]), objective)
-    steps = distance[series[0]].shape[1] - 1
+        at = np.arange(0, steps + 1, _every(steps))
+        curves.add(f"{prefix}objective", name, at, objective)
     for regime, part in (
         ("early", slice(1, regimes.early + 1)),
         ("late", slice(steps + 1 - regimes.late, steps + 1)),
