@@ -176,7 +176,7 @@ MUTATIONS = [
             ("return 0.5 * float(K * K *", "return 0.0 * float(K * K *"),
         ],
         "window.py": [
-            ("_cycle(self.next if self.full else 0,", "_cycle(0,"),
+            ("_cycle(self.next if self.count == self.slots else 0,", "_cycle(0,"),
             ("        self._variances[slot] = variance\n", ""),
             ("min(1.0, max(-1.0, cosine))", "cosine"),
         ],

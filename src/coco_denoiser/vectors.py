@@ -242,8 +242,7 @@ class ArrayVectors:
 
     def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its denoised gradient ready."""
-        if self.ring is not self._wider or slot >= len(self.ring.points):
-            self._adopt(slot)
+        self._adopt(slot)
         self.theta = theta = np.empty_like(self._g)
         self.ring.write(self._x, self._g, centre, slot, weights, shift, theta)
 

@@ -24,18 +24,18 @@ _flatten: Any = vars(_utils)["_flatten_dense_tensors"]  # it has no type hints
 _BLOCK = 1 << 20
 
 
-class DeviceRing:
+class DeviceRing(Ring):
     """`Ring` in PyTorch's own operations, for any device. Nothing here waits for the device."""
-
-    def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
-        self.points, self.residuals = points, residuals
 
     @staticmethod
     def read(tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor as the passes take it."""
         return tensor.detach()
 
-    def products(self, x: Any, g: Any, limit: float, plan: Plan) -> torch.Tensor:
+    points: Any
+    residuals: Any
+
+    def products(self, x: Any, g: Any, limit: float, plan: Plan) -> Any:
         """Add up how an observation relates to the slots in use, in float64; write nothing."""
         used, oldest, successor = plan.used, plan.oldest, plan.successor
         out = torch.from_numpy(plan.zeros()).to(x.device)
@@ -56,10 +56,6 @@ class DeviceRing:
         if oldest >= 0:
             out[:-2].view(-1, used)[:, oldest] = 0.0
         return out
-
-    def merge_oldest(self, plan: Plan) -> None:
-        """Merge the slot that is about to be overwritten into its successor."""
-        self.residuals[plan.successor] = _merged(self.points, self.residuals, plan)
 
     def write(
         self,
@@ -127,7 +123,7 @@ class HostRing(Ring):
         return tensor.numpy(force=True)
 
 
-def ring_of(device: torch.device) -> type[HostRing] | type[DeviceRing]:
+def ring_of(device: torch.device) -> Any:
     """Return what does the passes on a device."""
     return HostRing if device.type == "cpu" else DeviceRing
 
@@ -164,8 +160,7 @@ class Block:
         self._sharded = any(map(sharding.is_sharded, parameters))
         parts = self._parts()
         self.device = parts[0].device
-        self._shapes = [p.shape for p in parts]
-        self._dtypes = [p.dtype for p in parts]
+        self._kinds = [(p.shape, p.dtype, p.device) for p in parts]
         self._complex = parts[0].is_complex()
         width = sum(p.numel() for p in parts) * (2 if self._complex else 1)
         self.points = torch.zeros(slots, width, dtype=dtype, device=self.device)
@@ -197,12 +192,13 @@ class Block:
     def hold(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take hold of the parameters as they are now, and of their gradients."""
         parts = self._parts()
-        if (
-            [p.shape for p in parts] != self._shapes
-            or [p.dtype for p in parts] != self._dtypes
-            or parts[0].device != self.device
-        ):
-            self._name_changed(parts)
+        for p, kind in zip(parts, self._kinds, strict=True):
+            if (p.shape, p.dtype, p.device) != kind:
+                raise ValueError(
+                    f"a parameter of shape {tuple(kind[0])}, {kind[1]}, on {kind[2]} has become "
+                    f"one of shape {tuple(p.shape)}, {p.dtype}, on {p.device}. Call reset() after "
+                    "changing it."
+                )
         self.x = self._row(parts)
         if not self._sharded:
             try:
@@ -230,15 +226,6 @@ class Block:
                 f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
             )
         return sharding.local_gradient(p, gradient)
-
-    def _name_changed(self, parts: Sequence[torch.Tensor]) -> None:
-        for p, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True):
-            if (p.shape, p.dtype, p.device) != (shape, dtype, self.device):
-                raise ValueError(
-                    f"a parameter of shape {tuple(shape)}, {dtype}, on {self.device} has become "
-                    f"one of shape {tuple(p.shape)}, {p.dtype}, on {p.device}. Call reset() after "
-                    "changing it."
-                )
 
     def products(self, plan: Plan) -> Any:
         """Return this rank's part of what `Ring.products` adds up, a tensor or an array."""
@@ -272,7 +259,7 @@ class Block:
     def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield views of a row in the shapes of the parameters."""
         start = 0
-        for shape in self._shapes:
+        for shape, *_ in self._kinds:
             wanted = (*shape, 2) if self._complex else shape
             part = row[start : start + math.prod(wanted)].view(wanted)
             start += part.numel()
