@@ -69,6 +69,16 @@ def test_a_stream_folds_as_one_would_by_hand(
     np.testing.assert_allclose(found, expected, atol=atol)
 
 
+def test_bounds_that_change_fold_by_the_new_ones() -> None:
+    rng = np.random.default_rng(0)
+    points, gradients = sgd(rng, 10, 3, 0.3)
+    v, bounds = rng.uniform(0.2, 5.0, 10), [1.0, 0.5, 4.0, 2.0, 1.0] * 2
+    coming = iter(bounds)
+    denoiser = Denoiser(L=lambda: next(coming), window=3, forget="fold")
+    found = stream(denoiser, points, gradients, v)
+    np.testing.assert_allclose(found, by_hand(points, gradients, v, 3, bounds, 0.0), atol=1e-3)
+
+
 @given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)
 def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
     apart: float, share: float, older: float, newer: float
