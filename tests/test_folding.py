@@ -195,3 +195,17 @@ def test_the_solution_ends_with_the_answer(K: int) -> None:
     assert found.status.success
     assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
     np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
+
+
+def test_a_merged_residual_that_float32_cannot_hold_is_refused() -> None:
+    """Each number is in range, but not the gradient that steep bounds make of the oldest two."""
+    L = 1.0
+    denoiser = Denoiser(L=lambda: L, mu=lambda: L / 2.0, window=3, forget="fold")
+    ones = np.ones(3, np.float32)
+    for k in range(3):
+        denoiser(k * 1e30 * ones, ones)
+    L = 1e10
+    with pytest.raises(ValueError, match="overflows"):
+        denoiser(3e30 * ones, ones)
+    L = 1.0
+    assert np.isfinite(denoiser(3e30 * ones, ones)).all()
