@@ -55,6 +55,10 @@ class GradientMean:
         self._weight = weight
         self.reset()
 
+    def __repr__(self) -> str:
+        """Name the filter; a function has no settings to show."""
+        return "GradientMean()"
+
     def reset(self) -> None:
         """Forget all gradients."""
         self._count = 0
