@@ -19,7 +19,6 @@ from scipy.special import erf
 
 import coco_denoiser as coco
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.gaussian_problems import Scenario, scenario
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
 from coco_denoiser.optimizers import SGD, run
@@ -28,56 +27,6 @@ from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
-
-
-# Problems of the experiment `gaussian` that had no part in choosing the model's settings.
-PANELS = {
-    "optimum jumps": "The minimum moves:\nit wins",
-    "uneven noise": "The minimum stays:\nno better than averaging",
-    "support vectors": "The curvature changes:\nit loses",
-}
-RUNS = 20
-
-
-def wins() -> Figure:
-    """Draw SGD, its tail average and SGD with the Gaussian model, all at 1/L and untuned."""
-    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
-    for axes, (name, title) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
-        problem = scenario(name)
-        plain, denoised = (_iterates(problem, denoise=denoise) for denoise in (False, True))
-        sums = np.cumsum(plain, axis=0)
-        calls = np.arange(1, problem.calls + 1)
-        tail = plain.copy()
-        tail[1:] = [(sums[k] - sums[k // 2]) / (k - k // 2) for k in range(1, problem.calls)]
-        for label, path, colour, dash in (
-            ("SGD", plain, PLAIN, (0, (5, 2))),
-            ("average of the later half", tail, "#7c4dbd", (0, (2, 1, 2, 3))),
-            ("SGD, denoised", denoised, GAUSSIAN, "-"),
-        ):
-            excess = [np.median(problem.excess(x, k)) for k, x in enumerate(path)]
-            axes.plot(calls, excess, color=colour, linestyle=dash, linewidth=1.6, label=label)
-        axes.set(yscale="log", xlabel="gradients asked for", xlim=(0, problem.calls))
-        axes.set_title(title, loc="left", fontsize=10)
-        axes.grid(visible=True, color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("objective above its minimum")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center",
-                  ncols=3, frameon=False)  # fmt: skip
-    return figure
-
-
-def _iterates(problem: Scenario, *, denoise: bool) -> Float64:
-    """Return (calls, RUNS, d): the points after every step of 1/L."""
-    rng = np.random.default_rng(0)
-    denoisers = [coco.Denoiser(model="gaussian") for _ in range(RUNS)]
-    x, path = np.tile(problem.start, (RUNS, 1)), []
-    for k in range(problem.calls):
-        g = problem.oracle(x, k, rng)
-        if denoise:
-            g = np.stack([each(*row) for each, *row in zip(denoisers, x, g, strict=True)])
-        x = x - g / problem.L
-        path.append(x)
-    return np.array(path)
 
 
 def schematic() -> Figure:
@@ -309,7 +258,6 @@ def main(results: Path | None) -> None:
     if results is not None:
         gallery(results)
     for name, draw in (
-        ("wins", wins),
         ("schematic", schematic),
         ("idea-ball", ball),
         ("idea-window", window),
