@@ -5,6 +5,7 @@ import numpy as np
 import coco_denoiser as coco
 from coco_denoiser.problem import from_observations, mend
 from coco_denoiser.solvers import solve
+from tests.windows import plain
 
 
 def test_the_way_back_keeps_what_is_feasible_to_the_last_bit() -> None:
@@ -25,3 +26,9 @@ def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> 
     assert abs(theta[1, 0] - theta[0, 0] - 0.5) <= 0.5 * (1.0 + 1e-9)
     assert theta[2, 0] == 25.0
     np.testing.assert_allclose(np.sum((theta - g) / v[:, None]), 0.0, atol=1e-14)
+
+
+def test_feasible_is_what_obeys_its_bounds_up_to_rounding() -> None:
+    residuals, ones = np.array([[0.0], [1.0]]), 1.0 - np.eye(2)
+    for excess, feasible in ((0.0, True), (1e-15, True), (1e-9, False), (1e-4, False)):
+        assert plain(residuals, ones / (1.0 + excess)).is_feasible() == feasible
