@@ -1,5 +1,6 @@
 """Gap and stationarity, recomputed from public multipliers, variances and gradients alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.certificate import certify
-from coco_denoiser.problem import Problem, expand_multipliers, stationary, subproblem
+from coco_denoiser.problem import Problem, average, expand_multipliers, stationary, subproblem
 from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Float64
 from tests.families import Case, box, path
@@ -159,6 +160,20 @@ def test_points_alone_feel_what_the_others_pull() -> None:
     np.testing.assert_allclose(
         scale * (own.residuals - own.residuals[0]), expected - expected[0], atol=1e-12
     )
+
+
+def test_any_multipliers_average_to_something_feasible() -> None:
+    """Too weak ones leave bounds broken: W h is drawn to the centroid; equal points share it."""
+    points, gradients, variance = noisy(0)
+    points[3] = points[1]
+    problem, lam = reduced(points, gradients, L=3.0, variances=variance), np.full((6, 6), 1e-3)
+    lam[[1, 3], [3, 1]] = np.inf
+    np.fill_diagonal(lam, 0.0)
+    W, phi = average(lam, problem)
+    np.testing.assert_allclose(phi, W @ problem.residuals, atol=1e-12)
+    np.testing.assert_allclose(W.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(problem.precisions @ W, problem.precisions, atol=1e-12)
+    assert replace(problem, residuals=phi).is_feasible(1e-9)
 
 
 def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
