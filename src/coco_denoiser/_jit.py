@@ -14,12 +14,12 @@ from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# Products may be fused with sums; nothing may be reordered. A function that others call exists
-# in several copies, optimised in different surroundings, and which one runs depends on what was
-# compiled in this process and what came from the cache: reordered sums would make the last bits
-# of a result depend on that. NaN and infinity keep their meaning, so that checks for them work.
+# Nothing may be fused or reordered. A function that others call exists in several copies,
+# optimised in different surroundings, and which one runs depends on what was compiled in this
+# process and what came from the cache: otherwise the last bits of a result would depend on that.
+# NaN and infinity keep their meaning, so that checks for them work.
 _OPTIONS: dict[str, Any] = {
-    "fastmath": {"contract", "nsz"},
+    "fastmath": {"nsz"},
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
 }
