@@ -33,7 +33,7 @@ def test_a_rotation_is_co_coercive_but_has_no_potential() -> None:
 
 
 def test_the_comparison_runs() -> None:
-    command = [sys.executable, EXAMPLE, "--points", "4"]
+    command = [sys.executable, str(EXAMPLE), "--points", "4"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "one function: squared error" in out
 
