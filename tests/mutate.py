@@ -43,7 +43,7 @@ TESTS = {
     "vectors.py": "test_streaming.py test_folding.py",
     "stream.py": "test_streaming.py test_folding.py",
     "solvers/interior_point.py": "solvers/test_interior_point.py",
-    "solvers/newton.py": "solvers/test_newton.py",
+    "solvers/newton.py": "solvers/test_newton.py solvers/test_interior_point.py",
     "step.py": "test_step.py",
     "solvers/barrier.py": "solvers/test_barrier.py",
     "descent.py": "test_minimize.py",

@@ -90,13 +90,17 @@ def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) ->
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_next_to_a_residual_far_away_the_others_keep_their_certificate(seed: int) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_next_to_a_residual_far_away_the_others_keep_their_certificate(
+    seed: int, held: bool
+) -> None:
     points, gradients, variance = noisy(seed)
     alone = reduced(points, gradients, L=3.0, variances=variance)
     rng, scale = np.random.default_rng(seed), 1e-10
     phi = alone.residuals + 0.3 * rng.normal(size=alone.residuals.shape)
     lam, bounds = np.zeros((7, 7)), np.full((7, 7), 2.0)
     lam[:6, :6] = np.triu(rng.uniform(0.0, 2.0, (6, 6)), 1)
+    lam[0, 1] = np.inf if held else lam[0, 1]
     lam, bounds[:6, :6], far = lam + lam.T, scale * alone.bounds, np.eye(1, 4)
     beside = plain(
         np.vstack((scale * alone.residuals, far)), bounds, np.append(alone.precisions, 1.0)
