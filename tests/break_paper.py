@@ -45,6 +45,7 @@ NOT_ON_COCO = (
     "A decreasing step delays",
     "In the end averaging outperforms",
     "Adam arrives at its variance regime",
+    "Adam receives an initial step size",
 )
 NO_DENOISER = ("constraint-tightness", "warm-start")
 

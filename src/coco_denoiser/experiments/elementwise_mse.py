@@ -1,8 +1,9 @@
 """The error of each single gradient, for points near to and far from each other (ElementwiseMSE).
 
-Six configurations of eight points, each scaled to three sizes: the same noise meets the same
-shape, small, middling and large. The first is the one that the paper shows, as its authors
-published it; the others are drawn. A grid of dimensions and numbers of points is beside them.
+Seven configurations of eight points, each scaled to three sizes: the same noise meets the same
+shape, small, middling and large. The first is that of the paper's Figures 3 and 11, as its
+authors published it; the six rows of Figure 10 are drawn, since theirs are not published. A
+grid of dimensions and numbers of points is beside them.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class ElementwiseConfig(Config):
     dimension: int = 3
     points: int = 8
     sigma: float = 10.0
-    configurations: int = 6
+    configurations: int = 7
     half_widths: tuple[float, ...] = (10.0, 100.0, 1000.0)
     grid_half_width: float = 10.0
 

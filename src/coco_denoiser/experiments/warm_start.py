@@ -24,6 +24,7 @@ from coco_denoiser.typing import Array, Float64
 NAME = "warm-start"
 _MEAN, _FIRST = "mean of the runs", "first run"
 _WARM, _COLD = "WS", "No WS"
+_PLAIN = "no momentum"  # beside the figure: the same steps from zero, without acceleration
 _CHECKED = (5, 10, 20, 40, 80)  # iterations after which the primal answer is looked at
 
 
@@ -41,7 +42,7 @@ class WarmStartConfig(Config):
 
 
 def _unit(config: WarmStartConfig, index: int) -> Unit:
-    """Return the dual objective minus the best value seen, (2, shown + 1): warm, then cold.
+    """Return the dual objective minus the best value seen, (3, shown + 1): warm, cold, plain.
 
     And how far the primal answer of the cold start is from its last one, after some iterations.
     """
@@ -68,6 +69,11 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
             after, tol=0.0, max_iter=config.iterations, dual=start, restart=False
         )
         values.append(history * unit_after**2)
+    dual, plain = None, []
+    for _ in range(config.shown):
+        dual, _, history = fdpg.iterate(after, tol=0.0, max_iter=1, dual=dual, restart=False)
+        plain.append(history)
+    values.append(np.array([plain[0][0], *(history[1] for history in plain)]) * unit_after**2)
     best = min(history.min() for history in values)
     primal = []
     for limit in (*_CHECKED, config.iterations):
@@ -118,7 +124,8 @@ def _gather(config: WarmStartConfig, units: Sequence[Unit]) -> Curves:
     goal = 1e-3 * excess[:, 1, :1]
     needed = np.argmax(excess <= goal[:, None], axis=2).astype(float)
     needed[~(excess <= goal[:, None]).any(axis=2)] = config.shown
-    curves.compare("iterations needed", 1e-3, {_COLD: needed[:, 1:], _WARM: needed[:, :1]})
+    samples = {_COLD: needed[:, 1:2], _WARM: needed[:, :1], _PLAIN: needed[:, 2:]}
+    curves.compare("iterations needed", 1e-3, samples)
     return curves
 
 
@@ -133,7 +140,7 @@ def _panels(result: Result) -> list[Panel]:
 def _claims(result: Result) -> list[Claim]:
     curves, paper = result.curves, Judge(result.config.runs, figure=6)
     ahead, needed = (curves.difference(p, _COLD, _WARM) for p in (_MEAN, "iterations needed"))
-    warm, cold = (curves["iterations needed", s].mean[0] for s in (_WARM, _COLD))
+    warm, cold, plain = (curves["iterations needed", s].mean[0] for s in (_WARM, _COLD, _PLAIN))
     powers = {name: curves["exponent", name] for name in ("dual", "primal")}
     return [
         paper.increases(
@@ -145,6 +152,11 @@ def _claims(result: Result) -> list[Claim]:
             "Warm-starting reaches a satisfactory solution in fewer iterations "
             f"({warm:.0f} instead of {cold:.0f} until a thousandth of the cold start's excess).",
             [needed],
+        ),
+        paper.increases(
+            "The method is accelerated: it reaches the same in fewer iterations than the proximal "
+            f"gradient method without momentum ({cold:.0f} instead of {plain:.0f}).",
+            [curves.difference("iterations needed", _PLAIN, _COLD)],
         ),
         paper.no_worse(
             "The dual objective of the paper's method converges at the rate O(1/k²), or faster "
