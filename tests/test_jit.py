@@ -149,5 +149,5 @@ def test_compiling_ahead_of_time_leaves_no_method_out(monkeypatch: pytest.Monkey
     for name, method in METHODS.items():
         monkeypatch.setitem(METHODS, name, noted(name, method))
     assert compile_ahead() == 0
-    # The first two are not compiled, and `solve` calls Newton's method without its entry.
-    assert called == set(METHODS) - {"closed-form", "barrier", "newton"}
+    # The first three are not compiled, and `solve` calls Newton's method without its entry.
+    assert called == set(METHODS) - {"closed-form", "line", "barrier", "newton"}

@@ -57,6 +57,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),
     ({"method": "closed-form"}, ValueError, "two distinct points, got 4. Use method='auto'"),
+    ({"method": "line"}, ValueError, "'line' is for one dimension and all pairs. Use method="),
     ({"tol": 0.0}, ValueError, "tol must be positive and finite, got 0.0"),
     ({"tol": np.nan}, ValueError, "tol must be finite"),
     ({"max_iter": 0}, ValueError, "max_iter must be a positive integer or None, got 0"),

@@ -99,9 +99,10 @@ def solve(
         neighbors: keep a pair only if one of its points is among this many nearest of the other
             (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
             then refer to the pairs that are kept.
-        method: "closed-form" (two points), "newton" (ordinary problems), "interior-point",
-            "barrier" (hard problems), "large" (many points, or a covariance), "fdpg" (the
-            paper's Algorithm 1), or "auto", which chooses and names its choice in the solution.
+        method: "closed-form" (two points), "line" (one dimension), "newton" (ordinary problems),
+            "interior-point", "barrier" (hard problems), "large" (many points, or a covariance),
+            "fdpg" (the paper's Algorithm 1), or "auto", which chooses and names its choice in the
+            solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it

@@ -24,7 +24,7 @@ from coco_denoiser.problem import (
     subproblem,
 )
 from coco_denoiser.solution import Solution, Status
-from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, newton
+from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, line, newton
 from coco_denoiser.typing import Float64
 
 
@@ -47,6 +47,8 @@ class Method(NamedTuple):
         """Return why it cannot solve a problem of so many distinct points; None if it can."""
         if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
+        if self.solve is line.solve and not line.applies(problem):
+            return "is for one dimension and all pairs"
         if not (self.covariance or problem.isotropic):
             return "does not support a covariance"
         return None
@@ -54,6 +56,7 @@ class Method(NamedTuple):
 
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
+    "line": Method(line.solve, 1),
     "newton": Method(newton.solve, newton.STEPS),
     "interior-point": Method(interior_point.solve, 80),  # a problem in a hundred runs in circles
     "barrier": Method(barrier.solve, 200, covariance=True),
@@ -90,7 +93,7 @@ def solve(
         problem: residuals and what is asked of them.
         method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
             method, the interior-point method and the barrier method for more; from LARGE points
-            on, or with a covariance, `large` comes first.
+            on, or with a covariance, `large` comes first, on a line dynamic programming second.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         start: multipliers that method="fdpg" starts from; None for zero.
@@ -174,11 +177,13 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         if reason is not None:
             able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(problem, count))
             raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
-        yield method, COINCIDENT
+        yield method, 0.0 if method == "line" else COINCIDENT
         return
     names = [_first(problem, count)]
     if not tried:
         yield names[0], COINCIDENT
+    if len(problem.bounds) > 2 and line.applies(problem):
+        yield "line", 0.0
     finer = int(coincident(problem.bounds, ROUNDING).max()) + 1
     if finer > count:  # points that nearly coincide may have to be told apart after all
         yield _inner(names[0], problem), ROUNDING
@@ -264,7 +269,7 @@ def _multipliers(
 
 def _inner(name: str, problem: Problem) -> str:
     """Return the method for points that coincide next to the others: one that rarely fails."""
-    if name in ("fdpg", "barrier"):
+    if name in ("fdpg", "barrier", "line"):
         return name
     if len(problem.bounds) == 2:
         return "closed-form"
