@@ -1,4 +1,4 @@
-"""Dense linear algebra of one window: a Laplacian system without subtractions, and Cholesky.
+"""Dense linear algebra of one window: a Laplacian system without subtractions, and substitution.
 
 A loop over the end of a row is one over a view of it: Numba cannot know that an index that does
 not start from 0 is not negative, and does not vectorise what may have to wrap around.
@@ -6,7 +6,7 @@ not start from 0 is not negative, and does not vectorise what may have to wrap a
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel, subroutine
+from coco_denoiser._jit import fragment, kernel
 from coco_denoiser.typing import Array, Float64
 
 _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
@@ -79,29 +79,6 @@ def _back(a: Float64, b: Float64, inverse: Float64) -> None:
                     b[i, j] += a[i, k] * b[k, j]
         for j in range(b.shape[1]):
             b[i, j] *= inverse[i]
-
-
-@subroutine
-def cholesky(H: Float64) -> bool:
-    """Overwrite the upper triangle of H by U with U'U = H; False if H is not positive."""
-    for i in range(H.shape[0]):
-        row, whole = H[i, i:], i // 4 * 4
-        for k in range(0, whole, 4):  # four finished rows at once: fewer numbers are read
-            p, q, r, s = H[k, i:], H[k + 1, i:], H[k + 2, i:], H[k + 3, i:]
-            a, b, c, d = p[0], q[0], r[0], s[0]
-            for j in range(row.size):
-                row[j] -= (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
-        for k in range(whole, i):
-            p = H[k, i:]
-            a = p[0]
-            for j in range(row.size):
-                row[j] -= a * p[j]
-        if not row[0] > 0.0:
-            return False
-        inverse = 1.0 / np.sqrt(row[0])
-        for j in range(row.size):
-            row[j] *= inverse
-    return True
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Exact multipliers of one window by a primal-dual interior-point method on small tables.
+"""Exact multipliers of one window by a primal-dual interior-point method.
 
 Solves, for K residuals h_i, precisions n_i and bounds rho_ml,
 
@@ -16,26 +16,16 @@ precisions differ by orders of magnitude, multipliers do.
    tight pairs make every step too long. Pairs whose slack dominates are solved for one by one,
    so that the linear system is about as large as the active set.
 
-Arrays come one by one and are indexed where they lie: records of arrays and views of rows would
-double the time to compile.
+Only windows that Newton's method leaves come here, so it is array code that compiles nothing of
+its own.
 """
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel, subroutine
-from coco_denoiser._linalg import cholesky, substitute
+from coco_denoiser._linalg import substitute
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers.newton import (
-    READY,
-    distances,
-    gap_and_dual,
-    hessian,
-    inverse_bounds,
-    invert,
-    multiplicative,
-    start,
-    stationary,
-)
+from coco_denoiser.solvers.large import System, duality, multiplicative, spread
+from coco_denoiser.solvers.newton import READY, inverse_bounds
 from coco_denoiser.typing import Float64, Int64
 
 _START = 1.025  # how far inside its bounds step 2 starts
@@ -59,303 +49,156 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         tol: relative duality gap to reach.
         max_iter: limit on the steps of the interior-point method.
     """
-    allowed = min(ALLOWED * max(problem.precisions.size, 16) ** 3, _MOST)
-    # Half the tolerance: the certificate is computed after a last rounding.
-    return _solve(
-        problem.residuals, problem.bounds, problem.precisions, 0.5 * tol, max_iter, allowed
-    )
+    # What overflows is no answer, and its gap says so.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+        # Half the tolerance: the certificate is computed after a last rounding.
+        table, iterations = _Path(problem).follow(0.5 * tol, max_iter)
+    return table + table.T, iterations
 
 
-@kernel
-def _solve(
-    h: Float64, bounds: Float64, n: Float64, tol: float, max_iter: int, left: float
-) -> tuple[Float64, int]:
-    """Return the best multipliers, (K, K), and the number of steps.
+class _Path:
+    """Where the method is, pair by pair; tables of multipliers are above the diagonal."""
 
-    It stops where no multiplications are left.
-    """
-    K, q = h.shape
-    table, kept, w, M = np.zeros((K, K)), np.zeros((K, K)), np.empty((K, K)), np.empty((K, K))
-    A, hat, phi, dphi = (
-        np.empty((K, K + 2 + q)),
-        np.empty((K, q)),
-        np.empty((K, q)),
-        np.empty((K, q)),
-    )
-    inverse, _ = inverse_bounds(bounds)
-    distances(h, inverse, w)
-    start(bounds, inverse, n, h, w, table)
-    first, second, rho, soft, excess = _pairs(bounds, inverse, n, w)
-    pairs = rho.size
-    lam, s, omega = np.empty(pairs), np.empty(pairs), np.empty(pairs)
-    dlam, ds, target, diagonal = np.empty(pairs), np.empty(pairs), np.empty(pairs), np.empty(pairs)
-    coupled = np.empty(pairs, np.int64)
-    multiplicative(n, h, inverse, table, kept, A, hat, w, 0.0)
-    _enter(first, second, rho, soft, table, w, hat, excess, lam, s, omega, phi)
-    error = _error(first, second, rho, s, phi, hat)
-    iterations, best = 0, np.inf
-    while True:
-        gap, dual = gap_and_dual(bounds, inverse, n, h, table, hat, w)
-        if gap < best or iterations == 0:
-            best = gap
-            kept[:] = table
-        if gap <= tol or iterations >= max_iter or not np.isfinite(error):
-            break
-        invert(A, M)
-        na = _linearise(first, second, rho, lam, s, phi, hat, M, target, diagonal, coupled)
-        chosen, cost = coupled[:na], na * na * (na / 24.0 + 3.0)
-        if left < cost:
-            break
-        ridge, regular, U = 0.01 * _RIDGE, False, M
-        while not regular and ridge < 1e-3:
-            ridge *= 100.0
-            left -= cost
-            U = hessian(first[chosen], second[chosen], inverse, phi, M, ridge)
-            for k in range(na):
-                U[k, k] += s[chosen[k]] / lam[chosen[k]]
-            regular = cholesky(U)
-        # The dual is what the objective will be: that of an answer shrunk until every pair fits is
-        # far more where a residual is far away.
-        step_s, step_lam = _direction(
-            lam, s, omega, chosen, U, target, diagonal, dlam, ds, 1e-3 * tol * dual
-        )
-        _primal_direction(first, second, phi, hat, M, dlam, dphi)
-        before, sign = error, 1.0
-        for _ in range(8):
-            _move(lam, s, phi, dlam, ds, dphi, sign * step_s, sign * step_lam)
-            _fill(first, second, lam, table)
-            stationary(table, n, h, inverse, A, hat, w)
-            left -= K * K * (K + q)
-            error = _error(first, second, rho, s, phi, hat)
-            if error <= max(2.0 * before, _FLOOR):
+    def __init__(self, problem: Problem) -> None:
+        inverse, n = inverse_bounds(problem.bounds)[0], problem.precisions
+        self.problem, self.inverse = problem, inverse
+        self.bounds = np.where(inverse > 0.0, problem.bounds, np.inf)
+        self.first, self.second = np.nonzero(np.triu(inverse))
+        self.rho = problem.bounds[self.first, self.second]
+        a, b = n[self.first], n[self.second]
+        self.soft = 2.0 * a * b / (a + b)
+        table = multiplicative(problem, self.bounds, near=0.0)
+        self.system = System(problem, table)
+        self._enter(table[self.first, self.second])
+
+    def _differences(self, a: Float64) -> Float64:
+        return np.asarray(a[self.first] - a[self.second])
+
+    def _table(self, lam: Float64) -> Float64:
+        table = np.zeros_like(self.bounds)
+        table[self.first, self.second] = lam
+        return table
+
+    def _enter(self, lam: Float64) -> None:
+        """Set lam, s, omega and phi, with which step 2 starts a little inside the bounds.
+
+        How far inside depends on by how much they are broken: long bounds that are barely broken
+        would else take a step for every decade in between.
+        """
+        rho, soft, hat = self.rho, self.soft, self.system.hat
+        excess = max(float(np.max(_lengths(self._differences(self.problem.residuals)) - rho)), 0.0)
+        w, force = _lengths(self._differences(hat)), float(np.max(lam * rho))
+        inside = min(1.0, 1.0 / (_START * min(float(np.max(w / rho)), READY))) - 1.0
+        shrink = 1.0 + inside * min(1.0, 10.0 * excess)
+        self.lam = np.maximum(lam, 1e-6 * force * soft / rho)
+        least = (1.0 - 1.0 / _START) * rho * np.minimum(rho, excess)
+        self.s = 0.5 * np.maximum(rho**2 - (shrink * w) ** 2, least)
+        self.omega = rho * np.maximum(self.lam * rho, 1e-3 * force * soft)
+        self.phi = shrink * hat
+
+    def follow(self, tol: float, max_iter: int) -> tuple[Float64, int]:
+        """Return the best multipliers, and the number of steps."""
+        problem, rho = self.problem, self.rho
+        K, q = problem.residuals.shape
+        left = min(ALLOWED * max(K, 16) ** 3, _MOST)
+        table = self._table(self.lam)
+        self.system = System(problem, table)
+        kept, best, iterations, error = table, np.inf, 0, self._error()
+        while True:
+            gap, value, dual = duality(problem, self.system, self.bounds, table)
+            if gap < best * value or iterations == 0:
+                best, kept = gap / value, table
+            if gap <= tol * value or iterations >= max_iter or not np.isfinite(error):
                 break
-            # The step was too long: go back half of it.
-            step_s, step_lam, sign = 0.5 * step_s, 0.5 * step_lam, -1.0
-        iterations += 1
-    if best <= tol:
-        # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
-        force = np.max(lam * rho)
-        for e in range(pairs):
-            active = lam[e] * rho[e] ** 3 > force * soft[e] * s[e]
-            dlam[e] = lam[e] if active else 0.0
-        _fill(first, second, dlam, table)
-        stationary(table, n, h, inverse, A, hat, w)
-        if gap_and_dual(bounds, inverse, n, h, table, hat, w)[0] <= 2.0 * tol:
-            return table, iterations
-    return kept, iterations
+            v = self._differences(self.phi)
+            square = np.sum(v * v, axis=1)
+            # The slack linearised at dlam = 0, and the diagonal of the Hessian.
+            across = np.sum(v * self._differences(self.system.hat), axis=1)
+            target = 0.5 * (rho * rho + square) - across
+            i, j, M = self.first, self.second, self.system.M[0]
+            curvature = (M[i, i] + M[j, j] - 2.0 * M[i, j]) * square
+            chosen = np.flatnonzero(self.lam * curvature > _DIAGONAL * self.s)
+            cost = chosen.size**2 * (chosen.size / 24.0 + 3.0)
+            U, ridge = None, _RIDGE
+            while U is None and ridge < 1e-3 and left >= cost:
+                left -= cost
+                U, ridge = self._factor(chosen, v[chosen], ridge), 100.0 * ridge
+            if U is None:
+                break
+            # The dual is what the objective will be: that of an answer shrunk until every pair
+            # fits is far more where a residual is far away.
+            least, diagonal = 1e-3 * tol * dual, curvature + self.s / self.lam
+            dlam, ds, step, step_lam = self._direction(chosen, U, target, diagonal, least)
+            pull = np.empty_like(self.phi)
+            spread(i, j, v, dlam, pull)
+            dphi, before = self.system.hat - self.phi - M @ pull, error
+            lam, s, phi = self.lam, self.s, self.phi
+            for _ in range(8):
+                self.lam, self.s = lam + step_lam * dlam, s + step * ds
+                self.phi, table = phi + step * dphi, self._table(self.lam)
+                self.system = System(problem, table)
+                left -= K * K * (K + q)
+                error = self._error()
+                if error <= max(2.0 * before, _FLOOR):
+                    break
+                step, step_lam = 0.5 * step, 0.5 * step_lam
+            iterations += 1
+        if best <= tol:
+            # A pair is inactive if its slack is larger than its multiplier, each on its own scale.
+            active = self.lam * rho**3 > np.max(self.lam * rho) * self.soft * self.s
+            table = self._table(np.where(active, self.lam, 0.0))
+            gap, value, _ = duality(problem, System(problem, table), self.bounds, table)
+            if gap <= 2.0 * tol * value:
+                return table, iterations
+        return kept, iterations
 
+    def _factor(self, chosen: Int64, v: Float64, ridge: float) -> Float64 | None:
+        """Return U with U'U = (b_e' M b_f)(v_e . v_f) + s / lam over some pairs; None if singular."""
+        i, j = self.first[chosen], self.second[chosen]
+        rows = self.system.M[0][i] - self.system.M[0][j]
+        H = (rows[:, i] - rows[:, j]) * (v @ v.T)
+        diagonal = np.diag(H) * (1.0 + ridge + 1e-15 * self.inverse[i, j])
+        np.fill_diagonal(H, diagonal + self.s[chosen] / self.lam[chosen])
+        try:
+            return np.ascontiguousarray(np.linalg.cholesky(H, upper=True))
+        except np.linalg.LinAlgError:
+            return None
 
-@subroutine
-def _pairs(
-    bounds: Float64, inverse: Float64, n: Float64, w: Float64
-) -> tuple[Int64, Int64, Float64, Float64, float]:
-    """List the pairs that are constrained; return also by how much the worst breaks its bound."""
-    K, count, excess = n.size, 0, 0.0
-    pairs = K * (K - 1) // 2
-    first, second = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-    rho, soft = np.empty(pairs), np.empty(pairs)
-    for i in range(K):
-        for j in range(i + 1, K):
-            if inverse[i, j] > 0.0:
-                first[count], second[count], rho[count] = i, j, bounds[i, j]
-                soft[count] = 2.0 * n[i] * n[j] / (n[i] + n[j])
-                excess = max(excess, w[i, j] - bounds[i, j])
-                count += 1
-    return first[:count], second[:count], rho[:count], soft[:count], excess
-
-
-@subroutine
-def _enter(
-    first: Int64,
-    second: Int64,
-    rho: Float64,
-    soft: Float64,
-    table: Float64,
-    w: Float64,
-    hat: Float64,
-    excess: float,
-    lam: Float64,
-    s: Float64,
-    omega: Float64,
-    phi: Float64,
-) -> None:
-    """Fill lam, s, omega and phi, with which step 2 starts a little inside the bounds.
-
-    How far inside depends on by how much they are broken: long bounds that are barely broken
-    would else take a step for every decade in between.
-    """
-    worst, force = 0.0, 0.0
-    for e in range(rho.size):
-        lam[e] = table[first[e], second[e]]
-        worst = max(worst, w[first[e], second[e]] / rho[e])
-        force = max(force, lam[e] * rho[e])
-    shrink = 1.0 + (min(1.0, 1.0 / (_START * min(worst, READY))) - 1.0) * min(1.0, 10.0 * excess)
-    for e in range(rho.size):
-        lam[e] = max(lam[e], 1e-6 * force * soft[e] / rho[e])
-        least = (1.0 - 1.0 / _START) * rho[e] * min(rho[e], excess)
-        s[e] = 0.5 * max(rho[e] ** 2 - (shrink * w[first[e], second[e]]) ** 2, least)
-        omega[e] = rho[e] * max(lam[e] * rho[e], 1e-3 * force * soft[e])
-    for i in range(phi.shape[0]):
-        for c in range(phi.shape[1]):
-            phi[i, c] = shrink * hat[i, c]
-
-
-@subroutine
-def _fill(first: Int64, second: Int64, lam: Float64, table: Float64) -> None:
-    for e in range(lam.size):
-        table[first[e], second[e]] = table[second[e], first[e]] = lam[e]
-
-
-@subroutine
-def _linearise(
-    first: Int64,
-    second: Int64,
-    rho: Float64,
-    lam: Float64,
-    s: Float64,
-    phi: Float64,
-    hat: Float64,
-    M: Float64,
-    target: Float64,
-    diagonal: Float64,
-    coupled: Int64,
-) -> int:
-    """Fill the linearised slack at dlam = 0 and the Hessian's diagonal; list coupled pairs."""
-    q = phi.shape[1]
-    na = 0
-    for e in range(rho.size):
-        i, j = first[e], second[e]
-        vv, vhat = 0.0, 0.0
-        for c in range(q):
-            v = phi[i, c] - phi[j, c]
-            vv += v * v
-            vhat += v * (hat[i, c] - hat[j, c])
-        target[e] = 0.5 * (rho[e] * rho[e] + vv) - vhat
-        curvature = (M[i, i] + M[j, j] - 2.0 * M[i, j]) * vv
-        diagonal[e] = curvature + s[e] / lam[e]
-        if lam[e] * curvature > _DIAGONAL * s[e]:
-            coupled[na] = e
-            na += 1
-    return na
-
-
-@fragment
-def _direction(
-    lam: Float64,
-    s: Float64,
-    omega: Float64,
-    coupled: Int64,
-    U: Float64,
-    target: Float64,
-    diagonal: Float64,
-    dlam: Float64,
-    ds: Float64,
-    least: float,
-) -> tuple[float, float]:
-    """Fill dlam and ds by Mehrotra's predictor and corrector; return how far s and lam may go."""
-    rhs = np.empty(coupled.size)
-    mu, weight = 0.0, 0.0
-    for e in range(lam.size):
-        mu += lam[e] * s[e]
-        weight += omega[e]
-    mu /= weight
-    tau, step_s, step_lam = 0.0, 1.0, 1.0
-    for phase in range(2):
-        for e in range(lam.size):
-            second_order = dlam[e] * ds[e] if phase == 1 else 0.0
-            ds[e] = (tau * omega[e] - second_order) / lam[e]
-            dlam[e] = (ds[e] - target[e]) / diagonal[e]
-        for k in range(coupled.size):
-            rhs[k] = ds[coupled[k]] - target[coupled[k]]
-        substitute(U, rhs)
-        for k in range(coupled.size):
-            dlam[coupled[k]] = rhs[k]
+    def _direction(
+        self, chosen: Int64, U: Float64, target: Float64, diagonal: Float64, least: float
+    ) -> tuple[Float64, Float64, float, float]:
+        """Return dlam and ds of Mehrotra's method, and how far s and lam may go."""
+        lam, s, omega = self.lam, self.s, self.omega
+        weight = float(np.sum(omega))
+        mu = float(lam @ s) / weight
+        dlam, ds, tau = np.zeros_like(lam), np.zeros_like(lam), 0.0
         # As close to the boundary as the path allows: 0.9 far out, 1 - mu near the end.
-        keep = max(0.9, 1.0 - max(mu, _NEAREST)) if phase == 1 else 1.0
-        step_s, step_lam = 1.0, 1.0
-        for e in range(lam.size):
-            ds[e] -= s[e] + s[e] / lam[e] * dlam[e]
-            if ds[e] < 0.0:
-                step_s = min(step_s, -keep * s[e] / ds[e])
-            if dlam[e] < 0.0:
-                step_lam = min(step_lam, -keep * lam[e] / dlam[e])
-        if phase == 0:
-            affine = 0.0
-            for e in range(lam.size):
-                affine += (lam[e] + step_lam * dlam[e]) * (s[e] + step_s * ds[e])
+        for keep in (1.0, max(0.9, 1.0 - max(mu, _NEAREST))):
+            ds = (tau * omega - dlam * ds) / lam
+            dlam, rest = (ds - target) / diagonal, (ds - target)[chosen]
+            substitute(U, rest)
+            dlam[chosen] = rest
+            ds = ds - s - s / lam * dlam
+            step, step_lam = _reach(s, ds, keep), _reach(lam, dlam, keep)
+            affine = float((lam + step_lam * dlam) @ (s + step * ds)) / weight
             # Not nearer to the end of the path than the tolerance asks for: a slack far below
             # rounding would only spoil the system.
-            tau = max((affine / weight / mu) ** 3 * mu, least / weight)
-    return step_s, step_lam
+            tau = max((affine / mu) ** 3 * mu, least / weight)
+        return dlam, ds, step, step_lam
+
+    def _error(self) -> float:
+        """Return the worst relative error of the slacks and of phi against hat, over the pairs."""
+        v = self._differences(self.phi)
+        off = _lengths(v - self._differences(self.system.hat)) / self.rho
+        slack = np.abs(self.s - 0.5 * (self.rho**2 - np.sum(v * v, axis=1))) / self.rho**2
+        return float(np.max(np.maximum(slack, off)))
 
 
-@fragment
-def _primal_direction(
-    first: Int64,
-    second: Int64,
-    phi: Float64,
-    hat: Float64,
-    M: Float64,
-    dlam: Float64,
-    dphi: Float64,
-) -> None:
-    """Fill dphi = hat - phi - M B (dlam v)."""
-    K, q = phi.shape
-    pull = np.zeros((K, q))
-    for e in range(dlam.size):
-        i, j = first[e], second[e]
-        for c in range(q):
-            v = dlam[e] * (phi[i, c] - phi[j, c])
-            pull[i, c] += v
-            pull[j, c] -= v
-    for i in range(K):
-        for c in range(q):
-            dphi[i, c] = hat[i, c] - phi[i, c]
-        for j in range(K):
-            for c in range(q):
-                dphi[i, c] -= M[i, j] * pull[j, c]
+def _lengths(v: Float64) -> Float64:
+    return np.asarray(np.sqrt(np.sum(v * v, axis=1)))
 
 
-@subroutine
-def _move(
-    lam: Float64,
-    s: Float64,
-    phi: Float64,
-    dlam: Float64,
-    ds: Float64,
-    dphi: Float64,
-    step_s: float,
-    step_lam: float,
-) -> None:
-    """Take a step, or a part of it back."""
-    for e in range(lam.size):
-        lam[e] += step_lam * dlam[e]
-        s[e] += step_s * ds[e]
-    for i in range(phi.shape[0]):
-        for c in range(phi.shape[1]):
-            phi[i, c] += step_s * dphi[i, c]
-
-
-@subroutine
-def _error(
-    first: Int64,
-    second: Int64,
-    rho: Float64,
-    s: Float64,
-    phi: Float64,
-    hat: Float64,
-) -> float:
-    """Return the worst relative error of the slacks and of phi against hat, over the pairs."""
-    worst = 0.0
-    for e in range(rho.size):
-        i, j = first[e], second[e]
-        vv, off = 0.0, 0.0
-        for c in range(phi.shape[1]):
-            v = phi[i, c] - phi[j, c]
-            rest = v - hat[i, c] + hat[j, c]
-            vv += v * v
-            off += rest * rest
-        square = rho[e] * rho[e]
-        slack = abs(s[e] - 0.5 * (square - vv)) / square
-        worst = max(worst, slack, np.sqrt(off / square))
-    return worst
+def _reach(x: Float64, dx: Float64, keep: float) -> float:
+    """Return the part of a step, at most all of it, that leaves x positive."""
+    falling = dx < 0.0
+    return min(1.0, float(np.min(-keep * x[falling] / dx[falling], initial=np.inf)))

@@ -50,7 +50,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     # What overflows is no answer, and its gap says so. Half the tolerance: the certificate is
     # computed after a last rounding.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        start = _multiplicative(problem, bounds)
+        start = multiplicative(problem, bounds, newton.NEAR)
         table, iterations = _newton(problem, bounds, start, 0.5 * tol, max_iter)
     return table + table.T, iterations
 
@@ -64,9 +64,9 @@ def _newton(
     left = max(_ALLOWED * cube, small)
     iterations, halvings, best, top, kept, last = 0, 0, np.inf, -np.inf, table, table
     while True:
-        system = _System(problem, table)
+        system = System(problem, table)
         left -= system.elimination
-        gap, value, dual = _duality(problem, system, bounds, table)
+        gap, value, dual = duality(problem, system, bounds, table)
         if gap < best * value:
             best, kept = gap / value, table
         if best <= tol or not gap < np.inf or left < 0.0:
@@ -89,7 +89,7 @@ def _newton(
         iterations += 1
 
 
-class _System:
+class System:
     """The Newton system over pairs, applied and not stored: sum_c (b_e' M_c b_f) v_ec v_fc."""
 
     def __init__(self, problem: Problem, table: Float64) -> None:
@@ -121,7 +121,7 @@ class _System:
         """Return the matrix times x."""
         self.spent += self.cost
         pull, out = np.empty_like(self.hat), np.empty_like(x)
-        _spread(self.first, self.second, self.v, x, pull)
+        spread(self.first, self.second, self.v, x, pull)
         moves = self.M[0] @ pull if len(self.M) == 1 else (self.M @ pull.T[:, :, None])[:, :, 0].T
         _collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
         return out
@@ -194,12 +194,12 @@ class _System:
         return x, r, most
 
 
-def _duality(
-    problem: Problem, system: _System, bounds: Float64, table: Float64
+def duality(
+    problem: Problem, system: System, bounds: Float64, table: Float64
 ) -> tuple[float, float, float]:
     """Return the duality gap of hat, shrunk until every pair fits, its objective, and the dual's.
 
-    As in `newton.gap_and_dual`, over all pairs.
+    As in newton.py, over all pairs.
     """
     n, h, hat = problem.table, problem.residuals, system.hat
     first, second = np.nonzero(table)
@@ -214,18 +214,23 @@ def _duality(
     return gap, 0.5 * float(np.sum(n * (shrink * hat - h) ** 2)), dual
 
 
-def _multiplicative(problem: Problem, bounds: Float64) -> Float64:
-    """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest."""
+def multiplicative(problem: Problem, bounds: Float64, near: float) -> Float64:
+    """Return multipliers, (K, K) above the diagonal, of pairs that carry the rest.
+
+    Those are the pairs whose distance exceeds this share of their bound.
+    """
     ratio, reach, last = np.zeros_like(bounds), np.empty_like(bounds), np.ones_like(bounds)
     _ratios(problem.residuals, bounds, ratio)
     n = problem.precisions
     soft = 2.0 * n[:, None] * n / (n[:, None] + n)
-    lam = np.triu(np.maximum(ratio - 1.0, 0.01) * soft / len(bounds), 1)
+    excess = float(np.max((ratio - 1.0)[ratio > 1.0] * bounds[ratio > 1.0], initial=0.0))
+    least = np.minimum(0.01, excess / np.where(bounds > 0.0, bounds, 1.0))
+    lam = np.triu(np.maximum(ratio - 1.0, least) * soft / len(bounds), 1)
     lam[np.isinf(bounds)] = 0.0
     for rounds in range(ROUNDS + 1):
         worst = _ratios(stationary(lam, problem), bounds, ratio)
         if worst <= READY or rounds == ROUNDS:
-            kept = np.where(ratio > (newton.NEAR if rounds < ROUNDS else 0.0), lam, 0.0)
+            kept = np.where(ratio > (near if rounds < ROUNDS else 0.0), lam, 0.0)
             carried = kept.any() and _ratios(stationary(kept, problem), bounds, reach) <= CARRY
             if rounds == ROUNDS or carried:
                 break
@@ -261,7 +266,7 @@ def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
 
 
 @sweep
-def _spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None:
+def spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None:
     """Fill pull with the forces on the points of forces x v on the pairs."""
     pull[:] = 0.0
     for e in range(x.size):
