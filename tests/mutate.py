@@ -141,7 +141,7 @@ MUTATIONS = [
             ("if error <= max(2.0 * before, _FLOOR):", "if True:"),
         ],
         "solvers/newton.py": [
-            ("w[e] * w[e] * (w[e] * inverse[e] - 1.0)", "w[e] * w[e] * (w[e] * inverse[e] - 1.0) * 2.0"),
+            ("= lam[e], w[e] * w[e] *", "= lam[e], 2.0 * w[e] * w[e] *"),
             ("if f < 0.0 if free[k] else f > 0.0:", "if f < 0.0 and free[k]:"),
             ("            if gap < best:\n", "            if True:\n"),
             ("if left < 0.0 or iterations", "if iterations"),

@@ -153,7 +153,7 @@ class _Path:
         return kept, iterations
 
     def _factor(self, chosen: Int64, v: Float64, ridge: float) -> Float64 | None:
-        """Return U with U'U = (b_e' M b_f)(v_e . v_f) + s / lam over some pairs; None if singular."""
+        """Return U with U'U = (b_e' M b_f)(v_e . v_f) + s / lam over pairs; None if singular."""
         i, j = self.first[chosen], self.second[chosen]
         rows = self.system.M[0][i] - self.system.M[0][j]
         H = (rows[:, i] - rows[:, j]) * (v @ v.T)
