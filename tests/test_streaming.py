@@ -61,8 +61,9 @@ def test_noise_variances_are_those_of_the_observations(window: int) -> None:
         batch = coco.solve(points[used], gradients[used], L=1.0, noise_variance=variance[used])
         np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
         np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
-    for bad in (0.0, -1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="noise_variance"):
+    bad: Any
+    for bad in (0.0, -1.0, np.nan, np.inf, np.ma.masked):
+        with pytest.raises((ValueError, TypeError), match="noise_variance"):
             denoiser(points[0], gradients[0], noise_variance=bad)
 
 

@@ -26,6 +26,8 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"gradients": X > 0}, TypeError, "gradients must hold real numbers, got dtype bool"),
     ({"points": [[1.0, 2.0], [3.0]]}, ValueError, "points must be a rectangular array"),
     ({"gradients": np.ma.masked_less(G, 0.0)}, ValueError, "gradients must not be masked"),
+    ({"points": list(np.ma.masked_less(X, 0.0))}, ValueError, "points must not be masked"),
+    ({"L": np.ma.masked}, TypeError, "L must be a real number, got masked"),
     ({"L": 0.0}, ValueError, "L must be positive and finite, got 0.0"),
     ({"L": -1.0}, ValueError, "L must be positive and finite, got -1.0"),
     ({"L": np.nan}, ValueError, "L must be finite, got nan"),
@@ -33,7 +35,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"L": "1"}, TypeError, "L must be a real number, got '1'"),
     ({"L": True}, TypeError, "L must be a real number, got True"),
     ({"L": 1j}, TypeError, "L must be a real number"),
-    ({"L": np.ones(2)}, TypeError, "L must be one real number"),
+    ({"L": np.ones(2)}, TypeError, r"L must be a real number, got array"),
     ({"mu": 1.0}, ValueError, "mu must be less than L, got mu=1.0 and L=1.0"),
     ({"mu": 2.0}, ValueError, "mu must be less than L"),
     ({"mu": -np.inf}, ValueError, "mu must be finite"),
@@ -146,5 +148,5 @@ def test_constant_input_is_unchanged(value: float) -> None:
 
 def test_who_does_not_know_the_curvature_is_told_where_to_look() -> None:
     anything: Any = "auto"
-    with pytest.raises(TypeError, match=r"L must be a real number.*leave L out.*\.curvature"):
+    with pytest.raises(TypeError, match=r"L must be a real number.*model='gaussian'.*\.curvature"):
         coco.denoise([[1.0]], [[1.0]], L=anything)

@@ -1,4 +1,4 @@
-"""What input must be, for all rooms. Every error names the argument and what is allowed."""
+"""What input must be, for every front. Every error names the argument and what is allowed."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -11,19 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from coco_denoiser.typing import Float64
 
 _UNKNOWN_L = (
-    " If you do not know it, leave L out: the Gaussian model needs none. Or compute it with "
+    " If you do not know it, pass model='gaussian', which needs none, or compute it with "
     "coco_denoiser.curvature, from the data of a linear model or from Hessian-vector products."
 )
 
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of real numbers; refuse masks, text, objects and complex."""
-    if np.ma.is_masked(value):
-        raise ValueError(f"{name} must not be masked. Drop the observations that are.")
+    if type(value) is np.ndarray and value.dtype.kind in "iuf":
+        return value
     try:
+        masked = np.ma.is_masked(np.ma.asarray(value))  # a list of masked rows too
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name} must be a rectangular array of numbers: {error}.") from None
+    if masked:
+        raise ValueError(f"{name} must not be masked. Drop the observations that are.")
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}. Convert it, for instance "
@@ -34,8 +37,7 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
 
 def finite_array(name: str, value: ArrayLike) -> Float64:
     """Return `value` as a contiguous float64 array without NaN or infinity."""
-    plain = type(value) is np.ndarray and value.dtype == np.float64
-    array = np.ascontiguousarray(value if plain else real_array(name, value), dtype=np.float64)
+    array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
     # A sum of squares is quicker to look at; it is also infinite if it overflows.
     if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -48,26 +50,23 @@ def finite_array(name: str, value: ArrayLike) -> Float64:
 def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Float64]:
     """Return points and gradients, both (K, d) with K, d >= 1."""
     x, g = finite_array("points", points), finite_array("gradients", gradients)
-    if x.ndim == 2 and x.size > 0 and x.shape == g.shape:
-        return x, g
-    for name, array in (("points", x), ("gradients", g)):
-        if array.ndim != 2 or 0 in array.shape:
-            raise ValueError(
-                f"{name} must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, "
-                f"got shape {array.shape}."
-            )
-    raise ValueError(f"points and gradients must have the same shape, got {x.shape} and {g.shape}.")
+    if x.ndim != 2 or x.size == 0:
+        raise ValueError(
+            "points must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, got "
+            f"shape {x.shape}."
+        )
+    if x.shape != g.shape:
+        raise ValueError(
+            f"points and gradients must have the same shape, got {x.shape} and {g.shape}."
+        )
+    return x, g
 
 
 def pair(
     point: ArrayLike, gradient: ArrayLike, shape: tuple[int, ...] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return one point and its gradient, of one shape: the given one, if there is one."""
-    x, g = point, gradient
-    if type(x) is not np.ndarray or x.dtype.kind != "f":
-        x = real_array("point", point)
-    if type(g) is not np.ndarray or g.dtype.kind != "f":
-        g = real_array("gradient", gradient)
+    x, g = real_array("point", point), real_array("gradient", gradient)
     if x.shape != g.shape:
         raise ValueError(
             f"point and gradient must have the same shape, got {x.shape} and {g.shape}."
@@ -86,12 +85,12 @@ def number(name: str, value: object) -> float:
     """Return a finite real number."""
     if type(value) is float and math.isfinite(value):
         return value
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number, np.ndarray)):
+    known = isinstance(value, (Real, np.number, np.ndarray)) and not np.ma.is_masked(value)
+    array = np.asarray(value if known else None)
+    if array.ndim or array.dtype.kind not in "iuf":
         hint = _UNKNOWN_L if name == "L" and (value is None or isinstance(value, str)) else ""
         raise TypeError(f"{name} must be a real number, got {value!r}.{hint}")
-    if isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind not in "iuf"):
-        raise TypeError(f"{name} must be one real number, got an array of shape {value.shape}.")
-    result = float(value)
+    result = float(array)
     if not math.isfinite(result):
         raise ValueError(f"{name} must be finite, got {result}.")
     return result
@@ -149,9 +148,7 @@ def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Floa
 def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> Float64:
     """Return K noise variances; None stands for equal ones."""
     if value is None:
-        equal = np.empty(K)  # np.ones takes twice as long
-        equal.fill(1.0)
-        return equal
+        return np.ones(K)
     array = finite_array(name, value)
     if array.shape != (K,):
         raise ValueError(

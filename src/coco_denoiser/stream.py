@@ -160,8 +160,7 @@ class Denoiser:
         """
         stream, vectors = self._stream, self._vectors
         x, g = check.pair(point, gradient, self._shape if stream.window.count else None)
-        if noise_variance != 1.0:
-            noise_variance = check.positive("noise_variance", noise_variance)
+        noise_variance = check.positive("noise_variance", noise_variance)
         if not stream.lock.acquire(blocking=False):
             raise RuntimeError(BUSY)
         try:
