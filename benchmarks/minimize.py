@@ -91,7 +91,6 @@ def _moving(
         calls=calls,
         reach=start,
         oracle=lambda x, k, rng: problem.oracle(x - minimum(k), rng),
-        gradient=lambda x, k: problem.gradient(x - minimum(k)),
         excess=lambda x, k: np.asarray(problem.value(x - minimum(k))),
     )
 
@@ -112,7 +111,6 @@ def _problem(
         calls=calls,
         reach=float(np.sqrt(np.mean((x0 - problem.minimizer) ** 2))),
         oracle=lambda x, _, rng: oracle(x, rng),
-        gradient=lambda x, _: problem.gradient(x),
         excess=lambda x, _: np.asarray(problem.value(x) - least),
     )
 

@@ -24,10 +24,10 @@ from coco_denoiser.experiments import (
     counterexample,
     elementwise_mse,
     logistic,
-    mse_vs_distance,
     mse_vs_variance,
     paths,
     synthetic,
+    two_points,
     warm_start,
 )
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
@@ -35,7 +35,7 @@ from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.optimizers import adam
 from coco_denoiser.solvers import fdpg
 
-MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_distance, mse_vs_variance)
+MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, two_points)
 NOISY: tuple[Any, ...] = (*MODULES, logistic, synthetic, warm_start)
 # Statements on the oracle, on optimizers without COCO, on a formula, or on the paper's solver.
 NOT_ON_COCO = (

@@ -157,7 +157,6 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the results, created if missing (default: %(default)s)",
     )
-    parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     parser.add_argument(
         "--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler"
     )

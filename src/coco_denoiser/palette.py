@@ -39,6 +39,7 @@ _NAMED = {
     "Oracle (E)": Style(PLAIN, (5, 2), 1),
     "Oracle": Style(PLAIN, (5, 2), 1),
     "COCO": Style(COCO, (), 0),
+    "regression": Style("#d62728", (6, 2, 1, 2), 0),  # red in the paper's Figure 2 too
     "No WS": Style(PLAIN, (5, 2), 1),
     "WS": Style(COCO, (), 0),
     "ΔL=-0.90": Style("#8c1c13", (9, 2, 2, 2), 0),

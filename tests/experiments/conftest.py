@@ -16,12 +16,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "constraint-tightness": {},
     "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
     "elementwise-mse": {"runs": 12},
-    "fewer-constraints": {"runs": 2, "dimension": 3},
     "mse-vs-distance": {"runs": 300},
     "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms-published": {"runs": 3, "steps": (40, 40, 40)},
     "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
-    "logistic-breast-cancer": {"runs": 3, "steps": (40, 40, 40)},
     "fold": {"runs": 2},
     "warm-start": {"runs": 3, "iterations": 200},
     "constraints": {

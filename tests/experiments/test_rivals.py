@@ -5,8 +5,7 @@ import pytest
 
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.reproduce import select
-from coco_denoiser.experiments.rival_methods import RIVALS, Rival, limit, walk
-from coco_denoiser.experiments.rivals import EXPERIMENTS
+from coco_denoiser.experiments.rivals import EXPERIMENTS, RIVALS, Rival, limit, walk
 from coco_denoiser.problems import LogisticRegression, Quadratic
 from coco_denoiser.typing import Array
 
@@ -30,23 +29,13 @@ def data() -> tuple[Array, Array]:
 def test_no_rival_asks_more_of_the_oracle_than_another(rival: Rival) -> None:
     problem = Counted(*data(), regularization=0.1)
     starts = np.ones((1, 3))
-    for calls in (9, 10):
-        problem.asked = 0
-        distances, _ = walk(
-            rival, problem, starts, calls, np.random.default_rng(0), step=0.1, second=rival.textbook
-        )
-        assert calls - rival.calls < problem.asked <= calls
-        for distance in distances.values():
-            assert distance.shape == (1, calls + 1)
-            assert np.isclose(distance[0, 0], np.linalg.norm(1 - problem.minimizer))
-
-
-def test_a_step_of_two_calls_shows_after_both() -> None:
-    (storm,) = (rival for rival in RIVALS if rival.name == "STORM")
-    problem, rng = Quadratic.spaced(3, noise_std=1), np.random.default_rng(0)
-    distances, _ = walk(storm, problem, np.ones((2, 3)), 7, rng, step=0.5, second=0.9)
-    changes = np.diff(distances["STORM"][0]) != 0
-    assert changes.tolist() == [True, False, True, False, True, False, True]
+    distances, _ = walk(
+        rival, problem, starts, 9, np.random.default_rng(0), step=0.1, second=rival.textbook
+    )
+    assert problem.asked == 9
+    for distance in distances.values():
+        assert distance.shape == (1, 10)
+        assert np.isclose(distance[0, 0], np.linalg.norm(1 - problem.minimizer))
 
 
 def test_runs_of_a_batch_are_denoised_apart() -> None:
@@ -70,10 +59,6 @@ def test_the_limit_is_attained_by_whoever_knows_the_hessian() -> None:
     assert abs(distance.mean() - limit(problem) / 2) < 4 * error
     root_mean_square = 10 * np.sqrt((problem.hessian**-2.0).sum())
     assert 0.9 * root_mean_square < limit(problem) < root_mean_square
-
-
-def test_the_limit_of_one_coordinate_is_the_mean_of_a_folded_normal() -> None:
-    assert np.isclose(limit(Quadratic([0.5], noise_std=3.0)), 6 * np.sqrt(2 / np.pi), rtol=1e-9)
 
 
 def test_the_first_words_of_a_name_stand_for_the_family() -> None:

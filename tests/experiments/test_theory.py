@@ -11,7 +11,7 @@ from coco_denoiser.experiments import (
     logistic,
     mse_vs_variance,
     synthetic,
-    tightness,
+    two_points,
 )
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
@@ -37,11 +37,11 @@ def test_moments_of_the_clipped_difference_are_its_integrals(L: float, distance:
         )
         return float(value)
 
-    first, second = tightness.clipped(L, np.array([distance]), sigma)
+    first, second = two_points.clipped(L, np.array([distance]), sigma)
     assert first[0] == pytest.approx(moment(1), abs=1e-8)
     assert second[0] == pytest.approx(moment(2), abs=1e-6)
     inside, _ = integrate.quad(density, 0, L * distance)
-    active = tightness.p_active(L, np.array([distance]), sigma)
+    active = two_points.p_active(L, np.array([distance]), sigma)
     assert active[0] == pytest.approx(1 - inside, abs=1e-9)
 
 

@@ -115,14 +115,6 @@ def test_units_are_plain_arrays_computed_once_and_then_read(tmp_path: Path) -> N
             assert kinds == {"f", "U"}  # numbers, and the name of the unit
 
 
-def test_what_is_not_a_folder_of_units_is_not_removed(tmp_path: Path) -> None:
-    mine = tmp_path / "units"
-    mine.write_text("mine")
-    with pytest.raises(ExperimentError, match="units"):
-        units.forget(mine)
-    assert mine.read_text() == "mine"
-
-
 def test_no_scheduler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(units, "_PATIENCE", 0.5)

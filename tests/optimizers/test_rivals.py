@@ -1,10 +1,9 @@
-"""Momentum, transport, recursive estimates and schedule-free: packages and defining laws."""
+"""Momentum, transport and schedule-free, against packages and defining laws."""
 
 from typing import Any
 
 import numpy as np
 import optax
-import pytorch_optimizer
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,30 +11,14 @@ from schedulefree import SGDScheduleFree
 
 from coco_denoiser.optimizers import (
     IGT,
-    MARS,
-    STORM,
     GradientEMA,
     ScheduleFree,
 )
-from coco_denoiser.problems import LogisticRegression, Quadratic
+from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
 
 seeds = st.integers(0, 10**6)
 momenta = st.floats(0, 0.99)
-
-
-class OneExample(LogisticRegression):
-    """An oracle whose example is chosen by the test."""
-
-    index = 0
-
-    def oracle(self, x: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
-        return self.example_gradient(x, self.index)
-
-
-def data(size: float = 1.0) -> tuple[Array, Array]:
-    rng = np.random.default_rng(1)
-    return size * rng.standard_normal((20, 3)), np.where(rng.random(20) < 0.5, -1.0, 1.0)
 
 
 @settings(max_examples=10)
@@ -96,51 +79,3 @@ def test_igt_averages_gradients_as_if_all_were_asked_at_the_current_point(
             assert np.allclose(weights, 1 / k)
         if tail != 0.3 and k >= 1 / tail:
             assert np.isclose(weights @ weights, 1 / (tail * k))
-
-
-@given(seed=seeds, beta=momenta)
-def test_storm_averages_the_noise_where_it_is_added(seed: int, beta: float) -> None:
-    problem, rng = Quadratic.spaced(3, noise_std=2), np.random.default_rng(seed)
-    optimizer = STORM(0.5, beta=beta)
-    x: Array = np.ones(3)
-    carried: Array = np.zeros(3)
-    for k in range(12):
-        before = rng.bit_generator.state
-        noise = problem.oracle(x, rng) - problem.gradient(x)
-        rng.bit_generator.state = before
-        carried = noise if k == 0 else beta * carried + (1 - beta) * noise
-        estimate = optimizer.estimate(problem, x, rng)
-        assert np.allclose(estimate, problem.gradient(x) + carried, atol=1e-10)
-        x = optimizer.step(x, estimate)
-
-
-@settings(max_examples=10)
-@given(seed=seeds, scale=st.floats(0, 1), beta=st.floats(0.1, 0.99))
-def test_mars_is_that_of_a_package_given_both_gradients(
-    seed: int, scale: float, beta: float
-) -> None:
-    # The package takes the last step's gradient; here it is handed the same sample's instead.
-    # It also puts eps elsewhere, so that eps is as good as 0.
-    problem, rng = OneExample(*data()), np.random.default_rng(seed)
-    x: Array = rng.standard_normal(3)
-    parameter = torch.nn.Parameter(torch.tensor(x))
-    theirs = pytorch_optimizer.MARS(
-        [parameter],
-        lr=0.1,
-        betas=(beta, 0.99),
-        gamma=scale,
-        eps=1e-30,
-        optimize_1d=True,
-        foreach=False,
-    )
-    ours, last = MARS(0.1, beta1=beta, scale=scale, eps=1e-30), x
-    for _ in range(15):
-        problem.index = int(rng.integers(problem.size))
-        g, old = (problem.oracle(at, rng) for at in (x, last))
-        parameter.grad = torch.tensor(g)
-        if not theirs.state[parameter]:
-            theirs.init_group(theirs.param_groups[0])
-        theirs.state[parameter]["last_grad"].copy_(torch.tensor(old))
-        theirs.step()
-        last, x = x, ours.advance(problem, x, rng)
-        assert np.allclose(x, parameter.detach().numpy(), rtol=1e-9, atol=1e-9)

@@ -4,15 +4,13 @@ from coco_denoiser.experiments import (
     constraints,
     counterexample,
     elementwise_mse,
-    fewer_constraints,
     fold,
     gaussian,
     logistic,
-    mse_vs_distance,
     mse_vs_variance,
     rivals,
     synthetic,
-    tightness,
+    two_points,
     warm_start,
 )
 from coco_denoiser.experiments.experiment import Experiment
@@ -25,14 +23,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         mse_vs_variance.EXPERIMENT,
         elementwise_mse.EXPERIMENT,
         counterexample.EXPERIMENT,
-        tightness.EXPERIMENT,
-        mse_vs_distance.EXPERIMENT,
+        *two_points.EXPERIMENTS,
         warm_start.EXPERIMENT,
         *synthetic.EXPERIMENTS[2:],
         fold.EXPERIMENT,
         gaussian.EXPERIMENT,
         *rivals.EXPERIMENTS,
-        fewer_constraints.EXPERIMENT,
         constraints.EXPERIMENT,
     )
 }

@@ -374,5 +374,4 @@ EXPERIMENT = Experiment(
     _claims,
     count=lambda config: len(_cells(config)),
     check=lambda config: [problem(name) for name in (*config.problems, *config.frank_wolfe)],
-    seconds=(2000.0, 15.0),
 )

@@ -144,5 +144,4 @@ EXPERIMENT = Experiment(
     _claims,
     figure="ElementwiseMSE (refuted)",
     count=lambda config: len(config.points),
-    seconds=(3.0, 0.8),
 )

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_denoiser.experiments.curves import Curve, Curves
-from coco_denoiser.experiments.panels import (
-    Kind,
-    Panel,
-    companion_styles,
-    companions,
-    log_ticks,
-    styles,
-)
+from coco_denoiser.experiments.panels import Kind, Panel, companion_styles, companions, styles
 from coco_denoiser.palette import COCO, Style
 
 if TYPE_CHECKING:
@@ -90,11 +83,6 @@ def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     return rows
 
 
-def heights(panel: Panel, curve: Curve) -> np.ndarray:
-    """Return what is drawn of a curve."""
-    return np.abs(curve.mean) if panel.magnitude else curve.mean
-
-
 def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
     twins = companions(series, panel.references)
     for name, style in styles(series, panel.references).items():
@@ -111,7 +99,7 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
         axes.locator_params(axis="x", nbins=7)  # more would touch, if they are negative
     if "y" in panel.log:
         axes.set_yscale("log")
-    _plain_ticks(axes, panel, curves, series)
+    _plain_ticks(axes, panel)
     axes.set_title(panel.heading, loc="left", fontsize=10)
     if panel.y_range is not None:
         axes.set_ylim(*panel.y_range)
@@ -123,7 +111,7 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
 def _line(
     axes: "Axes", panel: Panel, curve: Curve, name: str, style: Style, *, listed: bool
 ) -> None:
-    y, sem = heights(panel, curve), np.nan_to_num(curve.sem)
+    y, sem = np.abs(curve.mean) if panel.magnitude else curve.mean, np.nan_to_num(curve.sem)
     reference = name in panel.references
     if np.any(sem > 0):
         axes.fill_between(curve.x, y - sem, y + sem, color=style.colour, alpha=0.2, linewidth=0)
@@ -148,27 +136,20 @@ def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
     )
 
 
-def _plain_ticks(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
+def _plain_ticks(axes: "Axes", panel: Panel) -> None:
     """Write plain numbers on a log axis of few decades, where powers of ten say little."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     for letter in panel.log:
-        low, high = extent(panel, curves, series, letter)
         axis = axes.xaxis if letter == "x" else axes.yaxis
+        low, high = axis.get_data_interval()
         if high < 200 * low:
-            axis.set_major_locator(FixedLocator(log_ticks(low, high)))
+            many = high > 8 * low
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if many else MaxNLocator(6))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
     if panel.kind is Kind.MARKERS and "x" not in panel.log:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def extent(panel: Panel, curves: Curves, series: Sequence[str], letter: str) -> tuple[float, float]:
-    """Return the smallest and the largest positive number drawn along an axis."""
-    drawn = [curves[panel.name, name] for name in series]
-    every = np.concatenate([c.x if letter == "x" else heights(panel, c) for c in drawn])
-    every = every[every > 0]
-    return float(every.min()), float(every.max())
 
 
 def _space(axes: Any, panel: Panel, curves: Curves) -> None:

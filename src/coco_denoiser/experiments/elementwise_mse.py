@@ -281,5 +281,4 @@ EXPERIMENT = Experiment(
     _claims,
     figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
     count=_count,
-    seconds=(12.0, 3.0),
 )

@@ -78,7 +78,6 @@ class Experiment:
         figure: the figures of the paper, by their labels in its source; "" for one of ours.
         count: the number of units of a configuration.
         check: raises if something that is needed is missing, before any work.
-        seconds: what the units took on one core of our machine, at full size and under --quick.
     """
 
     name: str
@@ -92,7 +91,6 @@ class Experiment:
     figure: str = ""
     count: Callable[[Any], int] = lambda config: int(config.runs)
     check: Callable[[Any], object] = lambda _: None
-    seconds: tuple[float, float] = (25.0, 4.0)
 
     @property
     def numbers(self) -> tuple[int, ...]:

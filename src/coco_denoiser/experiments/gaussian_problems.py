@@ -30,7 +30,6 @@ class Scenario(NamedTuple):
         calls: oracle calls of a run.
         reach: typical distance of a coordinate of the start from the minimiser.
         oracle: (x, call, rng) -> noisy gradients, (runs, d).
-        gradient: (x, call) -> gradients, (runs, d).
         excess: (x, call) -> objective above its least value, (runs,).
     """
 
@@ -40,7 +39,6 @@ class Scenario(NamedTuple):
     calls: int
     reach: float
     oracle: Callable[[Array, int, np.random.Generator], Array]
-    gradient: Points
     excess: Points
 
 
@@ -62,7 +60,6 @@ def _scenario(name: str, f: Smooth, *, start: float, calls: int) -> Scenario:
         calls,
         reach,
         lambda x, _, rng: f.oracle(x, rng),
-        lambda x, _: f.gradient(x),
         lambda x, _: f.value(x) - least,
     )
 
@@ -99,7 +96,6 @@ def _quadratic(
         calls,
         100.0,
         lambda x, call, rng: problem.gradient(x - optimum(call)) + noise(x.shape, call, rng),
-        lambda x, call: np.asarray(problem.gradient(x - optimum(call))),
         lambda x, call: np.asarray(problem.value(x - optimum(call))),
     )
 

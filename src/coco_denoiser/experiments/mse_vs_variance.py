@@ -215,5 +215,4 @@ EXPERIMENT = Experiment(
     _claims,
     figure="MSE_totalVsVariance",
     count=_count,
-    seconds=(31.0, 3.0),
 )

@@ -87,11 +87,7 @@ def _contents(paper: Sequence[Entry | _Missing], beyond: Sequence[Entry | _Missi
 
 
 def _beyond(entries: Sequence[Entry | _Missing], done: Sequence[Entry]) -> str:
-    count = summary.counts(summary.of_ours(done))
-    ours = (
-        f"Our own claims, here and above: {count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do "
-        f"not, {count[Verdict.OPEN]} have too few runs to judge."
-    )
+    ours = f"Our own, here and above: {summary.tally(summary.of_ours(done))}."
     sections = "".join(map(_section, entries))
     title = '<h2 class="part">Beyond the paper</h2>' if entries else ""
     return f'<div id="beyond">{title}<p>{ours}</p>{sections}</div>'

@@ -1,6 +1,5 @@
 """How a figure is described, once, for the printed picture and for the page alike."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,8 +21,8 @@ _COMPANIONS = (_REFERENCE.dash, (1.0, 1.5))  # of references that differ in what
 def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style]:
     """Return a style for every series; those to compare with are dash-dotted.
 
-    A method has the style that it has everywhere. A reference called `X, …` has the colour of
-    the series X, any other is grey; a second kind of `…` is dotted.
+    A method has the style that it has everywhere. A reference called `X, what` has the colour of
+    `what` if that has a style, or of the series X; any other is grey. A second kind is dotted.
     """
     own = [name for name in series if name not in references]
     colours = _COLOURS if len(own) <= len(_COLOURS) else _RAMP
@@ -40,7 +39,7 @@ def styles(series: Sequence[str], references: frozenset[str]) -> dict[str, Style
 
     def reference(name: str) -> Style:
         base, _, what = name.partition(", ")
-        like = found.get(base) or palette.method(name) or _REFERENCE
+        like = palette.method(what) or found.get(base) or palette.method(name) or _REFERENCE
         return kinds.get(what, _REFERENCE)._replace(colour=like.colour)
 
     return {name: found.get(name) or reference(name) for name in series}
@@ -60,25 +59,9 @@ def companion_styles(series: Sequence[str], references: frozenset[str]) -> dict[
     """Return how a legend shows each `what`: in grey, with the dash of its companions."""
     kinds = dict.fromkeys(companions(series, references).values())
     return {
-        what: _REFERENCE._replace(dash=_COMPANIONS[i % len(_COMPANIONS)])
+        what: palette.method(what) or _REFERENCE._replace(dash=_COMPANIONS[i % len(_COMPANIONS)])
         for i, what in enumerate(kinds)
     }
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return three to seven places on a logarithmic axis to write numbers at."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    if len(powers) > 8:  # every so many decades
-        powers = range(powers[0], powers[-1] + 1, -(-len(powers) // 7))
-    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        ticks = [float(f"{digit * 10.0**power:.2g}") for power in powers for digit in digits]
-        shown = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        if len(shown) >= 3:
-            return shown
-    step = 10.0 ** math.floor(math.log10((high - low) / 2)) if high > low else low
-    step *= next((m for m in (1, 2, 5) if (high - low) / (m * step) <= 6), 5)
-    first = math.ceil(low / step)
-    return [float(f"{step * k:.6g}") for k in range(first, math.floor(high / step) + 1)] or [low]
 
 
 class Kind(Enum):

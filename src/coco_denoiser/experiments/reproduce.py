@@ -23,7 +23,6 @@ from coco_denoiser.experiments.results import load, save_curves, save_run, save_
 from coco_denoiser.problems import DatasetError
 
 PAGE = "index.html"
-_COMPILING, _DRAWING = 20.0, 1.5  # seconds on one core: once, and for each experiment
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,6 @@ class Options:
     everything: bool = False
     jobs: int | None = None
     seed: int = 0
-    fresh: bool = False
     dask: str | None = None
     verbose: bool = False
 
@@ -71,28 +69,12 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
     return [e for name, e in EXPERIMENTS.items() if name in chosen]
 
 
-def expected(experiments: Sequence[Experiment], *, quick: bool, jobs: int) -> float:
-    """Return about how many seconds experiments take, compilation and drawing included."""
-    work = sum(experiment.seconds[quick] + _DRAWING for experiment in experiments)
-    return (work + _COMPILING) / jobs
-
-
-def duration(seconds: float) -> str:
-    """Return `40 s`, or `3 min` above a minute and a half."""
-    if seconds < 10:
-        return f"{max(1.0, seconds):.0f} s"
-    return f"{round(seconds, -1):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
 def describe(experiment: Experiment) -> str:
-    """Return its name, its figure in the paper, its size and how long it takes, in three lines."""
+    """Return its name, its figure in the paper and its size, in three lines."""
     full, quick = (configuration(experiment, quick=q, seed=0).runs for q in (False, True))
     where = summary.name(experiment.numbers) if experiment.numbers else "beyond the paper"
-    slow, fast = (duration(seconds) for seconds in experiment.seconds)
-    runs = f"{full} runs, {slow}" if full > 1 else f"a formula, {slow}"
-    if experiment.quick:
-        runs += f"; --quick: {quick} runs, {fast}"
-    return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}, on one core"
+    runs = f"{full} runs; --quick: {quick}" if experiment.quick else "a formula"
+    return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}"
 
 
 def reproduce(options: Options) -> Path:
@@ -104,7 +86,13 @@ def reproduce(options: Options) -> Path:
     for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
         prepare_folder(folder)
     jobs = options.jobs or int(cpu_count())
-    print(_announcement(selected, options, jobs))
+    figures = {number for experiment in selected for number in experiment.numbers}
+    beyond = sum(not experiment.numbers for experiment in selected)
+    size = "quick" if options.quick else "full"
+    print(
+        f"coco-denoiser {__version__}: {len(figures)} figures of the paper and {beyond} "
+        f"experiments of our own, at {size} size, on {jobs} cores."
+    )
     begun = time.perf_counter()
     try:
         path, missing = _run(selected, options, jobs)
@@ -117,28 +105,11 @@ def reproduce(options: Options) -> Path:
         raise
     entries = [entry for e in selected if (entry := load(e, options.out)) is not None]
     lines = summary.every_claim(entries) if options.verbose else []
-    lines += ["", *summary.lines(entries, quick=options.quick)]
+    lines += ["", *summary.lines(entries)]
     lines += [f"Missing: {reason}" for reason in dict.fromkeys(missing.values())]
     print("\n".join(lines))
     print(f"Page: {path}  ({time.perf_counter() - begun:.0f} s)")
     return path
-
-
-def _announcement(selected: Sequence[Experiment], options: Options, jobs: int) -> str:
-    figures = sorted({number for experiment in selected for number in experiment.numbers})
-    beyond = sum(not experiment.numbers for experiment in selected)
-    what = []
-    if figures:
-        word = "figures" if len(figures) > 1 else "figure"
-        what.append(f"{len(figures)} {word} of the paper")
-    if beyond:
-        what.append(f"{beyond} {'experiments' if beyond > 1 else 'experiment'} of our own")
-    size = "with fewer runs" if options.quick else "at full size"
-    time_left = duration(expected(selected, quick=options.quick, jobs=jobs))
-    cores = f"{jobs} cores" if jobs > 1 else "1 core"
-    return (
-        f"coco-denoiser {__version__}: {' and '.join(what)}, {size}; about {time_left} on {cores}."
-    )
 
 
 def _run(
@@ -181,8 +152,6 @@ def _compute(
     """Complete the units of an experiment and save its curves, and how long that took."""
     begun = time.perf_counter()
     folder = options.out / experiment.name
-    if options.fresh:
-        units.forget(folder / "units")
     store = units.Store(folder / "units", experiment.name, config)
     label = f"computing {experiment.name}"
     with _stage(label, experiment.count(config)) as advance:
@@ -225,7 +194,7 @@ def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
     def advance(done: int) -> None:
         if terminal and done:
             left = (time.perf_counter() - begun) * (total - done) / done
-            print(f"\r{name} … {done} of {total}, {duration(left)} left   ", end="", flush=True)
+            print(f"\r{name} … {done} of {total}, {left:.0f} s left   ", end="", flush=True)
 
     yield advance
     start = f"\r{name} …" if terminal else ""

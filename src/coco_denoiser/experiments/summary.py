@@ -30,42 +30,31 @@ def of_ours(entries: Iterable["Entry"]) -> list[Claim]:
     return [claim for entry in entries for claim in entry.claims if claim.figure is None]
 
 
-def headline(claims: Sequence[Claim], *, quick: bool) -> str:
-    """Say in one line what became of the paper's statements."""
+def tally(claims: Sequence[Claim]) -> str:
+    """Return how many statements are confirmed, and how many not."""
     count = counts(claims)
     parts = [f"{count[Verdict.HOLDS]} of {len(claims)} statements confirmed"]
-    if count[Verdict.FAILS]:
-        parts.append(f"{count[Verdict.FAILS]} contradicted")
-    if count[Verdict.OPEN]:
-        need = "need" if count[Verdict.OPEN] > 1 else "needs"
-        what = "the full run" if quick else "more runs"
-        parts.append(f"{count[Verdict.OPEN]} {need} {what}")
-    return f"The paper: {', '.join(parts)}."
+    for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
+        if count[verdict]:
+            parts.append(f"{count[verdict]} {word}")
+    return ", ".join(parts)
 
 
-def lines(entries: Sequence["Entry"], *, quick: bool) -> list[str]:
-    """Return the summary: headline, a line for each figure, what contradicts and why."""
+def lines(entries: Sequence["Entry"]) -> list[str]:
+    """Return the summary: all figures, a line for each, what contradicts and why, our claims."""
     paper = of_paper(entries)
-    out = []
-    if paper:
-        out.append(headline(paper, quick=quick))
-        for numbers in groups([entry.experiment for entry in entries]):
-            mine = [claim for claim in paper if claim.figure in numbers]
-            if mine:
-                out.append(_line(numbers, mine))
+    out = [f"The paper: {tally(paper)}."] if paper else []
+    for numbers in groups([entry.experiment for entry in entries]):
+        mine = [claim for claim in paper if claim.figure in numbers]
+        if mine:
+            out.append(f"  {name(numbers):18} {title(numbers):42}{tally(mine)}")
     for claim in paper:
         if claim.verdict is Verdict.FAILS:
-            text = f"Contradicted, Figure {claim.figure}: {claim.sentence}"
-            if claim.note:
-                text += f" Why: {claim.note}"
+            why = f" Why: {claim.note}" if claim.note else ""
+            text = f"Contradicted, Figure {claim.figure}: {claim.sentence}{why}"
             out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
-    ours = counts(of_ours(entries))
-    if sum(ours.values()):
-        out.append(
-            f"Our own claims: {ours[Verdict.HOLDS]} hold, {ours[Verdict.FAILS]} do not, "
-            f"{ours[Verdict.OPEN]} have too few runs."
-        )
-    return out
+    ours = of_ours(entries)
+    return [*out, f"Our own: {tally(ours)}."] if ours else out
 
 
 def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
@@ -82,15 +71,6 @@ def name(numbers: tuple[int, ...]) -> str:
 def title(numbers: tuple[int, ...]) -> str:
     """Return what the first of the figures shows."""
     return list(FIGURES.values())[numbers[0] - 1]
-
-
-def _line(numbers: tuple[int, ...], claims: Sequence[Claim]) -> str:
-    count = counts(claims)
-    parts = [f"{count[Verdict.HOLDS]:2d} of {len(claims):2d} confirmed"]
-    for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
-        if count[verdict]:
-            parts.append(f"{count[verdict]} {word}")
-    return f"  {name(numbers):18} {title(numbers):42}{', '.join(parts)}"
 
 
 def every_claim(entries: Iterable["Entry"]) -> list[str]:

@@ -378,7 +378,6 @@ EXPERIMENTS = tuple(
         _panels,
         _claims,
         figure=figure,
-        seconds=(5.0, 2.0),
     )
     for name, (figure, summary) in _SUMMARIES.items()
 )

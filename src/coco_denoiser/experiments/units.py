@@ -10,7 +10,6 @@ import ast
 import hashlib
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,13 +70,6 @@ class Store:
 
     def _path(self, index: int) -> Path:
         return self._folder / f"{index:05d}.npz"
-
-
-def forget(folder: Path) -> None:
-    """Remove the units of every configuration in a folder."""
-    if folder.is_symlink() or folder.is_file():
-        raise ExperimentError(f"{folder} should be a folder of units, but is not")
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def complete(

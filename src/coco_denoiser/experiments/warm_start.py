@@ -69,11 +69,11 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
             after, tol=0.0, max_iter=config.iterations, dual=start, restart=False
         )
         values.append(history * unit_after**2)
-    dual, plain = None, []
-    for _ in range(config.shown):
-        dual, _, history = fdpg.iterate(after, tol=0.0, max_iter=1, dual=dual, restart=False)
-        plain.append(history)
-    values.append(np.array([plain[0][0], *(history[1] for history in plain)]) * unit_after**2)
+    plain, heights = np.zeros_like(dual), []
+    for _ in range(config.shown):  # one iteration after the other has no momentum
+        plain, _, history = fdpg.iterate(after, tol=0.0, max_iter=1, dual=plain, restart=False)
+        heights.append(history)
+    values.append(np.array([heights[0][0], *(end for _, end in heights)]) * unit_after**2)
     best = min(history.min() for history in values)
     primal = []
     for limit in (*_CHECKED, config.iterations):
@@ -185,5 +185,4 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     figure="warm_starting",
-    seconds=(2.0, 0.5),
 )

@@ -14,17 +14,14 @@ from coco_denoiser.optimizers.proximal import (
     project_simplex,
     soft_threshold,
 )
-from coco_denoiser.optimizers.recursive import MARS, STORM
 from coco_denoiser.optimizers.schedule_free import ScheduleFree
 from coco_denoiser.optimizers.schedules import Schedule, decreasing
 from coco_denoiser.optimizers.transport import IGT
 
 __all__ = [
     "IGT",
-    "MARS",
     "SAGA",
     "SGD",
-    "STORM",
     "STRSAGA",
     "Adam",
     "DenoiserLike",
