@@ -69,16 +69,6 @@ def test_a_stream_folds_as_one_would_by_hand(
     np.testing.assert_allclose(found, expected, atol=atol)
 
 
-def test_bounds_that_change_fold_by_the_new_ones() -> None:
-    rng = np.random.default_rng(0)
-    points, gradients = sgd(rng, 10, 3, 0.3)
-    v, bounds = rng.uniform(0.2, 5.0, 10), [1.0, 0.5, 4.0, 2.0, 1.0] * 2
-    coming = iter(bounds)
-    denoiser = Denoiser(L=lambda: next(coming), window=3, forget="fold")
-    found = stream(denoiser, points, gradients, v)
-    np.testing.assert_allclose(found, by_hand(points, gradients, v, 3, bounds, 0.0), atol=1e-3)
-
-
 @given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)
 def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
     apart: float, share: float, older: float, newer: float
@@ -128,24 +118,6 @@ def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
         np.testing.assert_allclose(fixed, falling, atol=1e-9)
 
 
-@pytest.mark.parametrize("K", [2, 4])
-@given(seed=SEEDS)
-@settings(max_examples=10)
-def test_with_nothing_active_folding_is_dropping_to_the_bit(K: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    points = 1e6 * (np.arange(12.0)[:, None] + 0.1 * rng.normal(size=(12, 3)))
-    gradients = 0.5 * points + rng.normal(size=(12, 3))
-    v = rng.uniform(0.2, 5.0, 12)
-    fold, drop = Denoiser(L=1.0, window=K, forget="fold"), Denoiser(L=1.0, window=K)
-    np.testing.assert_array_equal(
-        stream(fold, points, gradients, v), stream(drop, points, gradients, v)
-    )
-    if K != 2:
-        folded, dropped = fold.state_dict(), drop.state_dict()
-        for name in ("residuals", "residual_distances", "variances"):
-            np.testing.assert_array_equal(folded[name], dropped[name])
-
-
 @pytest.mark.parametrize("K", [3, 8])
 @given(seed=SEEDS, d=st.integers(1, 30), step=st.sampled_from([1.0, 0.1, 1e-3]))
 @settings(max_examples=8)
@@ -159,31 +131,6 @@ def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: f
     np.testing.assert_allclose(state["point_distances"], X, rtol=1e-12)
     np.testing.assert_allclose(state["residual_distances"], H, rtol=1e-10, atol=1e-12 * H.max())
     np.testing.assert_allclose(X * H * state["cosines"], (dx * dh).sum(axis=2), atol=1e-9)
-
-
-@pytest.mark.parametrize("K", [2, 4])
-@given(seed=SEEDS, scale=st.sampled_from([1e-150, 1e-3, 1e3, 1e150]))
-@settings(max_examples=8)
-def test_shifts_turns_and_scales_pass_through(K: int, seed: int, scale: float) -> None:
-    rng = np.random.default_rng(seed)
-    d = 5
-    points, gradients = sgd(rng, 12, d)
-    v = rng.uniform(0.2, 5.0, 12)
-
-    def answers(x: Float64, g: Float64, n: Float64 = v, L: float = 1.0) -> Float64:
-        return stream(Denoiser(L=L, window=K, forget="fold"), x, g, n)
-
-    plain = answers(points, gradients)
-    shift, (turn, _) = rng.normal(size=(2, d)), np.linalg.qr(rng.normal(size=(d, d)))
-    for found in (
-        answers(points + shift[0], gradients),
-        answers(points, gradients + shift[1]) - shift[1],
-        answers(points @ turn, gradients @ turn) @ turn.T,
-        answers(scale * points, scale * gradients) / scale,
-        answers(points, gradients, 7.0 * v),
-        answers(points, 4.0 * gradients, L=4.0) / 4.0,
-    ):
-        np.testing.assert_allclose(found, plain, atol=1e-9 if K == 2 else 1e-3)
 
 
 @pytest.mark.parametrize("K", [2, 3])

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import solvers
 from coco_denoiser.certificate import certify
-from coco_denoiser.problem import Problem, average, expand_multipliers, stationary, subproblem
-from coco_denoiser.solvers import newton
+from coco_denoiser.problem import Problem, average, expand_multipliers, subproblem
 from coco_denoiser.typing import Float64
 from tests.families import Case, box, path
 from tests.fuzz import judge
@@ -23,17 +21,6 @@ def noisy(seed: int, K: int = 6) -> tuple[Float64, Float64, Float64]:
     rng = np.random.default_rng(seed)
     points, gradients = (box, path)[seed % 2](rng, K, 4)
     return points, gradients, np.asarray(10.0 ** rng.uniform(-1, 1, K))
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("mu", [-0.7, 0.0, 0.9])
-def test_of_pairs(seed: int, mu: float) -> None:
-    points, gradients, variance = noisy(seed)
-    points[3] = points[1]  # held together by an infinite multiplier
-    options: dict[str, Any] = {"L": 3.0, "mu": mu, "noise_variance": variance}
-    for tol in (1e-3, 1e-9):
-        solution = coco.solve(points, gradients, tol=tol, **options)
-        assert not judge(Case("", points, gradients, **options), solution, tol).wrong
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -109,19 +96,6 @@ def test_next_to_a_residual_far_away_the_others_keep_their_certificate(
     np.testing.assert_allclose(found, certify(alone, phi, lam[:6, :6]), rtol=1e-9)
 
 
-def test_points_that_move_as_one_share_what_is_left_of_their_forces() -> None:
-    """Three at one place, pulled away by f: each is left with a third of the sum of f."""
-    h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
-    n, phi = np.array([1.0, 0.5, 0.25]), np.tile([0.5, 0.25], (3, 1))
-    lam = np.where(np.eye(3), 0.0, np.inf)
-    gap, violation = certify(plain(h, np.zeros((3, 3)), n), phi, lam)
-    left = (n[:, None] * (h - phi)).sum(axis=0) / 3.0
-    expected = 0.5 * (left @ left) * (1.0 / n).sum()
-    value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
-    assert gap == pytest.approx(expected / value, rel=1e-12)
-    assert violation == 0.0
-
-
 def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() -> None:
     """A third of the difference of what pulls at two, each: the rest is the same for all."""
     h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
@@ -136,18 +110,6 @@ def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() ->
         expected += bounds[i, j] * np.linalg.norm(y) - y @ (phi[i] - phi[j])
     value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
     assert gap == pytest.approx(expected / value, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_forces_balance_in_every_direction_of_a_covariance(seed: int) -> None:
-    points, gradients, variance = noisy(seed)
-    problem = reduced(points, gradients, L=3.0, variances=variance, covariance=SPREAD)
-    rng = np.random.default_rng(seed)
-    lam = np.triu(rng.uniform(0.0, 2.0, (6, 6)), 1)
-    lam += lam.T
-    phi = stationary(lam, problem)
-    forces = problem.table * (problem.residuals - phi)
-    np.testing.assert_allclose(forces, lam.sum(axis=1)[:, None] * phi - lam @ phi, atol=1e-12)
 
 
 def test_points_alone_feel_what_the_others_pull() -> None:
@@ -188,33 +150,3 @@ def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
     expected = np.zeros((4, 4))
     expected[1, 3] = expected[3, 1] = 2.0
     np.testing.assert_array_equal(full, expected)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "options"),
-    [
-        ("newton", "interior-point", {}),
-        ("large", "barrier", {"covariance": SPREAD}),
-    ],
-)
-def test_where_one_method_falls_short_another_is_tried(
-    first: str, second: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    points, gradients, _ = noisy(0)
-    assert coco.solve(points, gradients, L=1.0, tol=1e-5, **options).method == first
-
-    def nothing(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
-        del tol, max_iter
-        return np.zeros_like(problem.bounds), 0
-
-    def nothing_fast(h: Float64, *_: object) -> tuple[Float64, Float64, Float64, int]:
-        return np.eye(len(h)), h, np.zeros((len(h), len(h))), 0
-
-    lazy = solvers.METHODS[first]._replace(solve=nothing)
-    monkeypatch.setitem(solvers.METHODS, first, lazy)
-    monkeypatch.setattr(newton, "solve_fast", nothing_fast)
-    rescued = coco.solve(points, gradients, L=1.0, tol=1e-5, **options)
-    assert rescued.method == second
-    assert rescued.gap <= 1e-5
-    alone = coco.solve(points, gradients, L=1.0, method=first, throw=False, **options)
-    assert not alone.status.success

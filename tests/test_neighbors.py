@@ -1,7 +1,6 @@
 """Fewer constraints: what stays a law, and what becomes one, if only near points are compared."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -80,11 +79,3 @@ def test_hard_cases_are_solved_with_few_neighbors(method: str, d: int) -> None:
             case.points, case.gradients, L=case.L, neighbors=2, method=method, throw=False
         )
         assert solution.status.success, (case.name, solution.gap)
-
-
-@pytest.mark.parametrize(
-    ("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
-)
-def test_bad_neighbors_are_refused_by_name(value: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="neighbors"):
-        coco.denoise(np.eye(3), np.eye(3), L=1.0, neighbors=value)
