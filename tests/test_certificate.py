@@ -1,4 +1,7 @@
-"""What the certificate says of answers that are right, and of wrong ones."""
+"""The reduced problem, the certificate, and what multipliers mean, each from its definition."""
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,9 +10,156 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.certificate import certify
+from coco_denoiser.problem import (
+    Problem,
+    average,
+    expand_multipliers,
+    from_observations,
+    mend,
+    subproblem,
+)
+from coco_denoiser.solvers import solve
 from coco_denoiser.typing import Float64
-from tests.families import box
-from tests.windows import reduced, windows
+from tests.families import Case, box, path
+from tests.fuzz import judge
+from tests.windows import plain, reduced, windows
+
+SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
+
+
+def noisy(seed: int, K: int = 6) -> tuple[Float64, Float64, Float64]:
+    rng = np.random.default_rng(seed)
+    points, gradients = (box, path)[seed % 2](rng, K, 4)
+    return points, gradients, np.asarray(10.0 ** rng.uniform(-1, 1, K))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("method", ["fdpg", "large", "barrier"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_with_a_covariance(seed: int, method: str, turned: bool) -> None:
+    points, gradients, variance = noisy(seed)
+    points[3] = points[1]
+    covariance = SPREAD
+    if turned:
+        Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+        covariance = (Q * SPREAD) @ Q.T
+        covariance = 0.5 * (covariance + covariance.T)
+    options: dict[str, Any] = {"L": 3.0, "noise_variance": variance, "covariance": covariance}
+    solution = coco.solve(points, gradients, method=method, tol=1e-6, **options)
+    assert not judge(Case("", points, gradients, **options), solution, 1e-6).wrong
+
+
+def by_definition(problem: Problem, phi: Float64, lam: Float64) -> float:
+    """The gap that the certificate's docstring defines, with the forces it defines."""
+    K, q = phi.shape
+    n = problem.table
+    h, gap = problem.residuals, 0.0
+    laplacian = np.diag(lam.sum(axis=1)) - lam
+    rest = n * (h - phi) - laplacian @ phi
+    u = np.column_stack(
+        [np.linalg.solve(np.diag(n[:, c]) + laplacian, rest[:, c]) for c in range(q)]
+    )
+    f = n * (h - phi) - laplacian @ (phi + u)
+    gap += 0.5 * float(np.sum(f * f / n))
+    for i in range(K):
+        for j in range(i):
+            y = lam[i, j] * (phi[i] - phi[j] + u[i] - u[j])
+            gap += abs(problem.bounds[i, j] * np.linalg.norm(y) - y @ (phi[i] - phi[j]))
+    return gap / (0.5 * float(np.sum(n * (phi - h) ** 2)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spread", [None, SPREAD])
+def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) -> None:
+    points, gradients, variance = noisy(seed)
+    problem = reduced(points, gradients, L=3.0, variances=variance, covariance=spread)
+    rng = np.random.default_rng(seed)
+    phi = problem.residuals + 0.3 * rng.normal(size=problem.residuals.shape)
+    lam = rng.uniform(0.0, 2.0, (6, 6))
+    lam = np.triu(lam, 1) + np.triu(lam, 1).T
+    gap, violation = certify(problem, phi, lam)
+    assert gap == pytest.approx(by_definition(problem, phi, lam), rel=1e-9)
+    apart = np.linalg.norm(phi[:, None] - phi, axis=2)
+    over = apart / np.where(problem.bounds > 0.0, problem.bounds, np.inf)
+    assert violation == pytest.approx(over.max() - 1.0, rel=1e-9)
+    just = phi * (1.0 + 1e-7) / over.max()
+    assert certify(problem, just, lam)[1] == pytest.approx(1e-7, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("held", [False, True])
+def test_next_to_a_residual_far_away_the_others_keep_their_certificate(
+    seed: int, held: bool
+) -> None:
+    points, gradients, variance = noisy(seed)
+    alone = reduced(points, gradients, L=3.0, variances=variance)
+    rng, scale = np.random.default_rng(seed), 1e-10
+    phi = alone.residuals + 0.3 * rng.normal(size=alone.residuals.shape)
+    lam, bounds = np.zeros((7, 7)), np.full((7, 7), 2.0)
+    lam[:6, :6] = np.triu(rng.uniform(0.0, 2.0, (6, 6)), 1)
+    lam[0, 1] = np.inf if held else lam[0, 1]
+    lam, bounds[:6, :6], far = lam + lam.T, scale * alone.bounds, np.eye(1, 4)
+    beside = plain(
+        np.vstack((scale * alone.residuals, far)), bounds, np.append(alone.precisions, 1.0)
+    )
+    found = certify(beside, np.vstack((scale * phi, far)), lam)
+    np.testing.assert_allclose(found, certify(alone, phi, lam[:6, :6]), rtol=1e-9)
+
+
+def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() -> None:
+    """A third of the difference of what pulls at two, each: the rest is the same for all."""
+    h = np.array([[3.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
+    n, phi = np.array([1.0, 0.5, 0.25]), np.array([[0.5, 0.25], [0.25, 0.5], [0.125, 0.0]])
+    bounds = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
+    gap, _ = certify(plain(h, bounds, n), phi, np.where(np.eye(3), 0.0, np.inf))
+    f = n[:, None] * (h - phi)
+    left = f.sum(axis=0) / 3.0
+    expected = 0.5 * (left @ left) * (1.0 / n).sum()
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        y = (f[i] - f[j]) / 3.0
+        expected += bounds[i, j] * np.linalg.norm(y) - y @ (phi[i] - phi[j])
+    value = 0.5 * float(np.sum(n[:, None] * (h - phi) ** 2))
+    assert gap == pytest.approx(expected / value, rel=1e-12)
+
+
+def test_points_alone_feel_what_the_others_pull() -> None:
+    """1/2 n ||phi - h||^2 - <f, phi> is least where 1/2 n ||phi - h - f / n||^2 is."""
+    points, gradients, variance = noisy(0)
+    problem = reduced(points, gradients, L=3.0, variances=variance, covariance=SPREAD)
+    members, pull = np.array([1, 2, 4]), np.random.default_rng(0).normal(size=(3, 4))
+    own = subproblem(problem, members, pull)
+    np.testing.assert_allclose(
+        own.precisions, problem.precisions[members] / problem.precisions[members].max()
+    )
+    scale = problem.bounds[1, 2] / own.bounds[0, 1]
+    expected = problem.residuals[members] + pull / problem.table[members]
+    np.testing.assert_allclose(
+        scale * (own.residuals - own.residuals[0]), expected - expected[0], atol=1e-12
+    )
+
+
+def test_any_multipliers_average_to_something_feasible() -> None:
+    """Too weak ones leave bounds broken: W h is drawn to the centroid; equal points share it."""
+    points, gradients, variance = noisy(0)
+    points[3] = points[1]
+    problem, lam = reduced(points, gradients, L=3.0, variances=variance), np.full((6, 6), 1e-3)
+    lam[[1, 3], [3, 1]] = np.inf
+    np.fill_diagonal(lam, 0.0)
+    W, phi = average(lam, problem)
+    np.testing.assert_allclose(phi, W @ problem.residuals, atol=1e-12)
+    np.testing.assert_allclose(W.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(problem.precisions @ W, problem.precisions, atol=1e-12)
+    assert replace(problem, residuals=phi).is_feasible(1e-9)
+
+
+def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
+    bounds = np.array([[0, 1, 5, 7], [1, 0, 6, 4], [5, 6, 0, 1], [7, 4, 1, 0]], dtype=float)
+    problem = plain(np.zeros((4, 1)), bounds)
+    table, labels = np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([0, 0, 1, 1])
+    full = expand_multipliers(table, problem, labels)
+    expected = np.zeros((4, 4))
+    expected[1, 3] = expected[3, 1] = 2.0
+    np.testing.assert_array_equal(full, expected)
 
 
 @given(window=windows(max_points=5), seed=st.integers(0, 2**32))
@@ -55,3 +205,29 @@ def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -
     phi = window.residuals.copy()
     phi[1, 2] = np.nan
     assert certify(window, phi, np.full((4, 4), multiplier))[0] == np.inf
+
+
+def test_the_way_back_keeps_what_is_feasible_to_the_last_bit() -> None:
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    problem, units = from_observations(x, 0.5 * x, L=1.0, mu=0.0, variances=np.ones(5))
+    answer = solve(problem)
+    assert answer.status is coco.Status.UNCHANGED
+    np.testing.assert_array_equal(units.restore(answer, problem, 1e-9).gradients, 0.5 * x)
+
+
+def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> None:
+    x, v = np.array([[0.0], [1.0], [50.0]]), np.array([1.0, 3.0, 1.0])
+    g = np.array([[1.0], [0.5], [25.0]])  # the first two disagree: their bound is 0 to 1
+    theta, bounds = g.copy(), np.ones((3, 3))
+    moved, worst = mend(theta, x, g, bounds, v, 0.5, 0.5, 1e-9)
+    assert moved
+    assert worst == 0.0
+    assert abs(theta[1, 0] - theta[0, 0] - 0.5) <= 0.5 * (1.0 + 1e-9)
+    assert theta[2, 0] == 25.0
+    np.testing.assert_allclose(np.sum((theta - g) / v[:, None]), 0.0, atol=1e-14)
+
+
+def test_feasible_is_what_obeys_its_bounds_up_to_rounding() -> None:
+    residuals, ones = np.array([[0.0], [1.0]]), 1.0 - np.eye(2)
+    for excess, feasible in ((0.0, True), (1e-15, True), (1e-9, False), (1e-4, False)):
+        assert plain(residuals, ones / (1.0 + excess)).is_feasible() == feasible
