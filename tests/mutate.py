@@ -207,8 +207,10 @@ MUTATIONS = [
         ],
         "descent.py": [
             ("if fit and not part.steady(half, slope):", "if False:"),
-            ("min(fit, key=lambda part: part.score(self.gradients))", "fit[-1]"),
-            ("min(fit, key=lambda part: part.score(self.gradients))", "fit[0]"),
+            ("min(fit, key=self._score)", "fit[-1]"),
+            ("min(fit, key=self._score)", "fit[0]"),
+            ("self.mapping(best.x, best.g)[1]", "best.x"),
+            ("self.size * self.gain)", "self.size)"),
             ("remembered *= math.sqrt(_REMEMBERED)", "pass"),
             ("else min(size, 1.0 / self.L)", "else size"),
             ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),

@@ -4,7 +4,7 @@ The method is stochastic gradient descent that finds its own step, and averages 
 
 - The step is that of DoG, "distance over gradients" (Ivgi, Hinder and Carmon, 2023): the largest
   distance from x0 so far, over the root of the sum of all squared gradients so far. It begins
-  with 3% of the length of x0, grows while the path travels, and shrinks once it stays
+  with 10% of the length of x0, grows while the path travels, and shrinks once it stays
   where it is. If L is known, the step is at most 1 / L; early gradients then count for less, so
   that large ones at the start, or noise that falls, do not shorten the later steps.
 - While successive stretches of the path point the same way, momentum grows, up to 1/2.
@@ -13,6 +13,10 @@ The method is stochastic gradient descent that finds its own step, and averages 
   travelling, and by its noise. If a long part contains a move of the minimum, its two halves lie
   further apart than noise explains, given the curvature that the last points show. That part,
   and all longer ones, are then left out.
+- A projection or a proximal map follows every step. It turns noise into bias, which averages keep;
+  so the answer is one more step, from the average point along the average gradient. In the place
+  of a mean gradient g at x stands the gradient mapping (x - prox(x - s g, s)) / s, which is zero
+  at a solution.
 
 The last call is spent at the answer. From it and from the last points of the path, the Gaussian
 model estimates the gradient there and its standard error. A path that leads ever further away
@@ -26,16 +30,20 @@ from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser.batch import solve
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
-from coco_denoiser.typing import ArrayLike, Float64
+from coco_denoiser.typing import Array, ArrayLike, Float64
+
+Project: TypeAlias = Callable[[Array], Array]
+Prox: TypeAlias = Callable[[Array, float | Array], Array]
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
-_FIRST = 0.03  # the first distance, as a share of the length of x0
+_FIRST = 0.1  # the first distance, as a share of the length of x0
 _REMEMBERED = 0.1  # of the sum of squared gradients, at least, if L is known
 _BLOCK, _BLOCKS = 8, 32  # the first size of a block, and how many of them before they are joined
 _FASTER, _SLOWER = 0.1, 0.5  # log change of the speed for a cosine of 1 and of -1
@@ -45,11 +53,11 @@ _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is smal
 _APART = 3.5  # standard errors by which the two halves of the answer's part may differ
 _FAR = 1e8  # first distances from x0, beyond which a path diverges unless its gradients shrink
 _WINDOW = 32  # points from which curvature, and the gradient at the answer, are estimated
+_SHOWN = 0.2  # seconds between two lines of progress
 
-_DIVERGES = (
-    "diverged after {} calls: far from x0 the gradients are as long as at the start, so that the "
-    "objective seems unbounded below."
-)
+_WITHIN = "the gradient is within its standard error."
+_LARGER = "the gradient is still larger than its error: more calls would help."
+_TOO_FEW = "they are too few to estimate the error of the gradient."
 
 
 def _length(v: Float64) -> float:
@@ -65,8 +73,8 @@ class _Block:
     count: int
     x: Float64
     g: Float64
-    spread: float  # root of the sum of squared distances of the gradients from their mean
-    degrees: int  # of freedom of that sum
+    spread: float = 0.0  # root of the sum of squared distances of the gradients from their mean
+    degrees: int = 0  # of freedom of that sum
 
     def join(self, other: "_Block") -> "_Block":
         """Return both as one. The spread stays that within each."""
@@ -90,11 +98,6 @@ class _Block:
         """The root mean square length of the noise."""
         return self.spread / math.sqrt(max(self.degrees, 1))
 
-    def score(self, unit: float) -> float:
-        """Estimate how bad the mean point is, with gradients in a unit lest squares overflow."""
-        g = self.g / unit
-        return float(_TRAVEL * (g @ g) + (self.noise / unit) ** 2 / self.count)
-
     def steady(self, later: "_Block", slope: float) -> bool:
         """Say whether noise explains how far the points before `later` are from those in it."""
         before = self.count - later.count
@@ -114,25 +117,27 @@ class _Path:
     x: Float64
     velocity: Float64
     turn: Float64  # where the present block began
-    way: Float64 | None  # of the last block
+    first: float  # the distance it began with
     reach: float  # the largest distance from the start
-    first: float  # what it began with
+    prox: Callable[[Float64, float], Float64] | None = None
+    way: Float64 | None = None  # of the last block
     gradients: float = 0.0  # root of the sum of their squared lengths
     latest: float = 0.0  # the same for the present block
     typical: float = 0.0  # length of a gradient in the last block
     initial: float = 0.0  # and in the first
     speed: float = 1.0
+    gain: float = 0.0  # the sum of the weights of the gradients in the velocity
+    size: float = 0.0  # of the last step
     block: int = _BLOCK
     blocks: list[_Block] = field(default_factory=list)  # the last one may be incomplete
     steps: int = 0
-    calls: int = 0
-    history: list[float] = field(default_factory=list)  # lengths of gradients
+    history: list[float] = field(default_factory=list)  # lengths of gradients, by call
     recent: deque[tuple[Float64, Float64]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @classmethod
     def begin(cls, x: Float64, L: float | None) -> "_Path":
         first = _FIRST * (_length(x) or 1.0)
-        return cls(x, L, x, np.zeros_like(x), x, None, first, first)
+        return cls(x, L, x, np.zeros_like(x), x, first, first)
 
     def step(self, g: Float64) -> None:
         """Take one step along a noisy gradient at x."""
@@ -140,25 +145,29 @@ class _Path:
         if self.blocks and self.blocks[-1].count < self.block:
             self.blocks[-1] = self.blocks[-1].add(self.x, g)
         else:
-            self.blocks.append(_Block(1, self.x, g, 0.0, 0))
+            self.blocks.append(_Block(1, self.x, g))
         length = _length(g)
         self.gradients = math.hypot(self.gradients, length)
         self.latest = math.hypot(self.latest, length)
         self.steps += 1
-        self.velocity = (1.0 - 1.0 / self.speed) * self.velocity + g
-        self.x = self.x - self._size() * self.velocity
+        self._choose_size()
+        kept = 1.0 - 1.0 / self.speed
+        self.velocity, self.gain = kept * self.velocity + g, kept * self.gain + 1.0
+        self.x = self.x - self.size * self.velocity
+        if self.prox is not None:
+            self.x = self.prox(self.x, self.size * self.gain)
         self.reach = max(self.reach, _length(self.x - self.start))
         if self.blocks[-1].count == self.block:
             self._turn()
 
-    def _size(self) -> float:
+    def _choose_size(self) -> None:
         # By the last block, not the present one: a step that depends on its own gradient is biased.
         remembered = self.gradients
         if self.L is not None and self.typical > 0.0:
             remembered *= math.sqrt(_REMEMBERED)
         past = max(remembered, math.sqrt(self.steps) * self.typical)
         size = self.reach / past if past > 0.0 else 0.0
-        return size if self.L is None else min(size, 1.0 / self.L)
+        self.size = size if self.L is None else min(size, 1.0 / self.L)
 
     def _turn(self) -> None:
         """End a block."""
@@ -201,7 +210,23 @@ class _Path:
                 if fit and not part.steady(half, slope):
                     break
                 fit.append(part)
-        return min(fit, key=lambda part: part.score(self.gradients)).x
+        best = min(fit, key=self._score)
+        return self.mapping(best.x, best.g)[1]
+
+    def _score(self, part: _Block) -> float:
+        """Estimate how bad the mean point of a part is."""
+        # In units of the gradients, lest squares overflow.
+        g, noise = self.mapping(part.x, part.g)[0] / self.gradients, part.noise / self.gradients
+        return float(_TRAVEL * (g @ g) + noise**2 / part.count)
+
+    def mapping(self, x: Float64, g: Float64) -> tuple[Float64, Float64]:
+        """Return the gradient mapping for g at x, and the point to which it leads."""
+        if self.prox is None:
+            return g, x
+        slope = self.L or self._slope()
+        step = 1.0 / slope if slope > 0.0 else self.size
+        after = self.prox(x - step * g, step)
+        return (x - after) / step, after
 
     def _slope(self) -> float:
         """Regress the last gradients on their points: how much noise, and no move, explains."""
@@ -218,7 +243,8 @@ class MinimizeResult:
 
     Attributes:
         x: the answer, of the shape of x0.
-        success: whether the gradient at x is within its standard error.
+        success: whether the gradient at x, or the gradient mapping if there is a projection or a
+            proximal map, is within its standard error.
         message: a sentence on how it ended.
         nfev: how many gradients were asked for, earlier runs included.
         grad: the gradient at x, denoised; NaN where the run ended early.
@@ -236,15 +262,10 @@ class MinimizeResult:
     _path: _Path
 
     def __repr__(self) -> str:
-        rows = {
-            "message": self.message,
-            "success": self.success,
-            "nfev": self.nfev,
-            "x": np.array2string(self.x, threshold=10, prefix=" " * 9),
-            "grad": np.array2string(self.grad, threshold=10, prefix=" " * 9),
-            "std": f"{self.std:.4g}",
-        }
-        return "\n".join(f"{name:>7s}: {value}" for name, value in rows.items())
+        names = ("message", "success", "nfev", "x", "grad", "std")
+        rows = {name: getattr(self, name) for name in names}
+        with np.printoptions(threshold=10):
+            return "\n".join(f"{name:>7s}: {value}" for name, value in rows.items())
 
 
 class MinimizeError(RuntimeError):
@@ -263,6 +284,8 @@ def minimize(
     x0: ArrayLike,
     calls: int = 500,
     *,
+    project: Project | None = None,
+    prox: Prox | None = None,
     L: float | None = None,
     noise_std: float | None = None,
     rng: np.random.Generator | None = None,
@@ -273,7 +296,7 @@ def minimize(
 ) -> MinimizeResult:
     r"""Minimise a smooth function of which only noisy gradients can be had.
 
-    $$\operatorname{argmin}_x\ f(x), \qquad \mathrm{E}\,\text{gradient}(x) = \nabla f(x)$$
+    $$\operatorname{argmin}_x\ f(x) + \psi(x), \qquad \mathrm{E}\,\text{gradient}(x) = \nabla f(x)$$
 
         result = minimize(gradient, x0, calls=500)
         result.x, result.grad, result.std, result.message
@@ -285,7 +308,7 @@ def minimize(
     one that matters. If you know L, pass it: it keeps steps from becoming too long, and lets them
     grow again where gradients are far larger at the start than later on.
 
-    Without L, the first step is 3% of the length of x0, or 0.03 if x0 is zero. If the
+    Without L, the first step is 10% of the length of x0, or 0.1 if x0 is zero. If the
     minimum is far nearer than that, start from a point whose size says so, or pass L.
 
     Args:
@@ -293,7 +316,10 @@ def minimize(
             gradient(x, rng) if it takes a generator.
         x0: the starting point, of any shape.
         calls: how many gradients may be asked for.
-        L: upper bound on the curvature, if known. Err upwards.
+        project: project(x) returns the nearest point of a set that the answer must be in.
+        prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
+            psi of which f has no part.
+        L: upper bound on the curvature of f, if known. Err upwards.
         noise_std: standard deviation of every coordinate of the noise, if known.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
@@ -319,40 +345,66 @@ def minimize(
     path = _Path.begin(x, known) if resume is None else deepcopy(resume._path)  # noqa: SLF001
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
-    end = path.calls + budget
-    shown = _Progress(end, noise) if progress else None
+    map_ = proximal_map(project, prox)
+    if map_ is not None:
+        path.prox = lambda z, step: np.asarray(
+            map_(z.reshape(start.shape), step), dtype=np.float64
+        ).reshape(z.shape)
+    end, due = len(path.history) + budget, 0.0
 
     def ask(point: Float64) -> Float64:
-        path.calls += 1
+        path.history.append(math.nan)
         try:
             g = oracle.oracle(point.reshape(start.shape), rng)  # type: ignore[arg-type]
             if not np.isfinite(g).all():
                 raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301
         except Exception as error:
-            path.history.append(math.nan)
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
-            message = f"call {path.calls} failed: {reason}."
-            raise MinimizeError(_early(path, start.shape, message)) from error
+            raise MinimizeError(stop(f"call {len(path.history)} failed: {reason}.")) from error
         flat = np.asarray(g.reshape(-1), np.float64)
-        path.history.append(_length(flat))
+        path.history[-1] = _length(flat)
         return flat
 
+    def stop(message: str) -> MinimizeResult:
+        unknown = np.full(start.size, np.nan)
+        return _result(path, start.shape, path.answer(), unknown, math.nan, message)
+
+    def show(last: str = "") -> None:
+        line = f"minimize: {len(path.history)} of {end} calls"
+        if path.recent:
+            theta, std = path.estimate(noise)
+            line += f", |gradient| {_length(theta):.3g} ± {math.sqrt(theta.size) * std:.2g}"
+        sys.stderr.write(f"\r{line:60s}{last}")
+        sys.stderr.flush()
+
     try:
-        while path.calls < end - 1:
+        while len(path.history) < end - 1:
             path.step(ask(path.x))
-            if shown is not None:
-                shown.update(path)
+            asked = len(path.history)
+            if progress and time.monotonic() >= due:
+                due = time.monotonic() + _SHOWN
+                show()
             if path.runs_away:
-                return _early(path, start.shape, _DIVERGES.format(path.calls))
-            if callback is not None and callback(path.answer().reshape(start.shape), path.calls):
-                return _early(path, start.shape, f"the callback ended it after {path.calls} calls.")
+                return stop(
+                    f"diverged after {asked} calls: far from x0 the gradients are as long as at "
+                    "the start, so that the objective seems unbounded below."
+                )
+            if callback is not None and callback(path.answer().reshape(start.shape), asked):
+                return stop(f"the callback ended it after {asked} calls.")
         answer = path.answer()
         path.recent.append((answer, ask(answer)))
         theta, std = path.estimate(noise)
     finally:
-        if shown is not None:
-            shown.close(path)
-    return _result(path, answer, theta.reshape(start.shape), std)
+        if progress:
+            show("\n")
+    return _result(path, start.shape, answer, theta, std, _verdict(path, answer, theta, std))
+
+
+def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
+    """Return a projection or a proximal map as a function of the point and the step."""
+    if project is not None and prox is not None:
+        raise ValueError("pass project or prox, not both: a proximal step includes the projection.")
+    return prox if project is None else lambda x, _: project(x)
 
 
 def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> None:
@@ -367,50 +419,22 @@ def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> Non
         return
     raise TypeError(
         f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
-        f"x, and no objective; got {got}. Options: L, noise_std, rng, progress, callback, resume."
+        f"x, and no objective; got {got}. Options: project, prox, L, noise_std, rng, progress, "
+        "callback, resume."
     )
 
 
-class _Progress:
-    """A line on the standard error stream, written anew a few times a second."""
-
-    def __init__(self, end: int, noise: float | None) -> None:
-        self._end, self._noise, self._next = end, noise, 0.0
-
-    def update(self, path: _Path) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + 0.2
-            self._write(path)
-
-    def close(self, path: _Path) -> None:
-        self._write(path)
-        sys.stderr.write("\n")
-
-    def _write(self, path: _Path) -> None:
-        line = f"minimize: {path.calls} of {self._end} calls"
-        if path.recent:
-            theta, std = path.estimate(self._noise)
-            line += f", |gradient| {_length(theta):.3g} ± {math.sqrt(theta.size) * std:.2g}"
-        sys.stderr.write(f"\r{line:60s}")
-        sys.stderr.flush()
-
-
-def _result(path: _Path, answer: Float64, theta: Float64, std: float) -> MinimizeResult:
-    message, success = f"used all {path.calls} calls", False
+def _verdict(path: _Path, x: Float64, g: Float64, std: float) -> str:
     # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
-    limit = (math.sqrt(2.0 * math.log(theta.size)) + 2.0) * std if theta.size > 1 else 2.0 * std
-    if math.isnan(std):
-        message += ", too few to estimate the error of the gradient."
-    elif np.abs(theta).max() > limit:
-        message += "; the gradient is still larger than its error: more calls would help."
-    else:
-        message += "; the gradient is within its standard error."
-        success = True
-    x, history = answer.reshape(theta.shape).copy(), np.array(path.history)
-    return MinimizeResult(x, success, message, path.calls, theta, std, history, path)
+    limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
+    found = _WITHIN if np.abs(path.mapping(x, g)[0]).max() <= limit else _LARGER
+    return f"used all {len(path.history)} calls; {_TOO_FEW if math.isnan(std) else found}"
 
 
-def _early(path: _Path, shape: tuple[int, ...], message: str) -> MinimizeResult:
-    unknown = _result(path, path.answer(), np.full(shape, np.nan), math.nan)
-    return replace(unknown, message=message)
+def _result(
+    path: _Path, shape: tuple[int, ...], x: Float64, g: Float64, std: float, message: str
+) -> MinimizeResult:
+    x, g, history = x.reshape(shape).copy(), g.reshape(shape), np.array(path.history)
+    kept = replace(path, prox=None)
+    within = message.endswith(_WITHIN)
+    return MinimizeResult(x, within, message, len(history), g, std, history, kept)

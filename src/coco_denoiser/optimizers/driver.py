@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_denoiser.descent import Project, Prox, proximal_map
 from coco_denoiser.optimizers.averaging import Average
 from coco_denoiser.optimizers.base import Optimizer
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
@@ -35,8 +36,8 @@ def run(
     steps: int,
     rng: np.random.Generator | None = None,
     average: Average | None = None,
-    project: Callable[[Array], Array] | None = None,
-    prox: Callable[[Array, float | Array], Array] | None = None,
+    project: Project | None = None,
+    prox: Prox | None = None,
 ) -> Trajectory:
     """Minimise `problem` from x0 by `steps` steps of `optimizer`.
 
@@ -88,23 +89,18 @@ def run(
 
 
 def _constraint(
-    optimizer: Optimizer,
-    project: Callable[[Array], Array] | None,
-    prox: Callable[[Array, float | Array], Array] | None,
+    optimizer: Optimizer, project: Project | None, prox: Prox | None
 ) -> Callable[[Array], Array]:
     """Return what is applied after every step: the identity, a projection or a proximal step."""
-    if project is None and prox is None:
+    apply = proximal_map(project, prox)
+    if apply is None:
         return lambda x: x
-    if project is not None and prox is not None:
-        raise ValueError("pass project or prox, not both: a proximal step includes the projection.")
     if type(optimizer).answer is not Optimizer.answer:
         raise TypeError(
             f"{type(optimizer).__name__} keeps its iterates apart from the points where it asks, "
             "so project and prox cannot reach them; use SGD, GradientEMA or Adam."
         )
-    if prox is not None:
-        return lambda x: np.asarray(prox(x, optimizer.last_step))
-    return lambda x: np.asarray(project(x))  # type: ignore[misc]
+    return lambda x: np.asarray(apply(x, optimizer.last_step))
 
 
 def _oracle(problem: Oracle | GradientFunction, x: Array) -> Oracle:
