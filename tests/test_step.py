@@ -7,8 +7,8 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import step
-from coco_denoiser.certificate import certify_plain
-from coco_denoiser.problem import NONE
+from coco_denoiser.certificate import certify
+from coco_denoiser.problem import NONE, Problem
 from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Float64
 
@@ -110,7 +110,7 @@ def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int
         problem = step.reduce(tables_of(x, h, K), variances, h, 0.0, 0.5)
         W, phi, lam, iterations = newton.solve_fast(*problem, 1e-9, newton.STEPS, 1e-10)
         assert iterations >= 0
-        assert max(certify_plain(*problem, phi, lam)) <= 1e-9
+        assert max(certify(Problem(*problem, np.ones(problem[0].shape[1])), phi, lam)) <= 1e-9
         np.testing.assert_allclose(W @ problem[0], phi, atol=1e-13)
         np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=1e-12)
         n = np.diag(problem[2])

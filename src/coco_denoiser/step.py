@@ -8,11 +8,14 @@ whatever the vectors are: they need float64 and K by K numbers only. What Newton
 solve is handed to the loop over all methods, as the same problem.
 """
 
+import math
+from functools import cache
+
 import numpy as np
 
 from coco_denoiser import solvers
-from coco_denoiser._jit import kernel, subroutine
-from coco_denoiser.certificate import certify_plain
+from coco_denoiser._jit import kernel
+from coco_denoiser.certificate import certify_tables
 from coco_denoiser.problem import NONE, Problem
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import newton
@@ -33,23 +36,23 @@ def solve_step(
         curvature: what the estimate is to call the curvature.
     """
     h, bounds, n = reduced_window(window, centre, radius)
-    if n.size < solvers.LARGE:
+    K, q = h.shape
+    if K < solvers.LARGE:
         within = min(0.1 * tol, solvers.FEASIBLE)
-        W, phi, lam, iterations = newton.solve_fast(h, bounds, n, tol, newton.STEPS, within)
-        if iterations >= 0:
-            gap, violation = certify_plain(h, bounds, n, phi, lam)
+        W, phi, lam, steps = newton.solve_fast(h, bounds, n, tol, newton.STEPS, within)
+        if steps >= 0:
+            gap, violation = certify_tables(h, bounds, n, _ones(q), phi, lam, NONE)
             if gap <= tol and violation <= tol:
+                active = np.count_nonzero(lam) // 2
+                weights = W[window.newest]
                 return Estimate(
-                    W[window.newest],
-                    centre,
-                    curvature=curvature,
-                    active=int(np.count_nonzero(lam)) // 2,
-                    gap=gap,
-                    violation=violation,
-                    iterations=iterations,
+                    weights, centre, np.nan, np.nan, curvature, active, gap, violation, steps
                 )
-    answer = solvers.solve(Problem(h, bounds, n, np.ones(h.shape[1])), tol=tol)
+    answer = solvers.solve(Problem(h, bounds, n, _ones(q)), tol=tol)
     return as_estimate(answer, window.newest, centre=centre, tol=tol, curvature=curvature)
+
+
+_ones = cache(np.ones)  # of a few sizes, which nobody writes to
 
 
 def as_estimate(
@@ -80,7 +83,7 @@ def reduced_window(
 
 
 @kernel
-def reduce(
+def reduce(  # noqa: C901, PLR0912
     tables: Float64, variances: Float64, vectors: Float64, shift: float, radius: float
 ) -> tuple[Float64, Float64, Float64]:
     """Return residuals, bounds and precisions, as in `Problem`.
@@ -90,35 +93,14 @@ def reduce(
         variances: (K,), relative noise variances.
         vectors: (K, d), residuals at the new centre, more accurate than what can be recovered
             from the tables; NONE if the tables must do.
-        shift: from the centre of the tables to the new one.
+        shift: from the centre of the tables to the new one. Cancellation is harmless while it is
+            not much larger than the radius of the bounds.
         radius: how far apart residuals may be, relative to their points.
     """
     K = variances.size
-    distances, scale, central = _distances(tables, K, shift)
-    if vectors.size > 0:
-        h = np.empty((K, vectors.shape[1]))
-        for i in range(K):
-            for c in range(vectors.shape[1]):
-                h[i, c] = (vectors[i, c] - vectors[central, c]) / scale
-    else:
-        h = _embed(distances, scale, central)
-    bounds, precisions, least = np.empty((K, K)), np.empty(K), np.inf
-    for i in range(K):
-        least = min(least, variances[i])
-    for i in range(K):
-        precisions[i] = least / variances[i]
-        for j in range(K):
-            bounds[i, j] = radius * tables[0, i, j] / scale
-    return h, bounds, precisions
-
-
-@subroutine
-def _distances(tables: Float64, K: int, shift: float) -> tuple[Float64, float, int]:
-    """Return ||dh - shift dx||, the largest, and the residual nearest to the others overall.
-
-    Cancellation is harmless while the shift is not much larger than the radius of the bounds.
-    """
-    out, scale, central, least = np.empty((K, K)), 0.0, 0, np.inf
+    bounds, gram, factor = np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
+    n, square = np.empty(K), np.empty(K)
+    scale, central, nearest, least = 0.0, 0, np.inf, np.inf
     for i in range(K):
         total = 0.0
         for j in range(K):
@@ -127,35 +109,34 @@ def _distances(tables: Float64, K: int, shift: float) -> tuple[Float64, float, i
             if shift != 0.0 and top > 0.0:
                 # As a sum of squares that are not negative, in units that cannot overflow.
                 a, b = H / top, X / top
-                square = (a - b) * (a - b) + 2.0 * a * b * (1.0 - tables[1, i, j])
-                H = top * np.sqrt(max(square, 0.0))
-            out[i, j] = H
+                e = (a - b) * (a - b) + 2.0 * a * b * (1.0 - tables[1, i, j])
+                H = top * math.sqrt(max(e, 0.0))
+            gram[i, j] = H
             total += H
             scale = max(scale, H)
-        if total < least:
-            central, least = i, total
-    return out, scale if scale > 0.0 else 1.0, central
-
-
-@subroutine
-def _embed(distances: Float64, scale: float, central: int) -> Float64:
-    """Return residuals (K, q) with these distances, divided by the scale; the central one is zero.
-
-    They are the columns of a pivoted Cholesky factor of the Gram matrix. Pivots below the rounding
-    of the largest are noise, not a further dimension.
-    """
-    K = distances.shape[0]
-    gram, factor, rank = np.empty((K, K)), np.empty((K, K)), 0
-    squares = np.empty((K, K))
+        least = min(least, variances[i])
+        if total < nearest:  # to the others overall: the origin
+            central, nearest = i, total
+    if scale == 0.0:
+        scale = 1.0
+    for i in range(K):
+        n[i] = least / variances[i]
+        square[i] = (gram[i, central] / scale) ** 2
+        for j in range(K):
+            bounds[i, j] = radius * tables[0, i, j] / scale
+    if vectors.size > 0:
+        h = np.empty((K, vectors.shape[1]))
+        for i in range(K):
+            for c in range(h.shape[1]):
+                h[i, c] = (vectors[i, c] - vectors[central, c]) / scale
+        return h, bounds, n
+    # Residuals with these distances: the columns of a pivoted Cholesky factor of the Gram matrix.
+    # Pivots below the rounding of the largest are noise, not a further dimension.
     for i in range(K):
         for j in range(K):
-            a = distances[i, j] / scale
-            squares[i, j] = a * a
-    from_central = squares[central]
-    for i in range(K):
-        a = from_central[i]
-        for j in range(K):
-            gram[i, j] = 0.5 * (a + from_central[j] - squares[i, j])
+            e = gram[i, j] / scale
+            gram[i, j] = 0.5 * (square[i] + square[j] - e * e)
+    rank = 0
     while rank < K:
         pivot = 0
         for i in range(K):
@@ -163,16 +144,16 @@ def _embed(distances: Float64, scale: float, central: int) -> Float64:
                 pivot = i
         if gram[pivot, pivot] <= 1e-15 * K:
             break
-        root, column, row = np.sqrt(gram[pivot, pivot]), factor[rank], gram[pivot]
+        e, column, row = 1.0 / math.sqrt(gram[pivot, pivot]), factor[rank], gram[pivot]
         for i in range(K):
-            column[i] = row[i] / root
+            column[i] = row[i] * e
         for i in range(K):
-            row, f = gram[i], column[i]
+            row, e = gram[i], column[i]
             for j in range(K):
-                row[j] -= f * column[j]
+                row[j] -= e * column[j]
         rank += 1
     h = np.zeros((K, max(rank, 1)))
     for i in range(K):
         for c in range(rank):
             h[i, c] = factor[c, i]
-    return h
+    return h, bounds, n

@@ -6,12 +6,12 @@ which reads the residuals once and writes the new slot, lies the decision whethe
 may enter at all. The compiled passes go block by block, while it is in the cache.
 """
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser._jit import fragment, kernel, subroutine, sweep
+from coco_denoiser._jit import kernel, sweep
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Rows, take_roots
 
@@ -23,8 +23,7 @@ _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
 # for their squares, scaled, in float64.
 LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, _FLOAT64: 1e300}
-_NO_WEIGHTS: dict[Any, Array] = {_FLOAT32: _NOTHING, _FLOAT64: np.empty(0)}
-_Numbers: TypeAlias = tuple[float, int, int, int, float, float]  # the first six of a Plan
+_NO_WEIGHTS = np.empty(0)
 
 
 class Plan(NamedTuple):
@@ -107,10 +106,9 @@ def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> tuple[Comparis
 
     The sums are used up.
     """
-    size = 3 * plan.used
-    in_range, successor = take_roots(sums[:size]), None
+    size, successor = 3 * plan.used, None
+    in_range = size == 0 or take_roots(sums, plan.used)
     if plan.successor >= 0:
-        take_roots(sums[size : 2 * size])
         successor = sums[size : 2 * size].reshape(3, -1)
     return Comparison(plan, sums[:size].reshape(3, -1), successor, zero), in_range
 
@@ -130,7 +128,7 @@ class Ring:
             enter; and the sum of |g|.
         """
         out = plan.zeros()
-        _sum_products(self.points, self.residuals, x, g, limit, plan[:6], out)
+        _sum_products(self.points, self.residuals, x, g, limit, *plan[:6], out)
         return out
 
     def merge_oldest(self, plan: Plan) -> None:
@@ -152,10 +150,7 @@ class Ring:
         out: Array,
     ) -> None:
         """Write an observation into its slot, and its gradient to out, denoised if weighted."""
-        w = _NO_WEIGHTS[self.points.dtype]
-        if weights is not None:  # with zeros up to a multiple of four, in the dtype of the sum
-            w = np.zeros(-(-weights.size // 4) * 4, self.points.dtype)
-            w[: weights.size] = weights
+        w = _NO_WEIGHTS if weights is None else weights
         _store_and_average(self.points, self.residuals, x, g, centre, slot, w, shift, out)
 
     def filter(
@@ -199,10 +194,11 @@ class ArrayVectors:
     def hold(self, x: NDArray[Any], g: NDArray[Any]) -> None:
         """Take hold of an observation of any shape."""
         held = self.ring.points
-        narrow = held.dtype != _FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype)
-        dtype: np.dtype[np.floating[Any]] = _FLOAT32 if narrow else _FLOAT64
-        self._x = x.astype(dtype, "C", copy=False).reshape(-1)
-        self._g = g.astype(dtype, "C", copy=False).reshape(-1)
+        dtype: np.dtype[np.floating[Any]] = _FLOAT64
+        if held.dtype != _FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype):
+            dtype = _FLOAT32
+        self._x = x.astype(dtype, "C", copy=False).ravel()
+        self._g = g.astype(dtype, "C", copy=False).ravel()
         self.d, self.limit = self._x.size, LIMITS[dtype]
         # Nothing is widened, and no room made, before the observation is admitted.
         if not len(held):
@@ -216,7 +212,7 @@ class ArrayVectors:
         if sums.item(-2) > 0.0:
             return None
         found, in_range = compared(sums, plan)
-        return found if in_range or not plan.used else self._compare_scaled(plan)
+        return found if in_range else self._compare_scaled(plan)
 
     def _compare_scaled(self, plan: Plan) -> Comparison:
         """Compare in units in which squares neither overflow nor vanish: powers of two."""
@@ -292,18 +288,25 @@ def _sum_products(
     x: Array,
     g: Array,
     limit: float,
-    plan: _Numbers,
+    c: float,
+    count: int,
+    oldest: int,
+    successor: int,
+    weight: float,
+    shift: float,
     out: Float64,
 ) -> None:
     """Fill `out`, which is zero, with what `Ring.products` returns."""
-    c, count, oldest, successor, weight, shift = plan
-    size = points.shape[1]
-    others = count if oldest < 0 else count - 1
+    size, others = points.shape[1], 0
+    order = np.empty(count, np.int64)
+    for i in range(count):
+        if i != oldest:
+            order[others] = i
+            others += 1
     buffer = np.empty((2, min(size, BLOCK)), points.dtype)
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
-        X, G = x[a:b], g[a:b]
-        H, M = buffer[0][: b - a], buffer[1][: b - a]
+        X, G, H, M = x[a:b], g[a:b], buffer[0, : b - a], buffer[1, : b - a]
         bad, total = 0, 0.0
         for j in range(H.size):
             H[j] = G[j] - c * X[j]
@@ -311,44 +314,50 @@ def _sum_products(
             fine = (abs(X[j]) <= limit) & (abs(G[j]) <= limit) & (abs(H[j]) <= limit)
             bad += 0 if fine else 1
             total += abs(G[j])
+        if successor >= 0:
+            p, r = points[oldest, a:b], residuals[oldest, a:b]
+            X, V = points[successor, a:b], residuals[successor, a:b]
+            for j in range(M.size):
+                M[j] = V[j] + weight * ((r[j] - V[j]) - shift * (p[j] - X[j]))
+                bad += 0 if abs(M[j]) <= 2.0 * limit else 1
         out[out.size - 2] += bad
         out[out.size - 1] += total
-        if successor >= 0:
-            p, r = points[oldest][a:b], residuals[oldest][a:b]
-            u, v = points[successor][a:b], residuals[successor][a:b]
-            bad = 0
-            for j in range(M.size):
-                M[j] = v[j] + weight * ((r[j] - v[j]) - shift * (p[j] - u[j]))
-                bad += 0 if abs(M[j]) <= 2.0 * limit else 1
-            out[out.size - 2] += bad
         for target in range(1 if successor < 0 else 2):
-            U, V = (X, H) if target == 0 else (points[successor][a:b], M)
+            U, V = x[a:b], H
+            if target == 1:
+                U, V = points[successor, a:b], M
             for k in range(0, others, 4):
                 # Four slots at a time, or the last one alone; beyond the last is the last again.
-                i, j = _slot(k, others, oldest), _slot(k + 1, others, oldest)
-                m, n = _slot(k + 2, others, oldest), _slot(k + 3, others, oldest)
-                p, r = points[i][a:b], M if i == successor else residuals[i][a:b]
-                if i == j:
-                    one = _products(p, r, U, V)
-                    sums: tuple[float, ...] = one + one + one + one
+                last = others - 1
+                i, j = order[k], order[min(k + 1, last)]
+                m, n = order[min(k + 2, last)], order[min(k + 3, last)]
+                p0, r0 = points[i, a:b], M if i == successor else residuals[i, a:b]
+                p1, r1 = points[j, a:b], M if j == successor else residuals[j, a:b]
+                p2, r2 = points[m, a:b], M if m == successor else residuals[m, a:b]
+                p3, r3 = points[n, a:b], M if n == successor else residuals[n, a:b]
+                xx0, xh0, hh0, xx1, xh1, hh1 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+                xx2, xh2, hh2, xx3, xh3, hh3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+                if k == last:
+                    for e in range(U.size):
+                        d, f = np.float64(p0[e]) - U[e], np.float64(r0[e]) - V[e]
+                        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * f, hh0 + f * f
                 else:
-                    sums = _four_products(
-                        p,
-                        r,
-                        points[j][a:b],
-                        M if j == successor else residuals[j][a:b],
-                        points[m][a:b],
-                        M if m == successor else residuals[m][a:b],
-                        points[n][a:b],
-                        M if n == successor else residuals[n][a:b],
-                        U,
-                        V,
-                    )
-                for q in range(min(4, others - k)):
-                    place = 3 * target * count + _slot(k + q, others, oldest)
-                    out[place] += sums[3 * q]
-                    out[place + count] += sums[3 * q + 1]
-                    out[place + 2 * count] += sums[3 * q + 2]
+                    for e in range(U.size):
+                        u, v = np.float64(U[e]), np.float64(V[e])  # widened once for all four
+                        d, f = p0[e] - u, r0[e] - v
+                        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * f, hh0 + f * f
+                        d, f = p1[e] - u, r1[e] - v
+                        xx1, xh1, hh1 = xx1 + d * d, xh1 + d * f, hh1 + f * f
+                        d, f = p2[e] - u, r2[e] - v
+                        xx2, xh2, hh2 = xx2 + d * d, xh2 + d * f, hh2 + f * f
+                        d, f = p3[e] - u, r3[e] - v
+                        xx3, xh3, hh3 = xx3 + d * d, xh3 + d * f, hh3 + f * f
+                sums = (xx0, xh0, hh0, xx1, xh1, hh1, xx2, xh2, hh2, xx3, xh3, hh3)
+                for e in range(min(4, others - k)):
+                    place = 3 * target * count + order[k + e]
+                    out[place] += sums[3 * e]
+                    out[place + count] += sums[3 * e + 1]
+                    out[place + 2 * count] += sums[3 * e + 2]
 
 
 @kernel
@@ -359,7 +368,7 @@ def _store_and_average(
     g: Array,
     c: float,
     slot: int,
-    w: Array,
+    w: Float64,
     shift: float,
     out: Array,
 ) -> None:
@@ -368,21 +377,29 @@ def _store_and_average(
     With weights w, one for each slot, that is g + sum_i w_i ((h_i - h) - shift (x_i - x)): they
     sum to 1, and what all residuals have in common cancels before it is rounded.
     """
-    size = points.shape[1]
+    size, last = points.shape[1], w.size - 1
+    kind: Any = points.dtype.type
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
-        X, H, theta = points[slot][a:b], residuals[slot][a:b], out[a:b]
-        new_x, new_g = x[a:b], g[a:b]
+        X, H, theta = points[slot, a:b], residuals[slot, a:b], out[a:b]
         for j in range(H.size):
-            X[j] = new_x[j]
-            theta[j] = new_g[j]
-            H[j] = new_g[j] - c * new_x[j]
-        for i in range(0, w.size, 4):
-            # Four slots at a time: a quarter of the passes over the sum. Beyond the last slot
-            # there are weights of zero only.
-            _add(residuals, i, a, b, w, 1.0, H, theta)
-            if shift != 0.0:
-                _add(points, i, a, b, w, -shift, X, theta)
+            X[j] = x[a + j]
+            theta[j] = g[a + j]
+            H[j] = g[a + j] - c * x[a + j]
+        for k in range(w.size if shift == 0.0 else 2 * w.size):
+            if k % w.size % 4 == 0:  # four slots at a time: a quarter of the passes over the sum
+                i, rows, own, factor = k, residuals, H, 1.0
+                if k >= w.size:
+                    i, rows, own, factor = k - w.size, points, X, -shift
+                j, m, n = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+                p, q, r, s = rows[i, a:b], rows[j, a:b], rows[m, a:b], rows[n, a:b]
+                t, u = kind(factor * w[i]), kind(factor * w[j] if j > i else 0.0)
+                v, z = kind(factor * w[m] if m > j else 0.0), kind(factor * w[n] if n > m else 0.0)
+                for e in range(theta.size):
+                    f = own[e]
+                    theta[e] += (t * (p[e] - f) + u * (q[e] - f)) + (
+                        v * (r[e] - f) + z * (s[e] - f)
+                    )
 
 
 @kernel
@@ -409,64 +426,3 @@ def _average_with_past(
         out[j] = g[j] + move
         residual[j] = h + move
         point[j] = x[j]
-
-
-@fragment
-def _slot(k: int, others: int, oldest: int) -> int:
-    """Return the k-th slot in use but for the one to oldest, or the last."""
-    last = min(k, others - 1)
-    return last if oldest < 0 or last < oldest else last + 1
-
-
-@fragment
-def _products(p: Array, r: Array, x: Array, h: Array) -> tuple[float, float, float]:
-    """Return ||p - x||^2, <p - x, r - h> and ||r - h||^2, in float64 whatever the vectors are."""
-    dx, across, dh = 0.0, 0.0, 0.0
-    for j in range(x.size):
-        d, e = np.float64(p[j]) - np.float64(x[j]), np.float64(r[j]) - np.float64(h[j])
-        dx, across, dh = dx + d * d, across + d * e, dh + e * e
-    return dx, across, dh
-
-
-@fragment
-def _four_products(
-    p0: Array,
-    r0: Array,
-    p1: Array,
-    r1: Array,
-    p2: Array,
-    r2: Array,
-    p3: Array,
-    r3: Array,
-    x: Array,
-    h: Array,
-) -> tuple[float, ...]:
-    """Return what `_products` does for each of four slots; x and h are read and widened once."""
-    xx0, xh0, hh0, xx1, xh1, hh1 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    xx2, xh2, hh2, xx3, xh3, hh3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for j in range(x.size):
-        X, H = np.float64(x[j]), np.float64(h[j])
-        d, e = np.float64(p0[j]) - X, np.float64(r0[j]) - H
-        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * e, hh0 + e * e
-        d, e = np.float64(p1[j]) - X, np.float64(r1[j]) - H
-        xx1, xh1, hh1 = xx1 + d * d, xh1 + d * e, hh1 + e * e
-        d, e = np.float64(p2[j]) - X, np.float64(r2[j]) - H
-        xx2, xh2, hh2 = xx2 + d * d, xh2 + d * e, hh2 + e * e
-        d, e = np.float64(p3[j]) - X, np.float64(r3[j]) - H
-        xx3, xh3, hh3 = xx3 + d * d, xh3 + d * e, hh3 + e * e
-    return xx0, xh0, hh0, xx1, xh1, hh1, xx2, xh2, hh2, xx3, xh3, hh3
-
-
-@subroutine
-def _add(
-    rows: Array, i: int, a: int, b: int, w: Array, factor: float, h: Array, theta: Array
-) -> None:
-    last = rows.shape[0] - 1
-    p, q = rows[i][a:b], rows[min(i + 1, last)][a:b]
-    r, s = rows[min(i + 2, last)][a:b], rows[min(i + 3, last)][a:b]
-    kind: Any = w.dtype.type
-    t, u = kind(factor * w[i]), kind(factor * w[i + 1])
-    v, x = kind(factor * w[i + 2]), kind(factor * w[i + 3])
-    for j in range(theta.size):
-        H = h[j]
-        theta[j] += (t * (p[j] - H) + u * (q[j] - H)) + (v * (r[j] - H) + x * (s[j] - H))

@@ -187,19 +187,20 @@ def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: floa
 
 
 @kernel
-def take_roots(sums: Float64) -> bool:
-    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,), into rows, in place.
+def take_roots(sums: Float64, count: int) -> bool:
+    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,) once or twice, into rows, in place.
 
-    Returns whether the squares were neither infinite nor as good as zero.
+    Returns whether the first squares were neither infinite nor as good as zero.
     """
-    count = sums.size // 3
     most_x, most_h = 0.0, 0.0
-    for i in range(count):
-        most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
-        x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
-        cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
-        sums[i], sums[2 * count + i] = x, h
-        sums[count + i] = min(1.0, max(-1.0, cosine))
+    for start in range(0, sums.size - 2, 3 * count):
+        for i in range(start, start + count):
+            if start == 0:
+                most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
+            x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
+            cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
+            sums[i], sums[2 * count + i] = x, h
+            sums[count + i] = min(1.0, max(-1.0, cosine))
     return 1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250
 
 
