@@ -93,7 +93,7 @@ MUTATIONS = [
             ("return 0.5 * L + 0.5 * mu,", "return 0.5 * L,"),
             ("np.where(near | near.T,", "np.where(near & near.T,"),
             ("np.where(bounds > COINCIDENT, bounds", "np.where(bounds >= 0, bounds"),
-            ("if total < nearest:", "if total > nearest:"),
+            ("if total < least:", "if total > least:"),
             ("1.0) <= 1.0 + within)", "1.0) <= 1.0 + 1e-3)"),
             ("- roundings * ROUNDING * min(1.0, size[i] + size[j])", "- roundings * ROUNDING"),
             ("unit *= float(spread.min())", "pass"),

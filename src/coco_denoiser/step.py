@@ -43,7 +43,7 @@ def solve_step(
         if steps >= 0:
             gap, violation = certify_tables(h, bounds, n, _ones(q), phi, lam, NONE)
             if gap <= tol and violation <= tol:
-                active = np.count_nonzero(lam) // 2
+                active = int(np.count_nonzero(lam)) // 2
                 weights = W[window.newest]
                 return Estimate(
                     weights, centre, np.nan, np.nan, curvature, active, gap, violation, steps
