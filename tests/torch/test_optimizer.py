@@ -31,7 +31,6 @@ def test_refused_with_a_reason(kind: type[Any]) -> None:
         ({"L": -1.0}, "L must be positive"),
         ({"mu": 2.0}, "mu must be less than L"),
         ({"window": 0}, "window must be a positive integer"),
-        ({"state_dtype": torch.bfloat16}, "state_dtype must be"),
         ({"nonfinite": "ignore"}, "nonfinite must be one of"),
         ({"tol": 0.0}, "tol must be positive"),
         ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
@@ -153,13 +152,10 @@ def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
     found, held = optimizer.diagnostics(), 1 if options.get("window") == 2 else 4
     moved = float(((seen[-1] - flat(tensors, gradients=True)) ** 2).sum() ** 0.5)
     assert found.moved == pytest.approx(moved, rel=1e-6)
-    assert found.observations == len(optimizer.denoiser) == held
+    assert len(optimizer.denoiser) == held
     assert found.weights.sum() == pytest.approx(1.0)
-    assert found.active > 0
-    assert found.gap <= 1e-9
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
-    assert "MiB" in str(found)
     assert f"forget={options.get('forget', 'drop')!r}" in repr(optimizer)
     optimizer.reset()
     empty = optimizer.diagnostics()
-    assert (empty.observations, empty.nbytes, empty.weights.size) == (0, 0, 0)
+    assert (len(optimizer.denoiser), empty.nbytes, empty.weights.size) == (0, 0, 0)

@@ -91,10 +91,11 @@ def test_a_window_of_other_settings_is_refused_as_a_whole(
 
 
 def test_another_curvature_is_not_refused() -> None:
-    tensors, optimizer = begun(3, adam)
+    bounds = [1.0]
+    tensors, optimizer = begun(3, adam, L=lambda: bounds[0])
     other = adam(others := copies(tensors), L=lambda: 3.0)
     other.load_state_dict(saved(optimizer))
-    optimizer.denoiser.L = 3.0
+    bounds[0] = 3.0
     assert alike(tensors, optimizer, others, other, 3)
 
 

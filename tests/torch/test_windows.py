@@ -105,7 +105,7 @@ def test_a_state_of_other_windows_is_refused() -> None:
     for per, other in (kinds, kinds[::-1]):
         with pytest.raises(ValueError, match=f"with per={other}, this one has per={per}"):
             made_of[per][1].load_state_dict(made_of[other][1].state_dict())
-    assert all(o.diagnostics().observations == 4 for _, o in made_of.values())
+    assert all(len(o.denoiser) == 4 for _, o in made_of.values())
     with pytest.raises(ValueError, match="per must be one of 'model', 'group'"):
         made("layer", Model(), L=0.5)
 
@@ -123,7 +123,7 @@ def test_a_group_may_have_a_window_of_its_own_or_none() -> None:
     raw: list[Any] = [p.grad for p in model.parameters()]
     assert equal(used[-1][:2], raw[:2])
     assert not equal(used[-1][2:], raw[2:])
-    assert optimizer.diagnostics(1).window == 3
+    assert optimizer.diagnostics(1).weights.size == 3
     assert optimizer.diagnostics(0).nbytes == 0
     assert "coco_point_0" not in optimizer.state_dict()["state"].get(0, {})
     optimizer.load_state_dict(optimizer.state_dict())

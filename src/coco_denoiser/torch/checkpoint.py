@@ -37,12 +37,17 @@ class Part(NamedTuple):
     group: int = 0
     per: str = "model"
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a state must have been saved with, besides what the stream asks for."""
+        return {"per": self.per, "model": self.window.model.settings["model"]}
+
 
 def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
     """Add windows to a state_dict of the optimizer of these parameters."""
     index = {id(p): i for i, p in enumerate(parameters)}
     for part in parts:
-        window, vectors = part.window, part.window.vectors
+        vectors = part.window.vectors
         if not vectors.members:
             # Room for a window, so that a checkpoint can be read into it in place.
             vectors.prepare([p for p in part.parameters if p.requires_grad])
@@ -55,44 +60,25 @@ def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tens
         if not state["param_groups"]:
             continue
         home = state["param_groups"][part.group]
-        for name, value in {**_settings(part), **window.stream.state_dict()}.items():
+        for name, value in {**part.settings, **part.window.stream.state_dict()}.items():
             home[PREFIX + name] = value
             if isinstance(value, np.ndarray):
-                home[PREFIX + name] = torch.from_numpy(_padded(name, value, vectors.slots))
-
-
-def _settings(part: Part) -> dict[str, Any]:
-    """Return what a state must have been saved with, besides what the engine asks for."""
-    return {"per": part.per, "model": part.window.model.settings["model"]}
-
-
-def _padded(name: str, value: Any, slots: int) -> Any:
-    """Return an array that has the same shape however many slots are in use."""
-    empty = slots - len(value)
-    return np.pad(value, [(0, empty)] * value.ndim, constant_values=float(name == "variances"))
+                # The same shape however many slots are in use.
+                empty, fill = vectors.slots - len(value), float(name == "variances")
+                table = np.pad(value, [(0, empty)] * value.ndim, constant_values=fill)
+                home[PREFIX + name] = torch.from_numpy(table)
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the wrapped optimizer's part of a state, and the windows' part."""
-    plain: dict[str, Any] = {**state, "state": {}, "param_groups": []}
-    ours: dict[str, Any] = {"state": {}, "param_groups": []}
-    for index, entries in state["state"].items():
-        kept, taken = _part(entries)
-        if kept or not taken:
-            plain["state"][index] = kept
-        if taken:
-            ours["state"][index] = taken
-    for group in state["param_groups"]:
-        kept, taken = _part(group)
-        plain["param_groups"].append(kept)
-        ours["param_groups"].append({**taken, "params": group["params"]})
-    return plain, ours
-
-
-def kinds(ours: Mapping[str, Any]) -> set[Any]:
-    """Return what each saved window covers; nothing if there were no windows."""
-    groups = ours["param_groups"]
-    return {group.get(f"{PREFIX}per") for group in groups if f"{PREFIX}version" in group}
+    """Return the wrapped optimizer's part of a state, and the windows' part; {} if none."""
+    pairs = {index: _split(entries) for index, entries in state["state"].items()}
+    groups = [_split(group) for group in state["param_groups"]]
+    plain = {index: kept for index, (kept, taken) in pairs.items() if kept or not taken}
+    ours: dict[str, Any] = {}
+    if any(f"{PREFIX}version" in taken for _, taken in groups):
+        ours["state"] = {index: taken for index, (_, taken) in pairs.items()}
+        ours["param_groups"] = [{**taken, "params": kept["params"]} for kept, taken in groups]
+    return {**state, "state": plain, "param_groups": [kept for kept, _ in groups]}, ours
 
 
 def check(
@@ -103,32 +89,30 @@ def check(
     Raises:
         ValueError: if something is damaged or of other settings.
     """
-    names = [name for saved in ours["param_groups"] for name in saved["params"]]
+    groups = ours.get("param_groups", [])
+    names = [name for saved in groups for name in saved["params"]]
     if len(names) != len(parameters):
         raise ValueError(
             f"state was saved with {len(names)} parameters, this optimizer has {len(parameters)}."
         )
-    mine = {part.per for part in parts}
-    for per in kinds(ours) - mine:
-        raise ValueError(
-            f"state was saved with per={per}, this one has per={', '.join(mine)}. Use the same "
-            "per, or start with an empty window."
-        )
     by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
+    saved_per = {group.get(f"{PREFIX}per") for group in groups} - {None}
     found = []
     for part in parts:
-        tables = _tables(ours["param_groups"][part.group], part)
-        found.append((tables, _vectors(ours["state"], part, by_id)))
+        home = groups[part.group]
+        if saved_per != {part.per}:  # then its tables may be in another group
+            home = {f"{PREFIX}per": ", ".join(map(str, saved_per))}
+        found.append((_tables(home, part), _vectors(ours["state"], part, by_id)))
     return found
 
 
 def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
     """Return the tables of a window, or refuse them."""
-    window, settings = part.window, _settings(part)
-    names = settings.keys() | window.stream.state_dict().keys()
+    window = part.window
+    names = part.settings.keys() | window.stream.state_dict().keys()
     small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
     small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
-    window.stream.check_settings(small, settings)
+    window.stream.check_settings(small, part.settings)
     slots = window.vectors.slots
     count = saved_count(small, "count", 0, slots)
     for name, value in small.items():
@@ -139,30 +123,16 @@ def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
     return window.stream.window.checked(small)
 
 
-def restore(checked: list[Checked], parts: list[Part]) -> None:
-    """Put windows back that `check` has found in order."""
-    for part, (tables, held) in zip(parts, checked, strict=True):
-        window, vectors = part.window, part.window.vectors
-        window.reset()
-        vectors.prepare([p for p in part.parameters if id(p) in held])
-        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
-        for block in vectors.blocks:
-            for p, history in block.slots():
-                for name, tensor in history.items():
-                    tensor.copy_(held[id(p)][PREFIX + name])
-        window.stream.load_state_dict(tables)
-
-
 def _vectors(
     saved: Mapping[Any, dict[str, Any]], part: Part, names: Mapping[int, Any]
 ) -> dict[int, dict[str, Any]]:
     """Return the history of each parameter that has one, by its id, or refuse it."""
     held = {}
+    slots = range(part.window.vectors.slots)
+    keys = [f"{PREFIX}{kind}_{k}" for kind in ("point", "residual") for k in slots]
     for p in part.parameters:
         name = names[id(p)]
         entries = saved.get(name, {})
-        slots = range(part.window.vectors.slots)
-        keys = [f"{PREFIX}{kind}_{k}" for kind in ("point", "residual") for k in slots]
         if not any(key in entries for key in keys):
             continue
         for key in keys:
@@ -180,6 +150,21 @@ def _vectors(
     return held
 
 
-def _part(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    kept = {k: v for k, v in entries.items() if not str(k).startswith(PREFIX)}
-    return kept, {k: v for k, v in entries.items() if str(k).startswith(PREFIX)}
+def restore(checked: list[Checked], parts: list[Part]) -> None:
+    """Put windows back that `check` has found in order."""
+    for part, (tables, held) in zip(parts, checked, strict=True):
+        window, vectors = part.window, part.window.vectors
+        window.reset()
+        vectors.prepare([p for p in part.parameters if id(p) in held])
+        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
+        for block in vectors.blocks:
+            for p, history in block.slots():
+                for name, tensor in history.items():
+                    tensor.copy_(held[id(p)][PREFIX + name])
+        window.stream.load_state_dict(tables)
+
+
+def _split(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is not ours, and what is."""
+    ours = {k: v for k, v in entries.items() if str(k).startswith(PREFIX)}
+    return {k: v for k, v in entries.items() if k not in ours}, ours

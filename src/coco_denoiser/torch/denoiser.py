@@ -7,77 +7,45 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from operator import is_
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
-from coco_denoiser.cocoercive import Bound, CoCoercive
+from coco_denoiser.cocoercive import Bound
 from coco_denoiser.stream import BUSY, Outcome, Stream, choose_model
 from coco_denoiser.torch import checkpoint
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
 from coco_denoiser.vectors import Comparison
-from coco_denoiser.window import Estimate
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
+class Diagnostics(NamedTuple):
     """What the last step did, and what the window costs.
 
     Attributes:
-        observations: how many are in the window; folded ones count as one.
-        window: how many may be, K.
-        L: upper bound on the curvature at the last step.
-        mu: lower bound at the last step.
         weights: (observations,), how the last gradient was averaged, oldest first; the last
             entry is the weight of the newest observation itself. With window=2 and folding
             there are two, the first being that of the past as a whole.
-        active: how many pairs of observations were drawn together.
-        gap: relative duality gap of the last step.
         moved: distance between the last gradient and the denoised one.
+        L: upper bound on the curvature at the last step.
         std: standard error of every coordinate of the denoised gradient; NaN if the model does
             not tell.
-        noise_std: standard deviation of the noise that the Gaussian model found, else NaN.
         skipped: how many observations were refused because they were not finite.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
     """
 
-    observations: int
-    window: int
-    L: float
-    mu: float
     weights: Float64
-    active: int
-    gap: float
     moved: float
+    L: float
     std: float
-    noise_std: float
     skipped: int
     nbytes: int
-
-    def __str__(self) -> str:
-        """Return a summary of a few lines."""
-        weights = " ".join(f"{w:.3f}" for w in self.weights)
-        told = f"active constraints: {self.active}, relative gap: {self.gap:.1e}\n"
-        if not math.isnan(self.std):
-            told = f"standard error of a coordinate: {self.std:.3g}, noise {self.noise_std:.3g}\n"
-        return (
-            f"window: {self.observations} of {self.window} observations, "
-            f"{self.nbytes / 2**20:.1f} MiB\n"
-            f"curvature: between {self.mu:g} and {self.L:g}\n"
-            f"weights, oldest first: {weights}\n"
-            f"{told}"
-            f"the gradient moved by {self.moved:.3e}\n"
-            f"refused as not finite: {self.skipped}"
-        )
 
 
 class GradientDenoiser:
@@ -115,7 +83,6 @@ class GradientDenoiser:
         model: ModelName | None = None,
         mu: Bound = 0.0,
         window: int | Literal["auto"] = "auto",
-        state_dtype: torch.dtype | None = None,
         nonfinite: NonFinite = "raise",
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
@@ -135,23 +102,7 @@ class GradientDenoiser:
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
         self.skipped = self.in_a_row = 0
         self.stream = Stream(self.model, window=window, forget=forget)
-        if state_dtype not in (None, torch.float32, torch.float64):
-            raise ValueError(
-                f"state_dtype must be torch.float32, torch.float64 or None, got {state_dtype}: "
-                "differences between close points need the digits."
-            )
-        self.vectors = TensorVectors(self.stream.window.slots or 1, state_dtype, process_group)
-
-    @property
-    def L(self) -> Bound | None:  # noqa: N802
-        """The upper bound on the curvature, as it was given; a new one holds from the next step."""
-        return self.model.L
-
-    @L.setter
-    def L(self, value: Bound) -> None:  # noqa: N802
-        if not isinstance(self.model, CoCoercive):
-            raise TypeError("L can be changed with model='cocoercive' only. Make a new denoiser.")
-        self.model.L = value
+        self.vectors = TensorVectors(self.stream.window.slots or 1, process_group)
 
     @property
     def window(self) -> int:
@@ -160,11 +111,7 @@ class GradientDenoiser:
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
-        given = {
-            **self.stream.settings,
-            "state_dtype": self.vectors.state_dtype,
-            "nonfinite": self.nonfinite,
-        }
+        given = {**self.stream.settings, "nonfinite": self.nonfinite}
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"<GradientDenoiser({settings}) with {len(self)} observations>"
 
@@ -211,7 +158,7 @@ class GradientDenoiser:
         """Take hold of the parameters and their gradients, and compare them with the window."""
         vectors = self.vectors
         members = [p for p in parameters if p.requires_grad or p.grad is not None]
-        if len(members) != len(vectors.members) or not all(map(is_, members, vectors.members)):
+        if not vectors.covers(members):
             self.reset()
             vectors.prepare(members)
         vectors.hold()
@@ -220,19 +167,11 @@ class GradientDenoiser:
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
         stream = self.stream
-        last = stream.estimate or Estimate(stream.weights(), math.nan)
-        L, mu = self.model.bounds or (math.nan, math.nan)
         return Diagnostics(
-            observations=len(self),
-            window=self.window,
-            L=L,
-            mu=mu,
             weights=stream.weights(),
-            active=last.active,
-            gap=last.gap,
             moved=stream.moved(),
-            std=last.std,
-            noise_std=last.noise_std,
+            L=self.model.bounds[0] if self.model.bounds else math.nan,
+            std=stream.estimate.std if stream.estimate else math.nan,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
         )

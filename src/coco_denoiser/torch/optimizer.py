@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -20,7 +21,6 @@ from coco_denoiser.torch.denoiser import (
     observe_together,
     variance_of,
 )
-from coco_denoiser.typing import ModelName
 
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
@@ -69,27 +69,16 @@ class CocoOptimizer(Optimizer):
             bound then follows the learning rate at every step, whatever a scheduler does, and
             a rate of 0 bounds nothing. One window over groups with different rates takes the
             smallest positive one, which assumes least; with per="group" each has its own.
-        model: "cocoercive", which needs L and is the default, or "gaussian", see
-            `coco_denoiser.Denoiser`.
-        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
-        window: how many observations are kept, K; memory for 2 K copies of the parameters.
-            "auto" is 16, and 32 for the Gaussian model.
-        state_dtype: float32 or float64; None keeps float64 for parameters in double precision
-            and float32 for all others.
         per: "model" for one window, or "group" for one each: as many K by K problems, each
             unaware of how far the others move. A group may then have a `window` of its own;
             0 leaves it alone.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" the
             observation and pass the gradients on unchanged, as if there were no wrapper, or
             "raise" ValueError. Ten in a row give a warning.
-        process_group: the ranks that together hold the parameters; None derives it from
-            sharded parameters, and adds nothing up if there are none.
-        tol: relative duality gap to reach at every step.
-        forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
-            into its successor. With window=2, folding is a recursive filter, and its memory two
-            copies of the parameters. Not with the Gaussian model.
-        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise it is estimated too.
+        **options: `process_group`, the ranks that together hold the parameters; None derives it
+            from sharded parameters, and adds nothing up if there are none. And `model`, `mu`,
+            `window`, `forget`, `tol` and `noise_std`, as in `coco_denoiser.Denoiser`. A window
+            takes the memory of 2 K copies of the parameters; of two with window=2 and folding.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -101,71 +90,24 @@ class CocoOptimizer(Optimizer):
         optimizer: Optimizer,
         *,
         L: Bound | Literal["1/lr"] | None = None,
-        model: ModelName | None = None,
-        mu: Bound = 0.0,
-        window: int | Literal["auto"] = "auto",
-        state_dtype: torch.dtype | None = None,
         per: Literal["model", "group"] = "model",
         nonfinite: NonFinite = "skip",
-        process_group: dist.ProcessGroup | None = None,
-        tol: float = 1e-9,
-        forget: Literal["drop", "fold"] = "drop",
-        noise_std: float | None = None,
-        **unknown: Any,
+        **options: Any,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}. Wrap "
-                "one: CocoOptimizer(torch.optim.SGD(parameters, lr=0.1), L=...)."
-            )
-        if unknown:
-            raise TypeError(f"CocoOptimizer has no option {', '.join(map(repr, unknown))}.")
-        if isinstance(optimizer, LBFGS):
-            raise TypeError(
-                "optimizer must take one gradient per step, got LBFGS: it evaluates its closure "
-                "many times and compares the gradients, which denoising would falsify. Use a "
-                "first-order optimizer."
-            )
-        if isinstance(optimizer, SparseAdam):
-            raise TypeError(
-                "optimizer must take dense gradients, got SparseAdam: averages over the window "
-                "are dense. Use Adam, with sparse=False in embeddings."
-            )
-        if isinstance(optimizer, CocoOptimizer):
-            raise TypeError("optimizer is a CocoOptimizer already; wrap the one inside.")
-        if any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
-            raise TypeError(
-                f"optimizer must step with the gradients in .grad, got {type(optimizer).__name__}: "
-                "it makes private ones of its own, which would never be denoised. Wrap first: "
-                "make_private(optimizer=CocoOptimizer(...), ...)."
-            )
-        _refuse_inside_zero()
-        sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])
+        _refuse(optimizer)
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
-        options = {
-            "L": L,
-            "model": model,
-            "mu": mu,
-            "window": window,
-            "state_dtype": state_dtype,
-            "nonfinite": nonfinite,
-            "process_group": process_group,
-            "tol": tol,
-            "forget": forget,
-            "noise_std": noise_std,
-        }
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__(
             {
                 "wrapped": optimizer,
                 "per": check.one_of("per", per, ("model", "group")),
-                "_options": options,
+                "_options": {"L": L, "nonfinite": nonfinite, "window": "auto", **options},
                 "_denoisers": [],
                 "_warned": False,
             }
         )
-        self._denoiser(0)
+        self._denoisers.append(self._create(0))
         self._warn_once()
 
     wrapped: Optimizer
@@ -179,30 +121,28 @@ class CocoOptimizer(Optimizer):
         """The window, or the first of them."""
         return self._denoisers[0]
 
-    def _denoiser(self, index: int, size: Any = None) -> GradientDenoiser:
-        """Return the window of a group, made if necessary, or anew if it has another size."""
-        made, options = self._denoisers, {**self._options}
-        options["window"] = options["window"] if size is None else size
-        while len(made) <= index:
-            if self._options["L"] == "1/lr":
-                group = len(made) if self.per == "group" else None
-                options["L"] = InverseRate(self.wrapped, group)
-            made.append(GradientDenoiser([], **options))
-        if size not in (None, "auto", made[index].window):
-            made[index] = GradientDenoiser([], **{**options, "L": made[index].L})
-        return made[index]
+    def _create(self, index: int, **changed: Any) -> GradientDenoiser:
+        """Return a new window, the one with this index."""
+        options = {**self._options, **changed}
+        if options["L"] == "1/lr":
+            group = index if self.per == "group" else None
+            options["L"] = partial(_inverse_rate, self.wrapped, group)
+        return GradientDenoiser([], **options)
 
     def _parts(self) -> list[checkpoint.Part]:
         """Return the windows with the parameters that they cover."""
-        groups = self.param_groups
+        made, parts = self._denoisers, []
         if self.per == "model":
-            return [checkpoint.Part(self.denoiser, self._parameters())]
-        sizes = [group.get("window", self._options["window"]) for group in groups]
-        return [
-            checkpoint.Part(self._denoiser(i, size), groups[i]["params"], i, "group")
-            for i, size in enumerate(sizes)
-            if size != 0
-        ]
+            return [checkpoint.Part(made[0], self._parameters())]
+        for i, group in enumerate(self.param_groups):
+            size = group.get("window", self._options["window"])
+            if i == len(made):
+                made.append(self._create(i))
+            if size != 0:
+                if size not in ("auto", made[i].window):
+                    made[i] = self._create(i, window=size)
+                parts.append(checkpoint.Part(made[i], group["params"], i, "group"))
+        return parts
 
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
@@ -230,7 +170,7 @@ class CocoOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        given = {**self.denoiser.stream.settings, "per": self.per}
+        given = {**self.denoiser.stream.settings, "L": self._options["L"], "per": self.per}
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
@@ -311,9 +251,8 @@ class CocoOptimizer(Optimizer):
             denoiser.reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters to the wrapped optimizer. The window starts anew, with longer points."""
+        """Add parameters to the wrapped optimizer; the next step starts a new window."""
         self.wrapped.add_param_group(param_group)
-        self.reset()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the wrapped optimizer's state_dict, with the window in it.
@@ -341,7 +280,7 @@ class CocoOptimizer(Optimizer):
             state_dict = state_dict if replaced is None else replaced
         plain, ours = checkpoint.remove(state_dict)
         parts, checked = self._parts(), None
-        if checkpoint.kinds(ours):
+        if ours:
             checked = checkpoint.check(ours, parts, self._parameters())
         self.wrapped.load_state_dict(plain)
         if checked is not None:
@@ -399,26 +338,44 @@ class CocoOptimizer(Optimizer):
         return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
 
 
-class InverseRate:
-    """The bound L = 1 / lr of a group, or of the group with the smallest positive rate."""
-
-    def __init__(self, optimizer: Optimizer, group: int | None) -> None:
-        self.optimizer, self.group = optimizer, group
-
-    def __call__(self) -> float:
-        """Return the bound at this step."""
-        groups = self.optimizer.param_groups
-        rates = [float(g["lr"]) for g in (groups if self.group is None else [groups[self.group]])]
-        # Without a step nothing moves: a bound so large constrains nothing but equal points.
-        return 1.0 / max(min((rate for rate in rates if rate > 0.0), default=0.0), 1e-30)
-
-    def __repr__(self) -> str:
-        return "'1/lr'"
+def _inverse_rate(optimizer: Optimizer, index: int | None) -> float:
+    """Return 1 / lr of a group, or of the group with the smallest positive rate."""
+    groups = optimizer.param_groups if index is None else [optimizer.param_groups[index]]
+    rates = [rate for group in groups if (rate := float(group["lr"])) > 0.0]
+    # Without a step nothing moves: a bound so large constrains nothing but equal points.
+    return 1.0 / max(min(rates, default=0.0), 1e-30)
 
 
-def _refuse_inside_zero() -> None:
-    """Refuse to be made by ZeroRedundancyOptimizer, which gives each rank some parameters only."""
-    frame = sys._getframe(1) if dist.is_available() and dist.is_initialized() else None  # noqa: SLF001
+def _refuse(optimizer: object) -> None:
+    """Refuse what does not step once with the gradients that it is given."""
+    name = type(optimizer).__name__
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer must be a torch.optim.Optimizer, got {name}. Wrap one: "
+            "CocoOptimizer(torch.optim.SGD(parameters, lr=0.1), L=...)."
+        )
+    reason = None
+    if isinstance(optimizer, LBFGS):
+        reason = (
+            "take one gradient per step, got LBFGS: it evaluates its closure many times and "
+            "compares the gradients, which denoising would falsify. Use a first-order optimizer."
+        )
+    elif isinstance(optimizer, SparseAdam):
+        reason = (
+            "take dense gradients, got SparseAdam: averages over the window are dense. Use Adam, "
+            "with sparse=False in embeddings."
+        )
+    elif isinstance(optimizer, CocoOptimizer):
+        reason = "not be a CocoOptimizer already. Wrap the one inside."
+    elif any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
+        reason = (
+            f"step with the gradients in .grad, got {name}: it makes private ones of its own, "
+            "which would never be denoised. Wrap first: make_private(optimizer=CocoOptimizer(...), "
+            "...)."
+        )
+    if reason:
+        raise TypeError(f"optimizer must {reason}")
+    frame = sys._getframe(2) if dist.is_available() and dist.is_initialized() else None  # noqa: SLF001
     while frame is not None:
         if type(frame.f_locals.get("self")).__name__ == "ZeroRedundancyOptimizer":
             raise TypeError(
@@ -427,6 +384,7 @@ def _refuse_inside_zero() -> None:
                 "CocoOptimizer(ZeroRedundancyOptimizer(...), ...)."
             )
         frame = frame.f_back
+    sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])
 
 
 def _compatibility_warning(optimizer: Optimizer, *, gaussian: bool) -> str | None:

@@ -1,25 +1,28 @@
 """The vectors of a window whose points are parameters: on any devices, on any number of ranks.
 
 Parameters that share a device and a dtype form a block: two tensors, (K, D) each, in which a slot
-is one row and each parameter has its columns. An observation is read as one row, too. In main
-memory the passes are the compiled ones, over NumPy's view of the tensors; elsewhere they are
-PyTorch's own operations.
+is one row and each parameter has its columns. Three rows more take an observation and its denoised
+gradient: always there in main memory, where the passes are the compiled ones, over NumPy's view of
+the tensors; for the time of a step elsewhere, where they are PyTorch's own operations.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import _utils
 
 from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Float64
 from coco_denoiser.vectors import LIMITS, Comparison, Plan, Ring, compared
 
-_flatten: Any = vars(_utils)["_flatten_dense_tensors"]  # it has no type hints
+# It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate
+# and negative bits.
+_copy: Any = vars(torch)["_foreach_copy_"]
+_kind = attrgetter("shape", "dtype", "device")
 # Entries of a row whose differences are formed at a time, so that temporaries stay small.
 _BLOCK = 1 << 20
 
@@ -27,11 +30,7 @@ _BLOCK = 1 << 20
 class DeviceRing(Ring):
     """`Ring` in PyTorch's own operations, for any device. Nothing here waits for the device."""
 
-    @staticmethod
-    def read(tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor as the passes take it."""
-        return tensor.detach()
-
+    read = staticmethod(lambda tensor: tensor)  # as the passes take it
     points: Any
     residuals: Any
 
@@ -114,13 +113,10 @@ def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
 class HostRing(Ring):
     """The compiled passes, over NumPy's view of tensors in main memory."""
 
+    read = staticmethod(torch.Tensor.numpy)
+
     def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
         super().__init__(points.numpy(), residuals.numpy())
-
-    @staticmethod
-    def read(tensor: torch.Tensor) -> Any:
-        """Return NumPy's view of a tensor; a copy of one that has a negative or conjugate bit."""
-        return tensor.numpy(force=True)
 
 
 def ring_of(device: torch.device) -> Any:
@@ -132,138 +128,113 @@ class Block:
     """The part of a window that belongs to parameters of one device and dtype.
 
     Args:
-        members: the parameters of the window; sharded ones enter with this rank's part.
-        indices: which of them belong to this block.
+        members: the parameters; sharded ones enter with this rank's part, complex ones as pairs.
         slots: how many observations are stored.
-        dtype: of the window, float32 or float64; complex numbers count as pairs.
+        dtype: of the window, float32 or float64.
         share: what this rank's part counts for in a sum over all ranks.
 
     Attributes:
         ring: what does the passes over points and residuals.
-        x: this rank's part of the observed point, as the ring takes it.
-        g: that of its gradient.
-        out: where denoised gradients are written.
+        rows: this rank's part of the observed point, of its gradient, and of the denoised one.
     """
 
+    ring: Any
+    rows: list[Any]  # as the ring takes them
+    _parts: list[list[torch.Tensor]]  # views of the rows in the shapes of the parameters
+
     def __init__(
-        self,
-        members: Sequence[torch.Tensor],
-        indices: Sequence[int],
-        slots: int,
-        dtype: torch.dtype,
-        share: float,
+        self, members: Sequence[torch.Tensor], slots: int, dtype: torch.dtype, share: float
     ) -> None:
-        self.indices = list(indices)
-        self.parameters = parameters = [members[i] for i in indices]
-        self.dtype, self.share = dtype, share
+        self.members, self.share = list(members), share
         self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
-        self._sharded = any(map(sharding.is_sharded, parameters))
-        parts = self._parts()
-        self.device = parts[0].device
-        self._kinds = [(p.shape, p.dtype, p.device) for p in parts]
-        self._complex = parts[0].is_complex()
-        width = sum(p.numel() for p in parts) * (2 if self._complex else 1)
-        self.points = torch.zeros(slots, width, dtype=dtype, device=self.device)
-        self.residuals = torch.zeros_like(self.points)
-        # Then a denoised gradient is a view of a row.
-        kinds = {torch.view_as_real(p).dtype if self._complex else p.dtype for p in parts}
-        self._alike = not self._sharded and kinds == {dtype}
+        self._sharded = any(map(sharding.is_sharded, members))
+        here = self._local()
+        self._shapes = [(*p.shape, 2) if p.is_complex() else tuple(p.shape) for p in here]
+        size = slots, sum(map(math.prod, self._shapes))
+        self.points, self.residuals = (
+            torch.zeros(size, dtype=dtype, device=here[0].device) for _ in range(2)
+        )
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("ring", "out", "_pairs")}
+        views = ("ring", "rows", "_parts")  # which would not survive pickling as views
+        return {k: v for k, v in self.__dict__.items() if k not in views}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Views, which would not survive pickling as views.
         self.__dict__.update(state)
-        self.ring: Any = ring_of(self.device)(self.points, self.residuals)
-        theta = torch.empty_like(self.points[0])
-        self.out = self.ring.read(theta)
-        self._pairs = list(zip(self.parameters, self._split(theta), strict=True))
-        self.x: Any = None
-        self.g: Any = None
+        self.ring = ring_of(self.points.device)(self.points, self.residuals)
+        self.rows, self._parts = [], []
 
-    def _parts(self) -> list[Any]:
+    def _local(self) -> list[torch.Tensor]:
         """Return this rank's part of each parameter."""
         if not self._sharded:
-            return self.parameters
-        return [sharding.local(p.detach()) for p in self.parameters]
+            return self.members
+        return [sharding.local(p.detach()) for p in self.members]
 
-    def hold(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        """Take hold of the parameters as they are now, and of their gradients."""
-        parts = self._parts()
-        for p, kind in zip(parts, self._kinds, strict=True):
-            if (p.shape, p.dtype, p.device) != kind:
-                raise ValueError(
-                    f"a parameter of shape {tuple(kind[0])}, {kind[1]}, on {kind[2]} has become "
-                    f"one of shape {tuple(p.shape)}, {p.dtype}, on {p.device}. Call reset() after "
-                    "changing it."
-                )
-        self.x = self._row(parts)
+    def _split(self, row: torch.Tensor) -> list[torch.Tensor]:
+        """Return views of a row in the shapes of the parameters."""
+        parts = torch.split(row, list(map(math.prod, self._shapes)))
+        views = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        pairs = zip(self.members, views, strict=True)
+        return [torch.view_as_complex(v) if p.is_complex() else v for p, v in pairs]
+
+    def hold(self) -> None:
+        """Copy the parameters as they are now, and their gradients; None stands for zeros."""
+        if not self.rows:
+            rows = self.points.new_empty(3, self.points.shape[1])
+            self.rows = list(map(self.ring.read, rows))
+            self._parts = list(map(self._split, rows))
+        points, gradients, _ = self._parts
+        _copy(points, self._local())
         if not self._sharded:
             try:
-                self.g = self._row(gradients)
-            except (TypeError, RuntimeError, AttributeError):  # None or sparse
+                _copy(gradients, [p.grad for p in self.members])
+            except (TypeError, RuntimeError):  # None or sparse
                 pass
             else:
                 return
-        self.g = self._row([self._gradient(i, g) for i, g in enumerate(gradients)])
+        for p, part in zip(self.members, gradients, strict=True):
+            if p.grad is None:
+                part.zero_()
+            elif p.grad.layout is not torch.strided:
+                raise TypeError(
+                    f"gradients must be dense, got one of layout {p.grad.layout} for a parameter "
+                    f"of shape {tuple(p.shape)}. Create embeddings with sparse=False."
+                )
+            else:
+                part.copy_(sharding.local_gradient(p, p.grad))
 
-    def _row(self, tensors: Sequence[Any]) -> Any:
-        """Return tensors side by side, as they lie in a slot, for the passes."""
-        if self._complex:
-            tensors = [torch.view_as_real(t.resolve_conj()) for t in tensors]
-        return self.ring.read(_flatten(tensors).to(self.dtype))
-
-    def _gradient(self, i: int, gradient: torch.Tensor | None) -> torch.Tensor:
-        """Return this rank's part of a gradient; None stands for zeros."""
-        p = self.parameters[i]
-        if gradient is None:
-            return torch.zeros_like(sharding.local(p.detach()))
-        if gradient.layout is not torch.strided:
-            raise TypeError(
-                f"gradients must be dense, got one of layout {gradient.layout} for a parameter of "
-                f"shape {tuple(p.shape)}. Create embeddings with sparse=False."
-            )
-        return sharding.local_gradient(p, gradient)
+    def release(self) -> None:
+        """Free the rows where an allocator makes that cheap."""
+        if self.points.device.type != "cpu":
+            self.rows, self._parts = [], []
 
     def products(self, plan: Plan) -> Any:
         """Return this rank's part of what `Ring.products` adds up, a tensor or an array."""
-        found = self.ring.products(self.x, self.g, self._limit, plan)
+        sums = self.ring.products(*self.rows[:2], self._limit, plan)
         if self.share != 1.0:
-            found[:-2] *= self.share
-        return found
+            sums[:-2] *= self.share
+        return sums
 
-    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return parameters with gradients that are like them, valid until the next step."""
-        if self._alike and all(map(torch.Tensor.is_contiguous, self.parameters)):
-            return self._pairs
-        found = []
-        for p, part in self._pairs:
-            # Same dtype and same strides as the parameter: fused optimizers rely on both.
-            result = torch.empty_like(sharding.local(p.detach()))
-            result.copy_(part)
-            found.append((p, sharding.like(p, result)))
-        return found
+    def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield parameters with gradients that are like them, valid until the next step."""
+        for p, part in zip(self.members, self._parts[2], strict=True):
+            if p.dtype is part.dtype and p.is_contiguous() and not self._sharded:
+                yield p, part
+            else:
+                # Same dtype and same strides as the parameter: fused optimizers rely on both.
+                result = torch.empty_like(sharding.local(p.detach()))
+                yield p, sharding.like(p, result.copy_(part))
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
         rows = {
-            f"{kind}_{k}": list(self._split(row))
+            f"{kind}_{k}": self._split(row)
             for kind, ring in (("point", self.points), ("residual", self.residuals))
             for k, row in enumerate(ring)
         }
-        for j, p in enumerate(self.parameters):
+        for j, p in enumerate(self.members):
             yield p, {name: sharding.like(p, parts[j]) for name, parts in rows.items()}
-
-    def _split(self, row: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield views of a row in the shapes of the parameters."""
-        start = 0
-        for shape, *_ in self._kinds:
-            wanted = (*shape, 2) if self._complex else shape
-            part = row[start : start + math.prod(wanted)].view(wanted)
-            start += part.numel()
-            yield torch.view_as_complex(part) if self._complex else part
 
 
 class TensorVectors:
@@ -271,34 +242,24 @@ class TensorVectors:
 
     Args:
         slots: how many observations are stored.
-        state_dtype: the dtype of the window; None derives it from the parameters.
         process_group: the ranks that together hold the parameters; None derives it.
 
     Attributes:
         members: the parameters that are part of the point.
         seen: which of them ever had a gradient.
         blocks: where their history is kept.
+        d: the number of coordinates, on all ranks together.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        state_dtype: torch.dtype | None,
-        process_group: dist.ProcessGroup | None,
-    ) -> None:
-        self.slots = slots
-        self.state_dtype = state_dtype
-        self.process_group = process_group
+    _group: Any  # the ranks over which to add, or None
+
+    def __init__(self, slots: int, process_group: dist.ProcessGroup | None) -> None:
+        self.slots, self.process_group = slots, process_group
         self.reset()
 
     def reset(self) -> None:
         """Let go of everything, and free its memory."""
-        self.members: list[torch.Tensor] = []
-        self.blocks: list[Block] = []
-        self.seen: list[bool] = []
-        self.d = 0  # coordinates, on all ranks together
-        self._group: Any = None
-        self._gradients: list[torch.Tensor | None] = []
+        self.prepare([])
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group belongs to its process; elsewhere it is derived anew, or set again.
@@ -311,34 +272,36 @@ class TensorVectors:
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
         sharding.refuse_flattened(members)
-        self.members = list(members)
+        self.members, self._kinds = list(members), list(map(_kind, members))
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
         self._group = sharding.group_of(self.members, self.process_group)
         self.seen = [False] * len(members)
-        alike: dict[Any, list[int]] = {}
-        for i, p in enumerate(members):
+        alike: dict[Any, list[torch.Tensor]] = {}
+        for p in members:
             # At least float32: differences between close points need the digits.
             wide = p.dtype in (torch.float64, torch.complex128)
-            dtype = self.state_dtype or (torch.float64 if wide else torch.float32)
-            share = sharding.share(p, self._group)
-            sharded = sharding.is_sharded(p)
-            alike.setdefault((p.device, p.is_complex(), sharded, dtype, share), []).append(i)
-        self.blocks = [
-            Block(members, indices, self.slots, *kind[3:]) for kind, indices in alike.items()
-        ]
+            dtype = torch.float64 if wide else torch.float32
+            key = p.device, dtype, sharding.share(p, self._group)
+            alike.setdefault(key, []).append(p)
+        self.blocks = [Block(p, self.slots, *kind) for (_, *kind), p in alike.items()]
+
+    def covers(self, members: Sequence[torch.Tensor]) -> bool:
+        """Say whether the point consists of these parameters, as they are now."""
+        return (
+            len(members) == len(self.members)
+            and all(map(is_, members, self.members))
+            and list(map(_kind, members)) == self._kinds
+        )
 
     def hold(self) -> None:
-        """Take hold of the parameters as they are now, and of their gradients."""
-        self._gradients = gradients = [p.grad for p in self.members]
-        alone = len(self.blocks) == 1
+        """Copy the parameters as they are now, and their gradients."""
         for block in self.blocks:
-            block.hold(gradients if alone else [gradients[i] for i in block.indices])
+            block.hold()
 
     def release(self) -> None:
-        """Let go of the tensors of the last observation."""
-        self._gradients = []
+        """Let go of the observation."""
         for block in self.blocks:
-            block.x = block.g = None
+            block.release()
 
     @property
     def nbytes(self) -> int:
@@ -350,25 +313,17 @@ class TensorVectors:
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        sums = self._add_up([block.products(plan) for block in self.blocks], plan)
-        # Only the last number, a sum of absolute values, may overflow without harm.
-        *others, bad, size = sums.tolist()
-        if bad > 0.0 or not all(map(math.isfinite, others)):
-            return None
-        return compared(sums, plan, zero=size == 0.0)[0]
-
-    def _add_up(self, parts: list[torch.Tensor | Float64], plan: Plan) -> Float64:
-        """Return the sum over devices and ranks, on the host."""
-        if not parts:
-            return plan.zeros()
-        if len(parts) == 1 and self._group is None and isinstance(parts[0], np.ndarray):
-            return parts[0]
-        total = torch.as_tensor(parts[0])
-        for part in parts[1:]:
-            total = total + torch.as_tensor(part).to(total.device)
+        total = torch.from_numpy(plan.zeros())
+        for number, block in enumerate(self.blocks):
+            part = torch.as_tensor(block.products(plan))
+            total = total.to(part.device) + part if number else part
         if self._group is not None:
             dist.all_reduce(total, group=self._group)
-        return total.cpu().numpy()
+        sums = total.cpu().numpy()
+        # Only the last number, a sum of absolute values, may overflow without harm.
+        if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
+            return None
+        return compared(sums, plan, zero=sums.item(-1) == 0.0)[0]
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
@@ -379,19 +334,21 @@ class TensorVectors:
         """Write the observation into a slot; with weights, make its gradient ready."""
         row = None if weights is None else np.ascontiguousarray(weights)
         for block in self.blocks:
-            block.ring.write(block.x, block.g, centre, slot, row, shift, block.out)
+            x, g, out = block.rows
+            block.ring.write(x, g, centre, slot, row, shift, out)
         self._note_seen()
 
     def filter(self, centre: float, weight: float, shift: float) -> None:
         """Average slot 0 into the observation, which takes its place and is ready as theta."""
         for block in self.blocks:
-            block.ring.filter(block.x, block.g, centre, weight, shift, block.out)
+            x, g, out = block.rows
+            block.ring.filter(x, g, centre, weight, shift, out)
         self._note_seen()
 
     def _note_seen(self) -> None:
         if not all(self.seen):
-            pairs = zip(self.seen, self._gradients, strict=True)
-            self.seen = [was or g is not None for was, g in pairs]
+            pairs = zip(self.seen, self.members, strict=True)
+            self.seen = [was or p.grad is not None for was, p in pairs]
 
     def short(self, centre: float, count: int, slot: int) -> None:
         """Return None: only the tables are available."""
