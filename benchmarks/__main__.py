@@ -19,7 +19,6 @@ BENCHMARKS = {
     "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "minimize": "minimize() untuned against SGD at 1/L, and against the best tuned method",
-    "explore": "from moving a slider of the page to play with to its picture",
     "publish": "all of the above, into the page of the site",
 }
 

@@ -4,7 +4,7 @@ Mathematics becomes MathML: `$...$` and `$$...$$` are LaTeX, in pages and docstr
 Browsers need neither a script nor a font for that, so the site works without the network.
 
 A notebook is run from top to bottom and becomes a page; a cell that fails ends the build. The
-presets of the page to play with are computed anew.
+presets of the interactive page are computed anew.
 """
 
 import re
@@ -20,17 +20,17 @@ from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 
-from coco_denoiser.explore import standalone
+from coco_denoiser.explore import page as explore
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """Add the presets of the page to play with, which a page of the site embeds."""
+    """Add the presets of the interactive page, which a page of the site embeds."""
     target = Path(config.site_dir) / "play" / "presets.html"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(standalone.html(), "utf-8")
+    target.write_text(explore.html(live=False), "utf-8")
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:

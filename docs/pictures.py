@@ -138,9 +138,8 @@ def weights() -> Figure:
     """Draw the weights of each step's newest gradient along a run of SGD with COCO_16."""
     simulation = simulate(Settings(steps=60, window=16))
     table = np.full((60, 60), np.nan)
-    for k in range(1, 61):
-        chosen, found = simulation.window(k)
-        table[k - 1, chosen] = found.weights[-1]
+    for k, found in enumerate(simulation.coco.solutions, start=1):
+        table[k - 1, max(0, k - 16) : k] = found.weights[-1]
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.add_subplot()
     # The root spreads small weights, which are most of them, over the colours.
@@ -150,7 +149,7 @@ def weights() -> Figure:
     axes.set_xlabel("observation")
     axes.set_ylabel("step")
     axes.set_title(
-        "Whom each step's gradient is averaged from (SGD, K = 16)", loc="left", fontsize=10
+        "What each step's gradient is averaged from (SGD, K = 16)", loc="left", fontsize=10
     )
     axes.spines[["top", "right"]].set_visible(False)
     return figure

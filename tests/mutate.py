@@ -56,7 +56,7 @@ TESTS = {
     "_storage.py": ("test_storage.py", ""),
     "experiments/claims.py": ("experiments/test_claims.py", ""),
     "experiments/units.py": ("experiments/test_units.py", ""),
-    "explore/presets.py": ("explore/test_simulation.py", ""),
+    "explore/simulation.py": ("explore/test_simulation.py", ""),
 }
 
 MUTATIONS = [
@@ -236,7 +236,7 @@ MUTATIONS = [
             ("np.array_equal(name, self._name(index))", "True"),
             ("name is not None and", "name is None or"),
         ],
-        "explore/presets.py": [("min(max(number, least), largest)", "number")],
+        "explore/simulation.py": [("min(max(number, least), largest)", "number")],
         "cocoercive.py": [
             ("* (v / (v + u))", "* (u / (v + u))"),
         ],

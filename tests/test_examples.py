@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "one_function.py"
 
@@ -43,3 +44,16 @@ def test_the_gallery_of_constraints_draws_its_figures(name: str, tmp_path: Path)
     main = runpy.run_path(str(EXAMPLE.with_name(f"{name}.py")))["main"]
     main(["--calls", "6", "--runs", "1", "--output", str(tmp_path / "figure.png")])
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_solver_of_ones_own_finds_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solvers, "METHODS", dict(solvers.METHODS))
+    runpy.run_path(str(EXAMPLE.with_name("solver.py")))
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(5, 3))
+    noisy = points * [1.0, 0.7, 0.3] + rng.normal(size=points.shape)
+    found = coco.solve(points, noisy, L=1.0, method="one-pair", tol=1e-6)
+    assert found.status.success
+    np.testing.assert_allclose(
+        found.gradients, coco.solve(points, noisy, L=1.0).gradients, atol=1e-3
+    )

@@ -1,1 +1,1 @@
-"""The page to play with: SGD or Adam in the plane, with COCO and without, on the same noise."""
+"""The interactive page: SGD in the plane, alone, averaged and denoised, on the same noise."""

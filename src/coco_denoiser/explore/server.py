@@ -1,82 +1,92 @@
-"""Serve the page to this machine alone, with Bokeh's server and the assets that Bokeh brings.
+"""Serve the page to this machine alone.
 
-A page of another site, open in the same browser, could request ours too: under its own name, if
-that was made to point to this machine. So every request must name this machine, and what opens a
-channel must come from our own page.
+A page of another site, open in the same browser, could request ours under its own name, if that
+was made to point to this machine. So every request must name this machine.
 """
 
-import logging
+import json
+import signal
+import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from bokeh.application import Application
-from bokeh.application.handlers import FunctionHandler
-from bokeh.server.server import BaseServer
-from bokeh.server.tornado import BokehTornado
-from bokeh.server.util import bind_sockets
-from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
-from tornado.ioloop import IOLoop
-from tornado.routing import AnyMatches, Matcher, Rule, RuleRouter
+from coco_denoiser.explore.page import html, run
+from coco_denoiser.explore.remarks import medians
+from coco_denoiser.explore.simulation import Settings, settings, simulate
 
-from coco_denoiser.explore.page import build
-from coco_denoiser.explore.simulation import Settings, simulate
-
+PATIENCE = 5.0  # seconds, for the runs with other seeds
 ADDRESS = "127.0.0.1"
-NAMES = ("localhost", ADDRESS)
 
 
-class Server(BaseServer):  # type: ignore[misc]  # Bokeh is not typed
+class Server(ThreadingHTTPServer):
     """A server of the page that listens on the loopback interface; port 0 takes a free one.
 
     Raises:
         OSError: if the port is taken or not allowed.
     """
 
+    daemon_threads = True
+
     def __init__(self, port: int) -> None:
-        sockets, port = bind_sockets(ADDRESS, port)
+        super().__init__((ADDRESS, port), _Handler)
+        self.page = html(live=True).encode()
+        names = ("localhost", ADDRESS)
         # A browser leaves out the port of a protocol.
-        hosts = [name if port == 80 else f"{name}:{port}" for name in NAMES]
-        pages = BokehTornado(
-            {"/": Application(FunctionHandler(build))},
-            extra_websocket_origins=[f"{name}:{port}" for name in NAMES],
-        )
-        http = HTTPServer(RuleRouter([Rule(_Ours(hosts), pages), Rule(AnyMatches(), _refuse)]))
-        http.add_sockets(sockets)
-        super().__init__(IOLoop.current(), pages, http)
+        self.hosts = [n if self.server_port == 80 else f"{n}:{self.server_port}" for n in names]
+
+    def handle_error(self, *request: Any) -> None:
+        """Print what went wrong, unless a page was merely closed in the meantime."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*request)
 
 
-class _Ours(Matcher):
-    """Matches requests to this machine by its own name that no other site's page has made."""
+class _Handler(BaseHTTPRequestHandler):
+    """Answers `/` with the page, `/run` with a run, and `/seeds` with a sentence on other noise."""
 
-    def __init__(self, hosts: list[str]) -> None:
-        self._hosts = hosts
-        self._origins = [f"http://{host}" for host in hosts]
+    server: Server
+    protocol_version = "HTTP/1.1"
 
-    def match(self, request: HTTPServerRequest) -> dict[str, object] | None:
-        origin = request.headers.get("Origin")
-        # Browsers always say which page opens a channel, but not which one follows a link.
-        from_us = origin in self._origins or (origin is None and "Upgrade" not in request.headers)
-        return {} if from_us and request.host.lower() in self._hosts else None
+    def do_GET(self) -> None:
+        """Answer a request."""
+        asked = urlsplit(self.path)
+        chosen = settings(dict(parse_qsl(asked.query)))
+        if self.headers.get("Host", "").lower() not in self.server.hosts:
+            self._answer(403, "text/plain", b"This page is for the machine it runs on.\n")
+        elif asked.path == "/":
+            self._answer(200, "text/html; charset=utf-8", self.server.page)
+        elif asked.path == "/run":
+            self._send_json(run(chosen))
+        elif asked.path == "/seeds":
+            self._send_json(medians(chosen, patience=PATIENCE))
+        else:
+            self._answer(404, "text/plain", b"There is no such page.\n")
 
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
-def _refuse(request: HTTPServerRequest) -> None:
-    content = b"This page is for the machine it runs on, at localhost.\n"
-    headers = HTTPHeaders({"Content-Length": str(len(content)), "Content-Type": "text/plain"})
-    assert request.connection is not None  # noqa: S101, Tornado answers what it was asked
-    request.connection.write_headers(ResponseStartLine("", 403, "Forbidden"), headers, content)
-    request.connection.finish()
+    def _send_json(self, content: object) -> None:
+        self._answer(200, "application/json", json.dumps(content).encode())
+
+    def _answer(self, status: int, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
 def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C."""
-    # A page that is closed while it plays is no reason for a line in the terminal.
-    logging.getLogger("bokeh").setLevel(logging.ERROR)
-    server.start()
-    say("Compiling whatever is not compiled yet: about 15 seconds the first time, none later.")
+    say("compiling kernels (first run only) …")
     simulate(Settings())
-    address = f"http://localhost:{server.port}/"
-    say(f"The page is at {address} and open to this machine alone. Ctrl-C ends it.")
+    address = f"http://localhost:{server.server_port}/"
+    say(f"{address}: serving on localhost only; Ctrl-C to stop")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also for a job in the background
     if browser:
-        server.io_loop.add_callback(webbrowser.open, address)
-    server.run_until_shutdown()
+        webbrowser.open(address)
+    with suppress(KeyboardInterrupt), server:
+        server.serve_forever()
