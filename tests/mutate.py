@@ -161,7 +161,7 @@ MUTATIONS = [
             ("RIDGE, CROWDED = 0.01, 0.6", "RIDGE, CROWDED = 1e-12, 0.6"),
             ("RIDGE, CROWDED = 0.01, 0.6", "RIDGE, CROWDED = 0.01, 1e9"),
             ("HALVINGS = 4", "HALVINGS = 0"),
-            ("            if third == 0:\n", "            if True:\n"),
+            ("if third == 0 else 0.0", "if True else 0.0"),
             ("(a[p] < shorter) & (b[p] < shorter)", "True"),
             ("min(0.01, excess * inverse[e])", "0.01"),
             ("min(ROUNDING, size[i] + size[j])", "ROUNDING"),

@@ -59,10 +59,10 @@ def certify_tables(  # noqa: C901, PLR0912
     """
     K, q = h.shape
     force, u, A = np.empty((K, q)), np.empty((K, q)), np.empty((K, q + 1 + K))
-    size, pivot, mean = np.zeros(K), np.empty(K), np.empty(q)
+    size, pivot, mean = np.empty(K), np.empty(K), np.empty(q)
     gap, violation, value = 0.0, 0.0, 0.0
     for i in range(K):
-        row = A[i]
+        row, size[i] = A[i], 0.0
         for c in range(q):
             move = h[i, c] - phi[i, c]
             force[i, c] = row[c] = precisions[i] * shares[c] * move

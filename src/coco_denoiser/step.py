@@ -152,8 +152,9 @@ def reduce(  # noqa: C901, PLR0912
             for j in range(K):
                 row[j] -= e * column[j]
         rank += 1
-    h = np.zeros((K, max(rank, 1)))
+    h = np.empty((K, max(rank, 1)))
     for i in range(K):
+        h[i, 0] = 0.0
         for c in range(rank):
             h[i, c] = factor[c, i]
     return h, bounds, n

@@ -61,8 +61,9 @@ def inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
     A pair whose bound a third point implies, rho_mp + rho_pl <= rho_ml, both shorter, is left out.
     """
     K = bounds.shape[0]
-    inverse, distinct = np.zeros((K, K)), True
+    inverse, distinct = np.empty((K, K)), True
     for i in range(K):
+        inverse[i, i] = 0.0
         for j in range(i):
             rho = bounds[i, j]
             distinct = distinct and rho > COINCIDENT
@@ -73,8 +74,7 @@ def inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
                 # Counted, since a way out would keep it from vectorising.
                 implies = (a[p] + b[p] <= reach) & (a[p] < shorter) & (b[p] < shorter)
                 third += 1 if implies else 0
-            if third == 0:
-                inverse[i, j] = inverse[j, i] = 1.0 / rho
+            inverse[i, j] = inverse[j, i] = 1.0 / rho if third == 0 else 0.0
     return inverse, distinct
 
 
@@ -89,15 +89,17 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
     """
     K, q = h.shape
     pairs = K * (K - 1) // 2
-    M, multipliers = np.zeros((K, K)), np.zeros((K, K))
+    M, multipliers = np.empty((K, K)), np.empty((K, K))
     for i in range(K):
+        for j in range(K):
+            M[i, j] = multipliers[i, j] = 0.0
         M[i, i] = 1.0
     table, distinct = inverse_bounds(bounds)
     if not distinct:
         return M, h, multipliers, -1
     A, hat, columns = np.empty((K, q + 1 + K)), np.empty((K, q)), np.empty((q, K))
     pivot, size, near = np.empty(K), np.empty(K), np.empty(K)
-    of_pairs, index = np.zeros((11, pairs)), np.empty((4, pairs), np.int64)
+    of_pairs, index = np.empty((11, pairs)), np.empty((4, pairs), np.int64)
     first, second = index[0], index[1]  # the two points of a pair
     listed, at = index[2], index[3]  # pairs that take part in a step; which of them are free
     lam, best_lam, old_lam = of_pairs[0], of_pairs[1], of_pairs[2]
@@ -281,14 +283,15 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
         ridge = 1e-12
         if m > CROWDED * (K - 1) * q:
             ridge = min(RIDGE, gap)
-        X, Y = np.empty((K, m)), np.zeros((K, m))
-        H, R = np.zeros((m + 1, m)), np.empty((m, m + 1))
+        X, Y = np.empty((K, m)), np.empty((K, m))
+        H, R = np.empty((m + 1, m)), np.empty((m, m + 1))
         free, target = np.empty(m, np.bool_), H[m]
         for i in range(K):
             p, out = M[i], X[i]
             for k in range(m):
                 e = listed[k]
                 out[k] = p[first[e]] - p[second[e]]
+                target[k] = Y[i, k] = 0.0
         for c in range(q):
             p = columns[c]
             for k in range(m):
