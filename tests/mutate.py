@@ -47,8 +47,7 @@ TESTS = {
     "window.py": ("test_streaming.py test_folding.py", STREAMS),
     "vectors.py": ("test_streaming.py test_folding.py", STREAMS),
     "stream.py": ("test_streaming.py test_folding.py", STREAMS),
-    "cocoercive.py": ("test_streaming.py", STREAMS),
-    "step.py": ("test_step.py", STREAMS),
+    "cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
     "descent.py": ("test_minimize.py", ""),
     "optimizers/driver.py": ("optimizers/test_proximal.py optimizers/test_driver.py", ""),
     "optimizers/proximal.py": ("optimizers/test_proximal.py", ""),
@@ -168,7 +167,8 @@ MUTATIONS = [
             ("return M, h, multipliers, -1", "pass"),
             ("(1.0 - shrink) / total) * n[j]", "(1.0 - shrink) / total)"),
         ],
-        "step.py": [
+        "cocoercive.py": [
+            ("* (v / (v + u))", "* (u / (v + u))"),
             ("2.0 * a * b * (1.0 - tables[1, i, j])", "2.0 * a * b"),
             ("shift * tables[0, i, j]", "-shift * tables[0, i, j]"),
             ("n[i] = least / variances[i]", "n[i] = 1.0"),
@@ -237,9 +237,6 @@ MUTATIONS = [
             ("name is not None and", "name is None or"),
         ],
         "explore/simulation.py": [("min(max(number, least), largest)", "number")],
-        "cocoercive.py": [
-            ("* (v / (v + u))", "* (u / (v + u))"),
-        ],
     }.items()
     for change in changes
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import step
+from coco_denoiser import cocoercive
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import NONE, Problem
 from coco_denoiser.solvers import newton
@@ -39,7 +39,7 @@ def distances(h: Float64) -> Float64:
 def test_tables_reduce_to_the_problem_of_the_vectors(K: int, d: int, shift: float) -> None:
     x, h, variances = observed(K, d, 0)
     for vectors in (NONE, h - shift * x):
-        found, bounds, n = step.reduce(tables_of(x, h, K + 2), variances, vectors, shift, 0.7)
+        found, bounds, n = cocoercive.reduce(tables_of(x, h, K + 2), variances, vectors, shift, 0.7)
         apart = distances(h - shift * x)
         np.testing.assert_allclose(distances(found), apart / apart.max(), atol=1e-7)
         np.testing.assert_allclose(bounds, 0.7 * distances(x) / apart.max(), rtol=1e-9)
@@ -52,7 +52,7 @@ def test_tables_reduce_to_the_problem_of_the_vectors(K: int, d: int, shift: floa
 def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
     x, h, variances = observed(6, 3, 0)
     h[:, 2] *= 1e-6
-    found = step.reduce(tables_of(x, h, 6), variances, NONE, 0.0, 1.0)[0]
+    found = cocoercive.reduce(tables_of(x, h, 6), variances, NONE, 0.0, 1.0)[0]
     assert found.shape[1] == 3
 
 
@@ -107,7 +107,7 @@ def _walk(points: Float64, gradients: Float64) -> Float64:
 def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int) -> None:
     for seed in range(5):
         x, h, variances = observed(K, d, seed)
-        problem = step.reduce(tables_of(x, h, K), variances, h, 0.0, 0.5)
+        problem = cocoercive.reduce(tables_of(x, h, K), variances, h, 0.0, 0.5)
         W, phi, lam, iterations = newton.solve_fast(*problem, 1e-9, newton.STEPS, 1e-10)
         assert iterations >= 0
         assert max(certify(Problem(*problem, np.ones(problem[0].shape[1])), phi, lam)) <= 1e-9
