@@ -9,7 +9,6 @@ import pytest
 from coco_denoiser import optimizers
 from coco_denoiser.optimizers import (
     IGT,
-    SAGA,
     SGD,
     STRSAGA,
     Adam,
@@ -29,7 +28,6 @@ Make = Callable[..., Optimizer]
 OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
     "SGD": (SGD, 0.05),
     "Adam": (Adam, 0.02),
-    "SAGA": (SAGA, 0.1),
     "STRSAGA": (STRSAGA, 0.1),
     "HeavyBall": (HeavyBall, 0.005),
     "GradientEMA": (GradientEMA, 0.05),

@@ -53,7 +53,7 @@ def own_fourclass(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     rng = np.random.default_rng(5)
     labels = np.where(rng.random(120) < 0.5, -1.0, 1.0)
     features = rng.normal(size=(120, 2)) * 40 + 80 + 30 * labels[:, None] * np.array([1.0, -1.0])
-    data = Dataset("fourclass", features, labels, "drawn for this test")
+    data = Dataset("fourclass", features, labels)
     monkeypatch.setitem(logistic._SOURCES, "fourclass", lambda: data)
     logistic._load.cache_clear()
     yield

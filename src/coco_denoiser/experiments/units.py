@@ -1,12 +1,11 @@
 """Units of work: computed anywhere, kept on disk, never lost and never stale.
 
 A unit is saved as soon as it is computed, whole or not at all. Its folder is named after
-everything that determines it (the configuration with its seed, the source files that its
-experiment imports and the versions of NumPy and Numba), so that what was computed otherwise is
+everything that determines it (the configuration with its seed, this package's source and the
+versions of NumPy and Numba), so that what was computed otherwise is
 not found, rather than reused.
 """
 
-import ast
 import hashlib
 import json
 import os
@@ -32,8 +31,9 @@ Runner: TypeAlias = Callable[[str, Config, Sequence[int]], Iterator[tuple[int, U
 _T = TypeVar("_T")
 
 
-# What only says or shows what came out: no number of a unit depends on it.
-_SHOWING = {"claims", "panels", "drawing", "catalogue"}
+# No number of a unit depends on these.
+_SHOWING = ("claims", "drawing", "page", "panels", "summary")
+_APART = ("torch/", "optax/", "explore/", "cli", *(f"experiments/{name}.py" for name in _SHOWING))
 
 
 _NAME = "name of the unit"
@@ -170,56 +170,24 @@ def cluster(address: str) -> Iterator[dict[str, Any]]:
 
 def fingerprint(name: str, config: Config) -> str:
     """Return a short name of everything that the units of a configuration depend on."""
-    from coco_denoiser.experiments.catalogue import EXPERIMENTS
-
     content = {
         "experiment": name,
         "config": config.parameters(),
         "version": __version__,
-        "code": _code(EXPERIMENTS[name].unit.__module__),
+        "code": _code(),
         "libraries": [metadata.version(package) for package in ("numpy", "numba")],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
-def _code(module: str) -> str:
-    """Return a digest of the source that a module's results depend on."""
+def _code() -> str:
+    """Return a digest of the package's source, without the plug-ins and what only shows results."""
+    package = Path(str(resources.files("coco_denoiser")))
     digest = hashlib.sha256()
-    for name, path in sorted(sources(module).items()):
-        digest.update(name.encode())
-        digest.update(path.read_bytes())
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_APART):
+            digest.update(name.encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def sources(module: str) -> dict[str, Path]:
-    """Return the modules of this package that a module imports, itself included, with their files.
-
-    Those that only say or show what came out are left out, and so is what only they import.
-    """
-    root = Path(str(resources.files("coco_denoiser"))).parent
-    found: dict[str, Path] = {}
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        base = root.joinpath(*name.split("."))
-        files = (base.with_suffix(".py"), base / "__init__.py")
-        path = next((file for file in files if file.is_file()), None)
-        parent, _, last = name.rpartition(".")
-        shows = parent == "coco_denoiser.experiments" and last in _SHOWING
-        if path is None or name in found or shows:
-            continue
-        found[name] = path
-        waiting += [parent, *_imports(path)] if parent else _imports(path)
-    return found
-
-
-def _imports(path: Path) -> list[str]:
-    """Return what a file imports of this package, wherever in it; some names are no modules."""
-    names = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-    return [name for name in names if name.split(".")[0] == "coco_denoiser"]

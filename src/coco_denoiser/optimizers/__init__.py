@@ -4,7 +4,7 @@ from coco_denoiser.optimizers.adam import Adam
 from coco_denoiser.optimizers.averaging import PolyakRuppert, TailAverage
 from coco_denoiser.optimizers.base import SGD, DenoiserLike, Optimizer
 from coco_denoiser.optimizers.driver import Trajectory, run
-from coco_denoiser.optimizers.finite_sum import SAGA, STRSAGA
+from coco_denoiser.optimizers.finite_sum import STRSAGA
 from coco_denoiser.optimizers.momentum import GradientEMA, HeavyBall
 from coco_denoiser.optimizers.proximal import (
     DualAveraging,
@@ -20,7 +20,6 @@ from coco_denoiser.optimizers.transport import IGT
 
 __all__ = [
     "IGT",
-    "SAGA",
     "SGD",
     "STRSAGA",
     "Adam",

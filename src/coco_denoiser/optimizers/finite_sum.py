@@ -1,8 +1,9 @@
-"""Methods that remember the last gradient of every term of a finite sum.
+"""STRSAGA, which remembers the last gradient of every term of a finite sum that has arrived.
 
 Minimise f = (1/n) sum_i f_i. A plain oracle call throws away what it learnt about term i as
-soon as the step is taken; these methods keep it in a table alpha_1, ..., alpha_n, and let the
-table's mean correct the next estimate. Each step evaluates the gradient of one term.
+soon as the step is taken; SAGA (Defazio, Bach and Lacoste-Julien, 2014) keeps it in a table
+alpha_1, ..., alpha_n, and lets the table's mean correct the next estimate. Each step evaluates
+the gradient of one term.
 
 With a denoiser, it is the corrected direction that is denoised, not the gradient of the term.
 COCO takes its input for a noisy gradient of f, and the corrected direction is that estimate
@@ -21,68 +22,7 @@ from coco_denoiser.problems.base import FiniteSum, Oracle, draw_index, is_finite
 from coco_denoiser.typing import Array
 
 
-class SAGA(Optimizer):
-    r"""Correct one term's gradient by its stored one (Defazio, Bach and Lacoste-Julien, 2014).
-
-    $$g = \nabla f_i(x), \qquad x \leftarrow x - \gamma\, (g - \alpha_i + \bar\alpha), \qquad
-    \alpha_i \leftarrow g$$
-
-    The direction is unbiased whatever is stored, so the table starts at 0 and costs nothing. It
-    belongs to one problem until `reset`.
-    """
-
-    def forget(self) -> None:
-        """Let go of the problem and of everything remembered about it."""
-        self._terms: FiniteSum | None = None
-
-    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
-        r"""Return $g - \alpha_i + \bar\alpha$ and store g."""
-        terms = self._terms
-        if terms is not problem:
-            terms = self._bind(problem, x)
-            self._begin(terms, rng)
-        index = self._draw(terms, rng)
-        self.evaluations += 1
-        g = self._ask(terms, x, index)
-        change: Array = g - self._alpha[index]
-        direction = self._mean + change
-        self._alpha[index] = g
-        self._mean += change / self._count
-        return direction
-
-    def _begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:  # noqa: ARG002
-        """Start with all terms in the sample set, and stored gradients of 0."""
-        self._alpha = np.zeros((terms.size, terms.dimension))
-        self._mean = np.zeros(terms.dimension)
-        self._count = terms.size  # of the sample set, over which the mean is taken
-
-    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int:
-        """Return the term of this step."""
-        return draw_index(terms.size, rng)
-
-    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
-        """Return the gradient of a term that is stored and corrected."""
-        return terms.example_gradient(x, index)
-
-    def _bind(self, problem: Oracle, x: Array) -> FiniteSum:
-        name = type(self).__name__
-        if self._terms is not None:
-            raise ValueError(f"{name} remembers gradients of another problem; call reset() first.")
-        if not is_finite_sum(problem):
-            raise TypeError(
-                f"{name} needs a finite sum with size and example_gradient(x, i), "
-                f"got {type(problem).__name__}; use SGD or Adam for a plain oracle."
-            )
-        if x.shape != (problem.dimension,):
-            raise ValueError(
-                f"x must be one point ({problem.dimension},), got shape {x.shape}: "
-                f"{name} remembers the gradients of one run."
-            )
-        self._terms = problem
-        return problem
-
-
-class STRSAGA(SAGA):
+class STRSAGA(Optimizer):
     r"""SAGA on a sample set that grows as data stream in (Jothimurugesan et al., 2018).
 
     On odd steps, while the stream lasts, the next term $p$ arrives: it joins the sample set $T$
@@ -96,7 +36,8 @@ class STRSAGA(SAGA):
     arrival, one on the arrival and one on a sample already held (rho = 2 lambda in their
     notation); so does this one, at one gradient evaluation per step, as for SGD. When all n terms
     have arrived, every step is a step of SAGA. The mean is over all that is held, the arrival
-    included; theirs, on an arrival, divides by what was held before it.
+    included; theirs, on an arrival, divides by what was held before it. The table belongs to one
+    problem until `reset`.
 
     Args:
         step_size: gamma, a number or a schedule.
@@ -117,16 +58,29 @@ class STRSAGA(SAGA):
         super().__init__(step_size, denoiser=denoiser)
         self._denoise = denoise
 
+    def forget(self) -> None:
+        """Let go of the problem and of everything remembered about it."""
+        self._terms: FiniteSum | None = None
+
     def denoised(self, x: Array, g: Array) -> Array:
         """Return the direction denoised, unless the gradient in it was."""
         return g if self._denoise == "gradient" else super().denoised(x, g)
 
-    def _begin(self, terms: FiniteSum, rng: np.random.Generator) -> None:
-        """Draw the order of arrival; nothing has arrived yet."""
-        super()._begin(terms, rng)
-        self._order = rng.permutation(terms.size)
-        self._count = 0
-        self._arrival = True
+    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
+        r"""Return $g - \alpha_p + \bar\alpha_T$ and store g."""
+        terms = self._terms
+        if terms is not problem:
+            terms = self._bind(problem, x, rng)
+        index = self._draw(terms, rng)
+        self.evaluations += 1
+        g = terms.example_gradient(x, index)
+        if self._denoise == "gradient":
+            g = super().denoised(x, g)
+        change: Array = g - self._alpha[index]
+        direction = self._mean + change
+        self._alpha[index] = g
+        self._mean += change / self._count
+        return direction
 
     def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int:
         """Admit the next term if it is due; return it, or one of those held."""
@@ -138,6 +92,24 @@ class STRSAGA(SAGA):
         place = self._count - 1 if arrives else draw_index(self._count, rng)
         return int(self._order[place])
 
-    def _ask(self, terms: FiniteSum, x: Array, index: int) -> Array:
-        g = super()._ask(terms, x, index)
-        return super().denoised(x, g) if self._denoise == "gradient" else g
+    def _bind(self, problem: Oracle, x: Array, rng: np.random.Generator) -> FiniteSum:
+        """Take a problem, of which nothing has arrived yet, and draw the order of arrival."""
+        if self._terms is not None:
+            raise ValueError("STRSAGA remembers gradients of another problem; call reset() first.")
+        if not is_finite_sum(problem):
+            raise TypeError(
+                "STRSAGA needs a finite sum with size and example_gradient(x, i), "
+                f"got {type(problem).__name__}; use SGD or Adam for a plain oracle."
+            )
+        if x.shape != (problem.dimension,):
+            raise ValueError(
+                f"x must be one point ({problem.dimension},), got shape {x.shape}: "
+                "STRSAGA remembers the gradients of one run."
+            )
+        self._terms = problem
+        self._alpha = np.zeros((problem.size, problem.dimension))
+        self._mean = np.zeros(problem.dimension)
+        self._order = rng.permutation(problem.size)
+        self._count = 0  # of the sample set, over which the mean is taken
+        self._arrival = True
+        return problem

@@ -58,12 +58,11 @@ class DatasetError(RuntimeError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A binary classification task: features (n, d), labels (n,) of -1 and +1, and its source."""
+    """A binary classification task: features (n, d) and labels (n,) of -1 and +1."""
 
     name: str
     features: Array
     labels: Array
-    source: str
 
 
 def fourclass() -> Dataset:
@@ -75,7 +74,7 @@ def fourclass() -> Dataset:
     """
     path = fetch_fourclass()
     features, labels = parse_libsvm(path.read_text("ascii"), source=str(path))
-    return Dataset("fourclass", features, signed_labels(labels), f"LIBSVM file {path}")
+    return Dataset("fourclass", features, signed_labels(labels))
 
 
 def mushrooms() -> Dataset:
@@ -94,22 +93,19 @@ def mushrooms() -> Dataset:
         ]
     ).astype(np.float64)
     labels = np.where(table[:, 0] == "e", 1.0, -1.0)
-    return Dataset("mushrooms", features, labels, "rebuilt from the UCI Mushroom table (CC BY 4.0)")
+    return Dataset("mushrooms", features, labels)
 
 
-def breast_cancer(*, standardize: bool = True) -> Dataset:
+def breast_cancer() -> Dataset:
     """Return scikit-learn's breast cancer data: n=569, d=30; malignant is -1, benign +1.
 
-    The columns are centred and scaled to unit variance unless `standardize` is False. As they
-    come, their scales differ by a factor of 10^5, so that one column alone would decide L and a
-    first-order method would not move the others. The classes are all but separable: fit them
-    with regularization.
+    The columns are centred and scaled to unit variance: as they come, their scales differ by a
+    factor of 10^5. The classes are all but separable: fit them with regularization.
     """
     bunch = _require("sklearn.datasets", "scikit-learn").load_breast_cancer()
     features = np.asarray(bunch.data, dtype=np.float64)
-    if standardize:
-        features = (features - features.mean(axis=0)) / features.std(axis=0)
-    return Dataset("breast_cancer", features, signed_labels(bunch.target), "scikit-learn")
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    return Dataset("breast_cancer", features, signed_labels(bunch.target))
 
 
 def digits() -> tuple[Array, Int64]:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from coco_denoiser.curvature import LOSSES, linear_model
+from coco_denoiser.curvature import linear_model
 from coco_denoiser.problems.base import Indices, as_points, draw_index
 from coco_denoiser.typing import Array, ArrayLike
 
@@ -32,7 +32,6 @@ class LogisticRegression:
     Attributes:
         L: $\|A\|_2^2 / (4 n)$ + regularization, the largest curvature of the objective.
         mu: regularization, since the curvature of the loss vanishes far out.
-        L_max: the largest curvature of a single example, $\max_i \|a_i\|^2 / 4$ + regularization.
     """
 
     def __init__(
@@ -59,9 +58,7 @@ class LogisticRegression:
         self._signed = -b[:, np.newaxis] * A
         self.size, self.dimension = A.shape
         self.regularization = float(regularization)
-        squares = np.einsum("ij,ij->i", A, A)
-        self._scale = float(np.sqrt(squares.mean()))
-        self.L_max = LOSSES["logistic"][1] * float(squares.max()) + self.regularization
+        self._scale = float(np.sqrt(np.einsum("ij,ij->i", A, A).mean()))
         self.L, self.mu = linear_model("logistic", A, regularization=self.regularization)
 
     def value(self, x: Array) -> Array:
