@@ -56,7 +56,7 @@ _WINDOWS = {
     "32": Style("#240a45", (10, 3), 1),
     "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
 }
-_WINDOW = re.compile(r"\w+\+COCO_?(\d*)(, corrected)?$")
+_WINDOW = re.compile(r"\w+\+COCO_?(\d*)$")
 _SMALLER = {"2": (6, 2, 1, 1, 1, 2), "4": (10, 2, 1, 2), "8": (2, 2)}
 _SMALLER_STEP = re.compile(r"SGD\+SS\(COCO_(\d+)\)$")
 

@@ -58,15 +58,6 @@ def test_huge_margins_neither_overflow_nor_warn(scale: float) -> None:
         assert problem.example_gradient(x, np.array([0, 1])).tolist() == [[0.0], [1.0]]
 
 
-def test_a_batch_larger_than_a_block_equals_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, _, _ = small()
-    points = np.random.default_rng(2).standard_normal((3, 5, 4))
-    whole_value, whole_gradient = problem.value(points), problem.gradient(points)
-    monkeypatch.setattr("coco_denoiser.problems.logistic._BLOCK", 80)
-    assert np.allclose(problem.value(points), whole_value, rtol=1e-14)
-    assert np.allclose(problem.gradient(points), whole_gradient, rtol=1e-13)
-
-
 def test_minimizer_agrees_with_scikit_learn() -> None:
     data = breast_cancer()
     A, b = data.features, data.labels

@@ -26,12 +26,9 @@ FOLD = "SGD+COCO_2, folding"
 
 @dataclass(frozen=True)
 class FoldConfig(Config):
-    """The paper's synthetic problem; steps and starts are in `SETTINGS`."""
+    """What is run is in `SETTINGS`."""
 
     runs: int = 60
-    dimension: int = 10
-    sigma: float = 10.0
-    start: float = 100.0
 
 
 class Setting(NamedTuple):
@@ -40,57 +37,58 @@ class Setting(NamedTuple):
     title: str
     step: float
     steps: int
-    problem: Callable[[FoldConfig], Problem]
-    start: Callable[[FoldConfig], float] = lambda config: config.start
+    problem: Callable[[], Problem]
+    start: float = 100.0
 
 
-def _quadratic(config: FoldConfig) -> Problem:
-    return Quadratic.spaced(config.dimension, noise_std=config.sigma)
-
-
-def _ill_conditioned(config: FoldConfig) -> Problem:
-    return Quadratic(np.logspace(0, -3, config.dimension), noise_std=config.sigma)
+def _quadratic() -> Problem:
+    return Quadratic.spaced(10, noise_std=10.0)
 
 
 SETTINGS = {
     "1/L": Setting("Quadratic, step 1/L", 1.0, 32, _quadratic),
     "0.3/L": Setting("Quadratic, step 0.3/L", 0.3, 150, _quadratic),
-    "ill": Setting("Curvatures 1 to 0.001, step 0.3/L", 0.3, 150, _ill_conditioned),
+    "ill": Setting(
+        "Curvatures 1 to 0.001, step 0.3/L",
+        0.3,
+        150,
+        lambda: Quadratic(np.logspace(0, -3, 10), noise_std=10.0),
+    ),
     "breast-cancer": Setting(
         "Logistic, breast-cancer, step 0.5/L",
         0.5,
         400,
-        lambda _: regression("breast-cancer", regularized=True),
-        lambda _: 1.0,
+        lambda: regression("breast-cancer", regularized=True),
+        1.0,
     ),
 }
 QUADRATIC = ("1/L", "0.3/L")
 
 
-def _methods(setting: Setting) -> list[paths.Method]:
-    alone = paths.sgd(1, setting.step)
+def _methods(step: float) -> list[paths.Method]:
+    alone = paths.sgd(1, step)
     return [
         alone,
-        *(paths.sgd(K, setting.step) for K in (2, 8)),
-        *(paths.sgd(K, setting.step, forget="fold") for K in (2, 8)),
+        *(paths.sgd(K, step) for K in (2, 8)),
+        *(paths.sgd(K, step, forget="fold") for K in (2, 8)),
         paths.Method("SGD+PRaveraging", alone.make, averaged=True),
         paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
     ]
 
 
-_SERIES = [method.series for method in _methods(SETTINGS["1/L"])]
+_SERIES = [method.series for method in _methods(1.0)]
 
 
 def _unit(config: FoldConfig, index: int) -> Unit:
     unit: dict[str, Float64] = {}
     for name, setting in SETTINGS.items():
-        problem = setting.problem(config)
-        start = np.full(problem.dimension, setting.start(config))
+        problem = setting.problem()
+        start = np.full(problem.dimension, setting.start)
 
         def rng(name: str = name) -> np.random.Generator:
             return generator(config, f"{NAME} {name}", index)
 
-        found = paths.follow(problem, _methods(setting), start, setting.steps, rng)
+        found = paths.follow(problem, _methods(setting.step), start, setting.steps, rng)
         unit |= {f"{name}: {key}": array for key, array in found.items()}
     return unit
 
@@ -98,7 +96,11 @@ def _unit(config: FoldConfig, index: int) -> Unit:
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for name, setting in SETTINGS.items():
-        own = paths.part(units, f"{name}: ")
+        start = f"{name}: "
+        own = [
+            {key.removeprefix(start): unit[key] for key in unit if key.startswith(start)}
+            for unit in units
+        ]
         regimes = paths.Regimes(early=setting.steps // 5, late=setting.steps // 2)
         paths.gather(curves, own, _SERIES, regimes, prefix=f"{name} ")
     return curves
@@ -111,67 +113,61 @@ def _panels(_: Result) -> list[Panel]:
     ]
 
 
-def _late(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
-    return [curves.difference(f"{name} late", a, b) for name in names]
-
-
-def _shares(curves: Curves, names: Iterable[str], a: str, b: str) -> list[Curve]:
-    return [curves.relative(f"{name} late", a, b) for name in names]
-
-
-def _changes(
-    curves: Curves, a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
-) -> str:
-    return ", ".join(curves.percent(f"{name} {regime}", a, b) for name in names)
-
-
 def _claims(result: Result) -> list[Claim]:
     curves, ours = result.curves, Judge(result.config.runs)
+
+    def lead(other: str, names: Iterable[str] = QUADRATIC) -> list[Curve]:
+        return [curves.difference(f"{name} late", other, FOLD) for name in names]
+
+    def excess(
+        a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
+    ) -> list[Curve]:
+        return [curves.relative(f"{name} {regime}", a, b) for name in names]
+
+    def said(*pair: str, names: Iterable[str] = QUADRATIC, regime: str = "late") -> str:
+        return ", ".join(f"{curve.mean[0]:+.1%}" for curve in excess(*pair, names, regime))
+
+    window, averaging, decreasing_step = "SGD+COCO_8", "SGD+PRaveraging", "SGD+DecreasingSS"
     return [
         ours.increases(
             "Folding is worth more than a window: on the quadratic, COCO_2 with folding is nearer "
-            f"than COCO_2 in the last half ({_changes(curves, FOLD, 'SGD+COCO_2')} at 1/L "
-            "and 0.3/L).",
-            _late(curves, QUADRATIC, "SGD+COCO_2", FOLD),
+            f"than COCO_2 in the last half ({said(FOLD, 'SGD+COCO_2')} at 1/L and 0.3/L).",
+            lead("SGD+COCO_2"),
         ),
         ours.no_worse(
             "It is at least as good as COCO_8, with an eighth of the memory "
-            f"({_changes(curves, FOLD, 'SGD+COCO_8')}).",
-            _shares(curves, QUADRATIC, FOLD, "SGD+COCO_8"),
+            f"({said(FOLD, window)}).",
+            excess(FOLD, window),
         ),
         ours.no_worse(
             "With folding, a larger window is no better: COCO_8 against COCO_2 "
-            f"({_changes(curves, 'SGD+COCO_8, folding', FOLD)}).",
-            _shares(curves, QUADRATIC, FOLD, "SGD+COCO_8, folding"),
+            f"({said(f'{window}, folding', FOLD)}).",
+            excess(FOLD, f"{window}, folding"),
             note="At long steps several neighbours tell more than one mixture of them.",
         ),
         ours.increases(
-            "On the quadratic it is nearer than averaging and a decreasing step, at every step "
-            f"size ({_changes(curves, FOLD, 'SGD+PRaveraging')} against averaging, "
-            f"{_changes(curves, FOLD, 'SGD+DecreasingSS')} against the decreasing step).",
-            [
-                found
-                for rival in ("SGD+PRaveraging", "SGD+DecreasingSS")
-                for found in _late(curves, QUADRATIC, rival, FOLD)
-            ],
+            "On the quadratic it is nearer than averaging and a decreasing step, at both step "
+            f"sizes ({said(FOLD, averaging)} against averaging, {said(FOLD, decreasing_step)} "
+            "against the decreasing step).",
+            [*lead(averaging), *lead(decreasing_step)],
         ),
         ours.increases(
             "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
-            f"({', '.join(_changes(curves, FOLD, s, ['breast-cancer']) for s in _SERIES[:3])}).",
-            [found for s in _SERIES[:3] for found in _late(curves, ["breast-cancer"], s, FOLD)],
+            f"({', '.join(said(FOLD, s, names=['breast-cancer']) for s in _SERIES[:3])}).",
+            [curve for s in _SERIES[:3] for curve in lead(s, ["breast-cancer"])],
         ),
         ours.no_worse(
             "Folding does not compromise the bias regime: it is no further than SGD in the first "
-            f"fifth ({_changes(curves, FOLD, 'SGD', SETTINGS, 'early')} at 1/L, 0.3/L, "
+            f"fifth ({said(FOLD, 'SGD', names=SETTINGS, regime='early')} at 1/L, 0.3/L, "
             "curvatures 1 to 0.001, breast-cancer).",
-            [curves.relative(f"{name} early", FOLD, "SGD") for name in SETTINGS],
+            excess(FOLD, "SGD", SETTINGS, "early"),
             note="Many small steps in one direction leave the mixture behind, since each alone "
             "breaks no bound.",
         ),
         ours.no_worse(
             "Where curvatures differ by a factor of 1000 it is no further than SGD "
-            f"({_changes(curves, FOLD, 'SGD', ['ill'])} in the last half).",
-            _shares(curves, ["ill"], FOLD, "SGD"),
+            f"({said(FOLD, 'SGD', names=['ill'])} in the last half).",
+            excess(FOLD, "SGD", ["ill"]),
             note="Folding acts like a step that falls as 1/k, too short for directions of little "
             "curvature.",
         ),

@@ -3,9 +3,6 @@
 The noise comes from picking one example, so it is neither Gaussian nor independent of the
 point: this is COCO outside its assumptions. Mushrooms comes twice: as published, with the labels
 1 and 2 of the file and an L that ignores them, and corrected.
-
-STRSAGA's figure is the paper's: the example's gradient is denoised, then corrected. Beside it
-the corrected direction is denoised.
 """
 
 import os
@@ -13,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -27,7 +23,6 @@ from coco_denoiser.problems import Dataset, LogisticRegression, Problem, dataset
 from coco_denoiser.typing import Float64
 
 _BASES = ("SGD", "STRSAGA", "Adam")
-_CORRECTED = "STRSAGA, corrected"  # the direction is denoised, not the gradient in it
 _SLACK = 0.1  # what a bias regime may lose and still be "almost" or "without significant" delay
 
 
@@ -95,20 +90,13 @@ def _load(data: str, regularized: bool, published: bool, _: str | None) -> Logis
     return problem
 
 
-def _method(
-    config: LogisticConfig, which: int, window: int, *, corrected: bool = False
-) -> paths.Method:
+def _method(config: LogisticConfig, which: int, window: int) -> paths.Method:
     def make(problem: Problem) -> Optimizer:
         size = config.step_sizes[which] / (problem.L if config.divided_by_L[which] else 1.0)
-        denoiser = paths.coco(problem, window)
-        if _BASES[which] == "STRSAGA":
-            where: Literal["direction", "gradient"] = "direction" if corrected else "gradient"
-            return STRSAGA(size, denoiser=denoiser, denoise=where)
-        kind = SGD if _BASES[which] == "SGD" else Adam
-        return kind(size, denoiser=denoiser)
+        kind: type[Optimizer] = (SGD, STRSAGA, Adam)[which]
+        return kind(size, denoiser=paths.coco(problem, window))
 
-    name = paths.coco_name(_BASES[which], window)
-    return paths.Method(f"{name}, corrected" if corrected else name, make)
+    return paths.Method(paths.coco_name(_BASES[which], window), make)
 
 
 def _unit(config: LogisticConfig, index: int) -> Unit:
@@ -119,9 +107,6 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
         if config.around_minimizer[which]:
             start = start + problem.minimizer
         methods = [_method(config, which, window) for window in config.windows[which]]
-        if base == "STRSAGA":
-            windows = config.windows[which][1:]
-            methods += [_method(config, which, window, corrected=True) for window in windows]
         unit |= paths.follow(
             problem,
             methods,
@@ -148,11 +133,7 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
         late = _late(config, which)
         alone = np.mean([unit[f"{base} distance"] for unit in units], axis=0)
         regimes = paths.Regimes(early=_arrival(alone, late), late=late)
-        names = _names(config, base)
-        paths.gather(curves, units, names, regimes, prefix=f"{base} ")
-        if base == "STRSAGA":
-            others = [base, *(f"{name}, corrected" for name in names[1:])]
-            paths.gather(curves, units, others, regimes, prefix=f"{_CORRECTED} ")
+        paths.gather(curves, units, _names(config, base), regimes, prefix=f"{base} ")
     return curves
 
 
@@ -161,21 +142,17 @@ def _panels(result: Result) -> list[Panel]:
     row = {"fourclass": "top", "mushrooms": "bottom"}.get(config.data)
     paper = row is not None and config.published == (config.data == "mushrooms")
     places = dict(zip(_BASES, ("left", "centre", "right"), strict=True))
-
-    titles = {_CORRECTED: "STRSAGA, the corrected direction denoised"}
-
-    def panel(base: str, what: str) -> Panel:
-        number = f"5, {row} {places[base]}" if paper and base in places else ""
-        return paths.panel(
+    return [
+        paths.panel(
             f"{base} {what}",
-            titles.get(base, base) if what == "distance" else "",
-            result.curves.series(f"{base} distance"),
-            new_row=base in ("SGD", _CORRECTED),
-            figure=number if what == "distance" else "",
+            base if what == "distance" else "",
+            _names(config, base),
+            new_row=base == "SGD",
+            figure=f"5, {row} {places[base]}" if paper and what == "distance" else "",
         )
-
-    shown = [panel(base, what) for what in ("distance", "objective") for base in _BASES]
-    return [*shown, panel(_CORRECTED, "distance")]
+        for what in ("distance", "objective")
+        for base in _BASES
+    ]
 
 
 def _claims(result: Result) -> list[Claim]:
@@ -216,18 +193,8 @@ def _claims(result: Result) -> list[Claim]:
                 note="The last gain is a loss: the largest window has just left its bias regime.",
             )
         )
-    late = f"{_CORRECTED} late"
-    names = _names(config, "STRSAGA")[1:]
-    changes = ", ".join(curves.percent(late, f"{name}, corrected", "STRSAGA") for name in names)
-    claims.append(
-        ours.increases(
-            "STRSAGA: denoising the corrected direction helps too, for every K "
-            f"({changes} in the variance regime).",
-            [curves.difference(late, "STRSAGA", f"{name}, corrected") for name in names],
-        )
-    )
-    prefixes = [f"{base} " for base in (*_BASES, _CORRECTED)]
-    return [*claims, *_adam_claims(result, paper), paths.solved(curves, prefixes)]
+    solved = paths.solved(curves, [f"{base} " for base in _BASES])
+    return [*claims, *_adam_claims(result, paper), solved]
 
 
 def _adam_claims(result: Result, paper: Judge) -> list[Claim]:

@@ -122,14 +122,6 @@ class Rows:
         return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
 
 
-def part(units: Sequence[Unit], prefix: str) -> list[Unit]:
-    """Return what the units hold under names with a prefix, without it."""
-    return [
-        {name.removeprefix(prefix): unit[name] for name in unit if name.startswith(prefix)}
-        for unit in units
-    ]
-
-
 class Regimes(NamedTuple):
     """The steps 1..early where the start is forgotten, and the last ones, where noise dominates."""
 

@@ -25,6 +25,7 @@ class Optimizer:
     3. `increment`: $x_{k+1} = x_k -$ `increment`$(\theta_k, \gamma_k)$.
 
     The denoiser treats its input as a noisy gradient of $f$ at $x_k$, whatever the first stage did.
+    STRSAGA denoises within the first stage, as the paper does.
 
     Args:
         step_size: $\gamma$, a number or a schedule $k \mapsto \gamma_k$ with $k = 1, 2, \dots$

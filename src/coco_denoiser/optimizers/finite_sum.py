@@ -5,19 +5,12 @@ soon as the step is taken; SAGA (Defazio, Bach and Lacoste-Julien, 2014) keeps i
 alpha_1, ..., alpha_n, and lets the table's mean correct the next estimate. Each step evaluates
 the gradient of one term.
 
-With a denoiser, it is the corrected direction that is denoised, not the gradient of the term.
-COCO takes its input for a noisy gradient of f, and the corrected direction is that estimate
-here. Denoising the term's gradient before the correction takes away the very noise that
-g - alpha_i is there to cancel, so that the correction puts it back with the opposite sign. The
-paper does so nevertheless (its Figure 1(b)); STRSAGA can do either.
+With a denoiser, the term's gradient is denoised and stored, as in the paper's Figure 1(b).
 """
-
-from typing import Literal
 
 import numpy as np
 
-from coco_denoiser.optimizers.base import DenoiserLike, Optimizer
-from coco_denoiser.optimizers.schedules import StepSize
+from coco_denoiser.optimizers.base import Optimizer
 from coco_denoiser.problems.base import FiniteSum, Oracle, draw_index, is_finite_sum
 from coco_denoiser.typing import Array
 
@@ -41,30 +34,16 @@ class STRSAGA(Optimizer):
 
     Args:
         step_size: gamma, a number or a schedule.
-        denoiser: called once per step.
-        denoise: "direction" denoises g - alpha_p + mean, which is an estimate of the gradient of
-            f; "gradient" denoises g and stores the denoised one, as the COCO paper does.
+        denoiser: called as denoiser(x, g) once per step; the denoised gradient is stored.
     """
-
-    def __init__(
-        self,
-        step_size: StepSize,
-        *,
-        denoiser: DenoiserLike | None = None,
-        denoise: Literal["direction", "gradient"] = "direction",
-    ) -> None:
-        if denoise not in ("direction", "gradient"):
-            raise ValueError(f"denoise must be 'direction' or 'gradient', got {denoise!r}.")
-        super().__init__(step_size, denoiser=denoiser)
-        self._denoise = denoise
 
     def forget(self) -> None:
         """Let go of the problem and of everything remembered about it."""
         self._terms: FiniteSum | None = None
 
-    def denoised(self, x: Array, g: Array) -> Array:
-        """Return the direction denoised, unless the gradient in it was."""
-        return g if self._denoise == "gradient" else super().denoised(x, g)
+    def denoised(self, x: Array, g: Array) -> Array:  # noqa: ARG002
+        """Return the direction as it is: the gradient in it was denoised."""
+        return g
 
     def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
         r"""Return $g - \alpha_p + \bar\alpha_T$ and store g."""
@@ -73,9 +52,7 @@ class STRSAGA(Optimizer):
             terms = self._bind(problem, x, rng)
         index = self._draw(terms, rng)
         self.evaluations += 1
-        g = terms.example_gradient(x, index)
-        if self._denoise == "gradient":
-            g = super().denoised(x, g)
+        g = super().denoised(x, terms.example_gradient(x, index))
         change: Array = g - self._alpha[index]
         direction = self._mean + change
         self._alpha[index] = g

@@ -1,7 +1,6 @@
 """Logistic regression: the paper's real problem, where the noise comes from picking examples."""
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -9,10 +8,6 @@ import numpy as np
 from coco_denoiser.curvature import linear_model
 from coco_denoiser.problems.base import Indices, as_points, draw_index
 from coco_denoiser.typing import Array, ArrayLike
-
-# Margins of a batch are formed block by block, so that a whole trajectory can be evaluated
-# at once: 2**21 doubles are 16 MB.
-_BLOCK = 2**21
 
 
 class LogisticRegression:
@@ -65,9 +60,7 @@ class LogisticRegression:
         """Return f at one point (d,), or at each of a batch (..., d)."""
         points = as_points(x, self.dimension)
         flat = points.reshape(-1, self.dimension)
-        losses = np.empty(len(flat))
-        for block in self._blocks(len(flat)):
-            losses[block] = np.logaddexp(0.0, flat[block] @ self._signed.T).mean(axis=1)
+        losses: Array = np.logaddexp(0.0, flat @ self._signed.T).mean(axis=1)
         # Without the term, the square of a huge x might overflow for nothing.
         if self.regularization:
             losses += 0.5 * self.regularization * np.einsum("ij,ij->i", flat, flat)
@@ -78,9 +71,8 @@ class LogisticRegression:
         """Return the full gradient at one point (d,), or at each of a batch (..., d)."""
         points = as_points(x, self.dimension)
         flat = points.reshape(-1, self.dimension)
-        gradients = self.regularization * flat
-        for block in self._blocks(len(flat)):
-            gradients[block] += _expit(flat[block] @ self._signed.T) @ self._signed / self.size
+        slopes = _expit(flat @ self._signed.T)
+        gradients: Array = self.regularization * flat + slopes @ self._signed / self.size
         return gradients.reshape(points.shape)
 
     def hessian(self, x: Array) -> Array:
@@ -159,10 +151,6 @@ class LogisticRegression:
                 f"to {eigenvalues[-1]:.1e}; pass regularization > 0."
             )
         return np.linalg.solve(H, self.gradient(x))
-
-    def _blocks(self, points: int) -> Iterator[slice]:
-        step = max(1, _BLOCK // self.size)
-        return (slice(start, start + step) for start in range(0, points, step))
 
 
 def _sigmoid(t: float) -> float:
