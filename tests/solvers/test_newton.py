@@ -7,17 +7,14 @@ from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import interior_point, newton
 from coco_denoiser.typing import Float64
+from tests.families import sgd
 from tests.windows import plain, reduced
 
 
 def path(K: int, d: int, step: float, seed: int) -> Problem:
     """K points along SGD with noise 10 on a quadratic, of unequal variances."""
     rng = np.random.default_rng(seed)
-    curvature, x = np.linspace(1.0, 0.1, d), np.full(d, 100.0)
-    points, gradients = np.empty((K, d)), np.empty((K, d))
-    for k in range(K):
-        points[k], gradients[k] = x, curvature * x + 10.0 * rng.normal(size=d)
-        x = x - step * gradients[k]
+    points, gradients = sgd(rng, K, d, step, start=100.0)
     return reduced(points, gradients, variances=rng.uniform(0.5, 2.0, K))
 
 
@@ -77,7 +74,7 @@ def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
 
 
 def test_the_best_step_is_kept_where_the_next_is_worse() -> None:
-    window = path(12, 2, 0.7, 7)
+    window = path(12, 2, 0.7, 2)
     gaps = [
         verdict(window, newton.solve(window, tol=1e-14, max_iter=limit)[0]) for limit in range(9)
     ]

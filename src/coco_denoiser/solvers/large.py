@@ -61,7 +61,7 @@ def _newton(
     """Do as newton.py does, from multipliers above the diagonal; return the best, and the steps."""
     cube = float(len(bounds)) ** 3
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
-    left = max(_ALLOWED * cube, small)
+    left, ratio = max(_ALLOWED * cube, small), np.zeros_like(bounds)
     iterations, halvings, best, top, kept, last = 0, 0, np.inf, -np.inf, table, table
     while True:
         system = System(problem, table)
@@ -78,8 +78,8 @@ def _newton(
         if iterations >= min(max_iter, newton.STEPS):
             return kept, iterations
         top, halvings, last = dual, 0, table
-        listed = table > 0.0
-        first, second = np.nonzero(listed | _violated(system.hat, bounds, listed))
+        _ratios(system.hat, bounds, ratio)
+        first, second = np.nonzero((table > 0.0) | (ratio > 1.0))
         system.list_pairs(first, second)
         ridge = min(newton.RIDGE, gap / value)
         lam = system.nonnegative(table[first, second], bounds[first, second], ridge)
@@ -251,18 +251,6 @@ def _ratios(phi: Float64, bounds: Float64, ratio: Float64) -> float:
             ratio[i, j] = apart / bounds[i, j]
             worst = max(worst, (apart - ROUNDING) / bounds[i, j])
     return worst
-
-
-@kernel
-def _violated(phi: Float64, bounds: Float64, listed: Mask) -> Mask:
-    """Mark the pairs that break their bound and are not yet on the list."""
-    out = np.zeros(bounds.shape, np.bool_)
-    for i in range(phi.shape[0]):
-        x = phi[i]
-        for j in range(i + 1, phi.shape[0]):
-            if not listed[i, j]:
-                out[i, j] = squared_distance(x, phi[j]) > bounds[i, j] ** 2
-    return out
 
 
 @sweep
