@@ -18,7 +18,7 @@ BENCHMARKS = {
     "torch-step": "a CocoOptimizer step against reading its window",
     "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
-    "minimize": "minimize() untuned against SGD at 1/L, and against the best tuned method",
+    "minimize": "minimize() untuned against SGD's tail average at its best step",
     "publish": "all of the above, into the page of the site",
 }
 

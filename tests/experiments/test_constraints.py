@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser.experiments.constraint_problems import FRANK_WOLFE, FREE, HELD_OUT, SEEN, problem
-from coco_denoiser.experiments.constraints import EXPERIMENT, ConstraintsConfig
+from coco_denoiser.experiments.constraints import EXPERIMENT, SHARES, ConstraintsConfig
 from coco_denoiser.experiments.experiment import Result
 
 CONFIG = ConstraintsConfig(
@@ -37,12 +37,15 @@ def test_reference_solutions_are_stationary_and_oracles_unbiased(name: str) -> N
 def test_ratios_are_to_the_best_rival_at_its_best_step() -> None:
     units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
     assert "fold 16 last" not in units[0]  # below 0.03/L the rivals are alone
-    units[1]["dual averaging average"] = np.full(3, 1e-9)
-    units[2]["fold 2, L=1/s last"] = np.full(3, 2e-9)
+    units[1]["dual averaging average"] = np.full((len(SHARES), 3), 1e-9)
+    units[2]["fold 2, L=1/s last"] = np.full((len(SHARES), 3), 2e-9)
+    units[2]["fold 2, L=1/s last"][1] = 3e-9
     result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
     ratios = result.curves["held out: best step", "fold 2, L=1/s"].mean
     np.testing.assert_allclose(ratios, 2.0)
     assert result.curves["held out: usable", "fold 2, L=1/s"].mean.tolist() == [0.0, 0.0, 1.0]
+    half = result.curves["box: excess after 0.5 of the calls", "fold 2, L=1/s"].mean
+    assert half[2] == 3e-9
     claim = EXPERIMENT.claims(result)[0]
     assert "box 2" in claim.sentence
     assert claim.number == pytest.approx(2.0)
