@@ -16,7 +16,6 @@ solve is handed to the loop over all methods, as the same problem.
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._jit import kernel
 from coco_denoiser.certificate import certify_tables
-from coco_denoiser.problem import NONE, Problem, centre_and_radius
+from coco_denoiser.problem import NONE, Problem, centre_and_radius, ones
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import closed_form, newton
 from coco_denoiser.typing import Float64
@@ -103,7 +102,7 @@ class CoCoercive(Model):
             within = min(0.1 * tol, solvers.FEASIBLE)
             W, phi, lam, steps = newton.solve_fast(h, bounds, n, tol, newton.STEPS, within)
             if steps >= 0:
-                gap, violation = certify_tables(h, bounds, n, _ones(h.shape[1]), phi, lam, NONE)
+                gap, violation = certify_tables(h, bounds, n, ones(h.shape[1]), phi, lam, NONE)
                 if gap <= tol and violation <= tol:
                     nan, active = math.nan, int(np.count_nonzero(lam)) // 2
                     return Estimate(
@@ -141,7 +140,7 @@ class CoCoercive(Model):
     def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
         h, bounds, n = self._reduced(window)
-        problem = Problem(h, bounds, n, _ones(h.shape[1]))
+        problem = Problem(h, bounds, n, ones(h.shape[1]))
         return solvers.solve(problem, method=self.method, tol=self.tol, start=start)
 
     def _reduced(self, window: Window) -> tuple[Float64, Float64, Float64]:
@@ -149,9 +148,6 @@ class CoCoercive(Model):
         h = NONE if window.vectors is None else window.coordinates(self.centre)
         shift = self.centre - window.centre
         return reduce(window.tables, window.variances, h, shift, self.radius)
-
-
-_ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 
 def _now(bound: Bound) -> Any:

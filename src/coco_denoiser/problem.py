@@ -21,6 +21,7 @@ so that phi = W h with W = (N + Laplacian)^-1 N if all s_c are 1.
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ _FEW = 32  # with so few coordinates, rotating into fewer does not pay
 _SWEEPS = 20  # over all pairs, to mend what rounding has left
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
+ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,14 @@ class Problem:
         precisions: (K,), inverse noise variances, the largest being 1.
         coordinate_precisions: (q,), what these are multiplied by in each coordinate, the largest
             being 1; all are 1 unless the noise has a covariance.
+        isotropic: whether all of these are 1.
     """
 
     residuals: Float64
     bounds: Float64
     precisions: Float64
     coordinate_precisions: Float64
-
-    @property
-    def isotropic(self) -> bool:
-        """Whether the noise is the same in all directions."""
-        return bool(self.coordinate_precisions.min() == 1.0)
+    isotropic: bool = True
 
     @property
     def table(self) -> Float64:
@@ -125,12 +124,16 @@ class Units(NamedTuple):
                 status = Status.STALLED
             elif moved and status is Status.UNCHANGED:
                 status = Status.SOLVED
-        return replace(
-            answer,
+        return Solution(
             gradients=theta,
+            weights=answer.weights,
             multipliers=lam if self.multiplier == 1.0 else self.multiplier * lam,
+            gap=answer.gap,
             violation=max(answer.violation, worst),
+            iterations=answer.iterations,
+            method=answer.method,
             status=status,
+            std=answer.std,
         )
 
 
@@ -166,23 +169,25 @@ def from_observations(
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
         h, bounds, scale = _reduce(x, g, c, r, np.inf)
-    axes, unit, coordinates = NONE, float(variances.min()), h
-    shares = np.ones(d)
+    axes, least, spread, coordinates, shares = NONE, float(variances.min()), 1.0, h, ones(d)
+    isotropic = covariance is None
     if covariance is not None:
-        spread = covariance
+        eigenvalues = covariance
         if covariance.ndim == 2:
-            spread, axes = np.linalg.eigh(covariance)
+            eigenvalues, axes = np.linalg.eigh(covariance)
             # Differences first: rotated points would lose the digits that a common shift takes.
             coordinates = h = np.ascontiguousarray(h @ axes)
-        unit *= float(spread.min())
-        shares = spread.min() / spread
+        spread = float(eigenvalues.min())
+        shares = spread / eigenvalues
+        isotropic = bool(shares.min() == 1.0)
     elif d > max(2 * K, _FEW):
         # Rotated into K coordinates. From the vectors, not from the table of distances:
         # close residuals would lose half of their digits there.
         coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
-        shares = np.ones(K)
-    problem = Problem(coordinates, bounds, variances.min() / variances, shares)
-    units = Units(points, gradients, variances, curvature, h, scale, exponent, 1.0 / unit, axes)
+        shares = ones(K)
+    problem = Problem(coordinates, bounds, least / variances, shares, isotropic)
+    unit = 1.0 / (least * spread)
+    units = Units(points, gradients, variances, curvature, h, scale, exponent, unit, axes)
     return problem, units
 
 
@@ -230,7 +235,8 @@ def merge(problem: Problem, labels: Int64) -> Problem:
     bounds = np.full((count, count), np.inf)
     np.minimum.at(bounds, (labels[:, None], labels[None, :]), problem.bounds)
     np.fill_diagonal(bounds, 0.0)
-    return Problem(sums / total[:, None], bounds, total, problem.coordinate_precisions)
+    residuals = sums / total[:, None]
+    return replace(problem, residuals=residuals, bounds=bounds, precisions=total)
 
 
 def expand_multipliers(multipliers: Float64, problem: Problem, labels: Int64) -> Float64:
@@ -259,7 +265,7 @@ def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
     residuals += pull / problem.table[members]
     scale = standardise(residuals, most_central(residuals))
     bounds = problem.bounds[np.ix_(members, members)] / scale
-    return Problem(residuals, bounds, n / n.max(), problem.coordinate_precisions)
+    return replace(problem, residuals=residuals, bounds=bounds, precisions=n / n.max())
 
 
 def stationary(multipliers: Float64, problem: Problem) -> Float64:
