@@ -368,8 +368,14 @@ def test_a_second_thread_in_the_middle_of_a_step_is_refused() -> None:
     first = threading.Thread(target=denoiser, args=(np.ones(2), np.ones(2)))
     first.start()
     assert inside.wait(30.0)
-    with pytest.raises(RuntimeError, match="one denoiser for each thread"):
-        denoiser(np.ones(2), np.ones(2))
+    state = Denoiser(L=slow, window=3).state_dict()
+    for call in (
+        partial(denoiser, np.ones(2), np.ones(2)),
+        denoiser.reset,
+        partial(denoiser.load_state_dict, state),
+    ):
+        with pytest.raises(RuntimeError, match="one denoiser for each thread"):
+            call()
     done.set()
     first.join()
     assert len(denoiser) == 1

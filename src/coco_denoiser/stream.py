@@ -129,9 +129,10 @@ class Denoiser:
 
     def reset(self) -> None:
         """Forget every observation."""
-        self._stream.reset()
-        self._vectors.reset()
-        self._shape = None
+        with self._stream:
+            self._stream.reset()
+            self._vectors.reset()
+            self._shape = None
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -161,18 +162,16 @@ class Denoiser:
         stream, vectors = self._stream, self._vectors
         x, g = check.pair(point, gradient, self._shape if stream.window.count else None)
         noise_variance = check.positive("noise_variance", noise_variance)
-        if not stream.lock.acquire(blocking=False):
-            raise RuntimeError(BUSY)
-        try:
-            vectors.hold(x, g)
-            comparison = stream.compare(vectors)
-            if isinstance(comparison, Outcome):
-                raise self._refusal(x, g)
-            stream.accept(vectors, comparison, noise_variance)
-            theta = vectors.theta
-        finally:
-            vectors.release()
-            stream.lock.release()
+        with stream:
+            try:
+                vectors.hold(x, g)
+                comparison = stream.compare(vectors)
+                if isinstance(comparison, Outcome):
+                    raise self._refusal(x, g)
+                stream.accept(vectors, comparison, noise_variance)
+                theta = vectors.theta
+            finally:
+                vectors.release()
         self._shape = g.shape
         if theta.dtype != g.dtype and g.dtype.kind == "f":
             theta = theta.astype(g.dtype)
@@ -238,12 +237,13 @@ class Denoiser:
         count, shape = tables["count"], check.saved_shape(state)
         points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
         residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
-        self._stream.load_state_dict(tables)
-        self._vectors.load(points, residuals)
-        self._shape, window, ring = shape, self._stream.window, self._vectors.ring
-        window.d = math.prod(shape)
-        if window.d < count:
-            window.vectors = ring.points[:count], ring.residuals[:count]
+        with self._stream:
+            self._stream.load_state_dict(tables)
+            self._vectors.load(points, residuals)
+            self._shape, window, ring = shape, self._stream.window, self._vectors.ring
+            window.d = math.prod(shape)
+            if window.d < count:
+                window.vectors = ring.points[:count], ring.residuals[:count]
 
     def _saved_settings(self) -> dict[str, Any]:
         """Return what a state must have been saved with; bounds that change may be others."""
@@ -331,6 +331,13 @@ class Stream:
         self.window = Window(1 if self.recursive else self.size)
         self.lock = threading.Lock()
         self.reset()
+
+    def __enter__(self) -> None:
+        if not self.lock.acquire(blocking=False):
+            raise RuntimeError(BUSY)
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "lock"}
