@@ -274,9 +274,11 @@ def read(path: Path) -> dict[Key, list[list[float]]]:
     return kept
 
 
-def show(kept: dict[Key, list[list[float]]], name: str, steps: int, seeds: int) -> None:
+def show(
+    kept: dict[Key, list[list[float]]], name: str, batches: list[int], steps: int, seeds: int
+) -> None:
     """Print, for every method, what it reaches at its best rate."""
-    columns = list(product(SCHEDULES, LEAST))
+    columns = list(product(SCHEDULES, batches))
     head = "".join(f"{f'{schedule}, {batch}':>22s}" for schedule, batch in columns)
     print(f"\n{name:44s}{head}")  # noqa: T201
     for title, method in METHODS.items():
@@ -303,13 +305,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--batches", nargs="+", type=int, choices=LEAST, default=list(LEAST))
     parser.add_argument("--out", type=Path, default=Path("inverse-rate.csv"))
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     kept = read(options.out)
     for name in options.tasks:
         data = TASKS[name]()
-        for batch, (title, method) in product(LEAST, METHODS.items()):
+        for batch, (title, method) in product(options.batches, METHODS.items()):
             for schedule in method.schedules:
                 key = name, title, batch, schedule, options.steps
                 if key not in kept:
@@ -317,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     kept[key] = train(data, method, batch, schedule, options.steps, options.seeds)
                     with options.out.open("a", newline="") as file:
                         csv.writer(file).writerows([*key, *row] for row in kept[key])
-        show(kept, name, options.steps, options.seeds)
+        show(kept, name, options.batches, options.steps, options.seeds)
 
 
 if __name__ == "__main__":

@@ -11,27 +11,13 @@ from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import alike, begun, coco, copies, equal, noisy_gradients, parameters
 
 
-@pytest.mark.filterwarnings("ignore:SGD has momentum")
 def test_schedulers_act_on_the_wrapped_optimizer() -> None:
-    tensors = parameters()
-    optimizer = coco(torch.optim.SGD(tensors, lr=0.1, momentum=0.9))
-    schedulers = [
-        torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5),
-        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
-    ]
-    rates = []
+    tensors, optimizer = begun(0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     for _ in range(3):
         noisy_gradients(tensors, 1, optimizer.step)
-        for scheduler in schedulers:
-            scheduler.step()
-        rates.append(optimizer.wrapped.param_groups[0]["lr"])
-    assert rates == sorted(rates, reverse=True)
-    assert rates[0] < 0.1
-    cyclic = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5)
-    momentum = optimizer.wrapped.param_groups[0]["momentum"]
-    noisy_gradients(tensors, 1, optimizer.step)
-    cyclic.step()
-    assert optimizer.wrapped.param_groups[0]["momentum"] != momentum
+        scheduler.step()
+    assert optimizer.wrapped.param_groups[0]["lr"] == 0.1 * 0.5**3
 
 
 def test_a_new_group_empties_the_window_and_takes_part() -> None:

@@ -154,6 +154,7 @@ def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
     assert found.moved == pytest.approx(moved, rel=1e-6)
     assert len(optimizer.denoiser) == held
     assert found.weights.sum() == pytest.approx(1.0)
+    # As docs/torch.md says: 2 K copies, or two; here in double precision.
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
     assert f"forget={options.get('forget', 'drop')!r}" in repr(optimizer)
     optimizer.reset()

@@ -128,15 +128,6 @@ def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> N
     assert equal(history(fresh), history(others))
 
 
-def test_memory_is_what_the_docs_say() -> None:
-    for options, copies_ in (({"window": 8}, 16), ({"window": 2, "forget": "fold"}, 2)):
-        p = nn.Parameter(torch.ones(161, dtype=torch.bfloat16))
-        denoiser = GradientDenoiser(p, L=1.0, **options)
-        p.grad = torch.ones_like(p)
-        denoiser.denoise()
-        assert denoiser.diagnostics().nbytes == 161 * 4 * copies_
-
-
 def test_a_step_has_a_noise_variance_of_its_own() -> None:
     """Two gradients at one point are averaged by their precisions; a tensor may be a variance."""
     p: Any = nn.Parameter(torch.zeros(3, dtype=torch.float64))

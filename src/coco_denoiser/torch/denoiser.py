@@ -161,7 +161,8 @@ class GradientDenoiser:
         if not vectors.covers(members):
             self.reset()
             vectors.prepare(members)
-        vectors.hold()
+        for block in vectors.blocks:
+            block.hold()
         return self.stream.compare(vectors, sign=sign, standing=standing)
 
     def diagnostics(self) -> Diagnostics:
@@ -238,7 +239,8 @@ def observe_together(
             return changed
     finally:
         for window in held:
-            window.vectors.release()
+            for block in window.vectors.blocks:
+                block.release()
             window.stream.lock.release()
     for window, _ in windows:
         window.skipped += 1

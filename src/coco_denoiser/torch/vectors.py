@@ -46,10 +46,10 @@ class DeviceRing(Ring):
             where = slice(start, start + _BLOCK)
             P, R = self.points[:used, where], self.residuals[:used, where]
             if successor >= 0:
-                M = _merged(P, R, plan)
-                out[-2] += (~(M.abs() <= 2.0 * limit)).sum()
                 R = R.clone()
-                R[successor] = M
+                DeviceRing(P, R).merge_oldest(plan)
+                M = R[successor]
+                out[-2] += (~(M.abs() <= 2.0 * limit)).sum()
                 _add(out[3 * used : 6 * used], P - P[successor], R - M)
             _add(out[: 3 * used], P - x[where], R - h[where])
         if oldest >= 0:
@@ -91,15 +91,6 @@ class DeviceRing(Ring):
         self.points[0] = x
         self.residuals[0] = h + move
         torch.add(g, move, out=out)
-
-
-def _merged(points: torch.Tensor, residuals: torch.Tensor, plan: Plan) -> torch.Tensor:
-    """Return the residual of the successor as it is once the oldest is merged into it."""
-    old, new = plan.oldest, plan.successor
-    move = residuals[old] - residuals[new]
-    if plan.shift:
-        move.sub_(points[old] - points[new], alpha=plan.shift)
-    return residuals[new] + plan.weight * move
 
 
 def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
@@ -292,16 +283,6 @@ class TensorVectors:
             and all(map(is_, members, self.members))
             and list(map(_kind, members)) == self._kinds
         )
-
-    def hold(self) -> None:
-        """Copy the parameters as they are now, and their gradients."""
-        for block in self.blocks:
-            block.hold()
-
-    def release(self) -> None:
-        """Let go of the observation."""
-        for block in self.blocks:
-            block.release()
 
     @property
     def nbytes(self) -> int:
