@@ -140,6 +140,8 @@ class Block:
         self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
         self._sharded = any(map(sharding.is_sharded, members))
         here = self._local()
+        narrow = {dtype, torch.promote_types(dtype, torch.complex32)}
+        self._alike = not self._sharded and narrow >= {p.dtype for p in members}
         self._shapes = [(*p.shape, 2) if p.is_complex() else tuple(p.shape) for p in here]
         size = slots, sum(map(math.prod, self._shapes))
         self.points, self.residuals = (
@@ -208,14 +210,13 @@ class Block:
         return sums
 
     def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield parameters with gradients that are like them, valid until the next step."""
-        for p, part in zip(self.members, self._parts[2], strict=True):
-            if p.dtype is part.dtype and p.is_contiguous() and not self._sharded:
-                yield p, part
-            else:
-                # Same dtype and same strides as the parameter: fused optimizers rely on both.
-                result = torch.empty_like(sharding.local(p.detach()))
-                yield p, sharding.like(p, result.copy_(part))
+        """Return parameters with gradients that are like them, valid until the next step."""
+        pairs = zip(self.members, self._parts[2], strict=True)
+        if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
+            return pairs
+        # Same dtype and same strides as the parameter: fused optimizers rely on both.
+        empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
+        return ((p, sharding.like(p, result.copy_(part))) for p, result, part in empty)
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
