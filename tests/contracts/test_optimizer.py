@@ -136,19 +136,6 @@ def test_the_denoiser_stands_between_estimate_and_update(
     assert np.array_equal(answers[0], np.ones(4))
 
 
-def test_a_denoiser_may_overwrite_what_it_is_given(make: Make, problem: LogisticRegression) -> None:
-    def spoil(_: Array, g: Array) -> Array:
-        answer = g.copy()
-        g[:] = np.nan
-        return answer
-
-    plain, spoiled = (
-        run(optimizer, problem, np.ones(4), steps=60, rng=np.random.default_rng(2)).iterates
-        for optimizer in (make(), make(denoiser=spoil))
-    )
-    assert np.array_equal(plain, spoiled)
-
-
 @pytest.mark.parametrize("name", DENOISED_AFTERWARDS)
 def test_a_denoised_gradient_of_zero_stops_a_fresh_optimizer(make: Make) -> None:
     optimizer = make(denoiser=lambda _, g: np.zeros_like(g))

@@ -127,10 +127,6 @@ def test_an_average_records_another_path_and_leaves_the_first_alone() -> None:
     assert np.allclose(averaged.iterates, sums / np.arange(1, 32)[:, np.newaxis], atol=1e-14)
 
 
-def test_decreasing() -> None:
-    assert [decreasing(0.5)(k) for k in (1, 2, 10)] == [0.5, 0.25, 0.05]
-
-
 def test_sgd_with_step_one_over_k_is_the_mean_of_the_observations() -> None:
     # On f = x^2 / 2, x_k = x_{k-1} - (x_{k-1} + noise) / k averages the noise exactly.
     problem, rng = Quadratic([1.0], noise_std=1), np.random.default_rng(0)

@@ -70,17 +70,12 @@ def test_minimizer_agrees_with_scikit_learn() -> None:
     assert np.allclose(problem.minimizer, peer.coef_[0], atol=1e-7)
 
 
-def test_separable_classes_have_no_minimizer() -> None:
-    problem = LogisticRegression([[1.0], [2.0], [-1.0]], [1, 1, -1])
-    with pytest.raises(ArithmeticError, match="regularization > 0"):
-        _ = problem.minimizer
-
-
-def test_dependent_features_have_no_unique_minimizer() -> None:
+@pytest.mark.parametrize("separable", [True, False])
+def test_separable_classes_or_dependent_features_have_no_unique_minimizer(separable: bool) -> None:
     _, A, b = small()
-    problem = LogisticRegression(np.hstack([A, A]), b)
+    data = ([[1.0], [2.0], [-1.0]], [1, 1, -1]) if separable else (np.hstack([A, A]), b)
     with pytest.raises(ArithmeticError, match="regularization > 0"):
-        _ = problem.minimizer
+        _ = LogisticRegression(*data).minimizer
 
 
 @pytest.mark.parametrize(

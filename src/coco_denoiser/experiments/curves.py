@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -86,6 +86,10 @@ class Curves(dict[tuple[str, str], Curve]):
     def percent(self, panel: str, a: str, b: str) -> str:
         """Return by how much a is above b, in per cent of b."""
         return f"{self.relative(panel, a, b).mean[0]:+.1%}"
+
+    def percents(self, panel: str, names: Iterable[str], base: str) -> str:
+        """Return by how much each of some series is above one of them."""
+        return ", ".join(self.percent(panel, name, base) for name in names)
 
     def to_csv(self) -> bytes:
         """Return the table `panel,series,x,mean,sem`, every number to its last digit."""

@@ -145,7 +145,9 @@ def _plain_ticks(axes: "Axes", panel: Panel) -> None:
         low, high = axis.get_data_interval()
         if high < 200 * low:
             many = high > 8 * low
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if many else MaxNLocator(6))
+            axis.set_major_locator(
+                LogLocator(subs=(1, 2, 5)) if many else MaxNLocator(6, steps=(1, 2, 5, 10))
+            )
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
     if panel.kind is Kind.MARKERS and "x" not in panel.log:

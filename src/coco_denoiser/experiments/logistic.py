@@ -141,17 +141,14 @@ def _panels(result: Result) -> list[Panel]:
     config = result.config
     row = {"fourclass": "top", "mushrooms": "bottom"}.get(config.data)
     paper = row is not None and config.published == (config.data == "mushrooms")
-    places = dict(zip(_BASES, ("left", "centre", "right"), strict=True))
     return [
         paths.panel(
-            f"{base} {what}",
-            base if what == "distance" else "",
+            f"{base} distance",
+            base,
             _names(config, base),
-            new_row=base == "SGD",
-            figure=f"5, {row} {places[base]}" if paper and what == "distance" else "",
+            figure=f"5, {row} {place}" if paper else "",
         )
-        for what in ("distance", "objective")
-        for base in _BASES
+        for base, place in zip(_BASES, ("left", "centre", "right"), strict=True)
     ]
 
 
@@ -264,10 +261,8 @@ def _names(config: LogisticConfig, base: str) -> list[str]:
 def _changes(result: Result, base: str, regime: str) -> str:
     """Return, in brackets, by how much each window changes the distance in a regime."""
     which = _BASES.index(base)
-    changes = ", ".join(
-        result.curves.percent(f"{base} {regime}", name, base)
-        for name in _names(result.config, base)[1:]
-    )
+    names = _names(result.config, base)[1:]
+    changes = result.curves.percents(f"{base} {regime}", names, base)
     windows = ", ".join(str(window) for window in result.config.windows[which][1:])
     first, last = _arrived(result, base), _late(result.config, which)
     steps = f"first {first}" if regime == "early" else f"last {last}"

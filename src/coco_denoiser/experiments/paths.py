@@ -24,9 +24,6 @@ from coco_denoiser.typing import Array, Float64
 TOLERANCE = 1e-6
 
 
-_LABELS = {"distance": "‖xₖ − x*‖", "objective": "f(xₖ) − f(x*)", "error": "‖θₖ − ∇f(xₖ)‖²"}
-
-
 class Method(NamedTuple):
     """A series: its name, how its optimizer is made for a problem, and what is recorded."""
 
@@ -69,11 +66,10 @@ def follow(
     steps: int,
     rng: Callable[[], np.random.Generator],
 ) -> Unit:
-    """Run every method once and return, by series, distances and (thinned) objectives.
+    """Run every method once and return, by series, the distances to the minimiser.
 
     `steps short` counts the steps whose window was solved to less than the tolerance.
     """
-    least = float(problem.value(problem.minimizer))
     unit: dict[str, Float64] = {}
     for method in methods:
         average = PolyakRuppert() if method.averaged else None
@@ -85,16 +81,8 @@ def follow(
         unit[f"{method.series} distance"] = np.asarray(
             np.linalg.norm(path.iterates - problem.minimizer, axis=1)
         )
-        unit[f"{method.series} objective"] = np.asarray(
-            problem.value(path.iterates[:: _every(steps)]) - least
-        )
         unit[f"{method.series} steps short"] = np.array([short() / steps])
     return unit
-
-
-def _every(steps: int) -> int:
-    """Return how many steps apart the objective is computed, which may take a pass over data."""
-    return max(1, steps // 100)
 
 
 @contextmanager
@@ -142,10 +130,6 @@ def gather(
     for name in series:
         curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
     steps = distance[series[0]].shape[1] - 1
-    for name in series:
-        objective = np.stack([unit[f"{name} objective"] for unit in units])
-        at = np.arange(0, steps + 1, _every(steps))
-        curves.add(f"{prefix}objective", name, at, objective)
     for regime, part in (
         ("early", slice(1, regimes.early + 1)),
         ("late", slice(steps + 1 - regimes.late, steps + 1)),
@@ -158,9 +142,8 @@ def gather(
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
-    """Return the panel of curves over the oracle calls; the last word of its name says of what."""
-    label = _LABELS[name.rpartition(" ")[2]]
-    return Panel(name, title, "oracle calls k", label, tuple(series), log="y", **options)
+    """Return the panel of distances over the oracle calls."""
+    return Panel(name, title, "oracle calls k", "‖xₖ − x*‖", tuple(series), log="y", **options)
 
 
 def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:

@@ -24,7 +24,6 @@ from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows, solv
 from coco_denoiser.optimizers import (
     IGT,
     SGD,
-    STRSAGA,
     Adam,
     DenoiserLike,
     GradientEMA,
@@ -45,8 +44,7 @@ _POINTS = 50  # of a curve
 _SHORT = "steps short of the tolerance"
 _COLUMNS = {
     "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
-    "Momentum": ("SGD", "heavy ball", "gradient EMA", "schedule-free", "Adam"),
-    "Corrected gradients": ("SGD", "IGT", "STRSAGA"),
+    "Momentum": ("SGD", "heavy ball", "gradient EMA", "IGT", "schedule-free", "Adam"),
 }
 
 
@@ -68,7 +66,6 @@ class Rival(NamedTuple):
         grid: the second parameter's values when it is tuned.
         adaptive: whether its steps are lengths in x, as Adam's, and not multiples of 1/L.
         averages: whether the averages of its iterates are methods too.
-        one_by_one: whether it cannot take a batch of runs.
         denoiser: which of DENOISERS stands between oracle and update; "" for none.
     """
 
@@ -78,7 +75,6 @@ class Rival(NamedTuple):
     grid: tuple[float, ...] = _NONE
     adaptive: bool = False
     averages: bool = False
-    one_by_one: bool = False
     denoiser: str = ""
 
     @property
@@ -115,7 +111,6 @@ RIVALS = (
     Rival("heavy ball", lambda step, beta, _: HeavyBall(step, beta=beta), 0.9, MOMENTA),
     Rival("gradient EMA", lambda step, beta, _: GradientEMA(step, beta=beta), 0.9, MOMENTA),
     Rival("IGT", lambda step, tail, _: IGT(step, tail=tail), 1.0, (1.0, 0.5)),
-    Rival("STRSAGA", lambda step, *_: STRSAGA(step), one_by_one=True),
     *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),
 )
 
@@ -145,10 +140,7 @@ def walk(
     """
     optimizer = rival.make(step, second, _rows(rival.denoiser, problem))
     with short_windows() as short:
-        batches = list(starts) if rival.one_by_one else [starts]
-        paths = [run(optimizer, problem, batch, steps=calls, rng=rng) for batch in batches]
-    iterates = np.stack([path.iterates for path in paths], axis=1)
-    iterates = iterates.reshape(calls + 1, *starts.shape)
+        iterates = run(optimizer, problem, starts, steps=calls, rng=rng).iterates
     recorded = [iterates]
     if rival.averages:
         averages = (PolyakRuppert(), TailAverage(calls // 2))
@@ -198,18 +190,13 @@ def _problem(config: RivalsConfig) -> Problem:
     return logistic.regression(config.problem, regularized=config.problem != "fourclass")
 
 
-def _rivals(config: RivalsConfig) -> list[Rival]:
-    finite = config.problem != "quadratic"
-    return [rival for rival in RIVALS if finite or rival.name != "STRSAGA"]
-
-
-def _names(config: RivalsConfig, denoiser: str) -> list[str]:
+def _names(denoiser: str) -> list[str]:
     """Return the series with a denoiser, or with none if it is empty."""
-    return [name for r in _rivals(config) if r.denoiser == denoiser for name in r.series]
+    return [name for r in RIVALS if r.denoiser == denoiser for name in r.series]
 
 
 def _unit(config: RivalsConfig, index: int) -> Unit:
-    rival, problem = _rivals(config)[index], _problem(config)
+    rival, problem = RIVALS[index], _problem(config)
     scale = config.adam_step if rival.adaptive else 1 / problem.L
     short = []
 
@@ -253,7 +240,7 @@ def _end(config: RivalsConfig, distance: Float64) -> Float64:
 
 def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    rivals = list(zip(_rivals(config), units, strict=True))
+    rivals = list(zip(RIVALS, units, strict=True))
     owners = {name: unit for rival, unit in rivals for name in rival.series}
     at = _grid(config)
     for protocol in _PROTOCOLS:
@@ -334,14 +321,14 @@ def _claims(result: Result) -> list[Claim]:
 
 
 def _best(result: Result, denoiser: str) -> str:
-    names = _names(result.config, denoiser)
+    names = _names(denoiser)
     return min(names, key=lambda name: float(result.curves["step", name].mean.min()))
 
 
 def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
     curves, config = result.curves, result.config
     judge = Judge(config.runs)
-    mine, alone = _names(config, denoiser), _names(config, "")
+    mine, alone = _names(denoiser), _names("")
     sgd = helped("SGD", denoiser)
     spent = sorted({curves["tuned step", name].x[0] for name in alone})
     tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
@@ -388,7 +375,7 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
     floor = curves["tuned", _LIMIT].mean[-1]
     below = []
     for protocol in _PROTOCOLS:
-        for name in (n for kind in ("", *DENOISERS) for n in _names(config, kind)):
+        for name in (n for kind in ("", *DENOISERS) for n in _names(kind)):
             end = curves[protocol, name]
             below.append(end.part(slice(-1, None)).over(floor).times(-1).shifted(1))
     return [
@@ -421,7 +408,7 @@ EXPERIMENTS = tuple(
         _gather,
         _panels,
         _claims,
-        count=lambda config: len(_rivals(config)),
+        count=lambda _: len(RIVALS),
         check=_problem,
     )
     for config in _CONFIGS

@@ -144,21 +144,10 @@ def _theory(config: SyntheticConfig) -> np.ndarray:
     return np.asarray(out.sum(axis=1))
 
 
-_NUMBERS = {
-    "synthetic-sgd": "4, left",
-    "synthetic-adam": "4, right",
-    "tuned-step": "13",
-    "variance-reduction": "14",
-}
-
-
 def _panels(result: Result) -> list[Panel]:
     series = [m.series for m in METHODS[result.config.figure] if ", " not in m.series]
-    number = _NUMBERS[result.config.figure]
-    return [
-        paths.panel("distance", "Distance to the minimiser", series, figure=number),
-        paths.panel("objective", "Objective", series),
-    ]
+    number = _FIGURES[result.config.figure][1]
+    return [paths.panel("distance", "Distance to the minimiser", series, figure=number)]
 
 
 def _regimes(result: Result, base: str) -> list[Claim]:
@@ -168,8 +157,7 @@ def _regimes(result: Result, base: str) -> list[Claim]:
     steps = [curves.difference("late", a, b) for a, b in pairwise(names)]
     if base == "Adam":
         steps = steps[:-1]  # the paper says of the last two that they are superimposed
-    gains = ", ".join(curves.percent("late", name, base) for name in names[1:])
-    changes = ", ".join(curves.percent("early", name, base) for name in names[1:])
+    gains, changes = (curves.percents(regime, names[1:], base) for regime in ("late", "early"))
     improved = paper.increases(
         "",
         [curves.difference("late", base, names[-1])],
@@ -349,21 +337,25 @@ def _rival_claims(result: Result) -> list[Claim]:
     ]
 
 
-_SUMMARIES = {
+_FIGURES = {
     "synthetic-sgd": (
         "synthetic_dataset_SGD&Adam_Performance (left)",
+        "4, left",
         "SGD against SGD+COCO_K on a quadratic with Gaussian noise, K = 2, 4, 8, 16, all.",
     ),
     "synthetic-adam": (
         "synthetic_dataset_SGD&Adam_Performance (right)",
+        "4, right",
         "Adam against Adam+COCO_K on the same problem.",
     ),
     "tuned-step": (
         "COCOvstunedSStovariance",
+        "13",
         "SGD+COCO_K against SGD with a step small enough for the same variance.",
     ),
     "variance-reduction": (
         "COCOvsOtherVR",
+        "14",
         "COCO against a decreasing step and against Polyak-Ruppert averaging.",
     ),
 }
@@ -379,5 +371,5 @@ EXPERIMENTS = tuple(
         _claims,
         figure=figure,
     )
-    for name, (figure, summary) in _SUMMARIES.items()
+    for name, (figure, _, summary) in _FIGURES.items()
 )
