@@ -124,8 +124,8 @@ def _claims(result: Result) -> list[Claim]:
     ) -> list[Curve]:
         return [curves.relative(f"{name} {regime}", a, b) for name in names]
 
-    def said(*pair: str, names: Iterable[str] = QUADRATIC, regime: str = "late") -> str:
-        return ", ".join(f"{curve.mean[0]:+.1%}" for curve in excess(*pair, names, regime))
+    def said(a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late") -> str:
+        return ", ".join(f"{curve.mean[0]:+.1%}" for curve in excess(a, b, names, regime))
 
     window, averaging, decreasing_step = "SGD+COCO_8", "SGD+PRaveraging", "SGD+DecreasingSS"
     return [

@@ -40,6 +40,8 @@ class STRSAGA(Optimizer):
     def forget(self) -> None:
         """Let go of the problem and of everything remembered about it."""
         self._terms: FiniteSum | None = None
+        self._count = 0  # of the sample set, over which the mean is taken
+        self._arrival = True
 
     def denoised(self, x: Array, g: Array) -> Array:  # noqa: ARG002
         """Return the direction as it is: the gradient in it was denoised."""
@@ -87,6 +89,4 @@ class STRSAGA(Optimizer):
         self._alpha = np.zeros((problem.size, problem.dimension))
         self._mean = np.zeros(problem.dimension)
         self._order = rng.permutation(problem.size)
-        self._count = 0  # of the sample set, over which the mean is taken
-        self._arrival = True
         return problem
