@@ -42,7 +42,7 @@ TESTS = {
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
     "solvers/line.py": ("solvers/test_line.py", SOLVERS),
     "solvers/newton.py": ("solvers/test_newton.py", f"{SOLVERS} test_status.py"),
-    "solvers/interior_point.py": ("solvers/test_interior_point.py", SOLVERS),
+    "solvers/interior_point.py": ("solvers/test_interior_point.py solvers/test_newton.py", SOLVERS),
     "solvers/barrier.py": ("solvers/test_barrier.py", SOLVERS),
     "solvers/large.py": ("solvers/test_large.py test_covariance.py", SOLVERS),
     "window.py": ("test_streaming.py test_folding.py", STREAMS),

@@ -9,6 +9,7 @@ from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem
 from coco_denoiser.solution import Status
 from coco_denoiser.solvers import interior_point, large, newton, solve
+from tests import fuzz
 from tests.families import FAMILIES, noisy
 from tests.windows import plain, reduced
 
@@ -69,6 +70,14 @@ def test_a_residual_far_away_takes_no_more_steps() -> None:
     same, more = interior_point.solve(plain(beside, wide), tol=1e-9, max_iter=100)
     assert more <= steps + 2
     np.testing.assert_allclose(same[:7, :7], lam, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("one outlier", 0), ("one outlier", 4), ("clusters, variances 1e±6", 5)]
+)
+def test_a_step_that_is_too_long_is_taken_back(name: str, number: int) -> None:
+    found, _ = fuzz.attempt(fuzz.draw(name, 5, number), "interior-point")
+    assert found.status.success
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

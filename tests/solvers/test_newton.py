@@ -1,11 +1,13 @@
 """Newton's method: fast on ordinary windows, honest on all others."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import interior_point, newton
+from coco_denoiser.solvers import interior_point, large, newton
 from coco_denoiser.typing import Float64
 from tests.families import sgd
 from tests.windows import plain, reduced
@@ -61,9 +63,10 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
     assert solved >= 0.92 * count
 
 
-def test_multipliers_are_of_pairs_at_their_bounds_only() -> None:
+@pytest.mark.parametrize("method", [newton, interior_point, large])
+def test_multipliers_are_of_pairs_at_their_bounds_only(method: Any) -> None:
     window = path(12, 10, 0.7, 0)
-    lam, _ = newton.solve(window, tol=1e-9, max_iter=100)
+    lam, _ = method.solve(window, tol=1e-9, max_iter=100)
     _, phi = average(lam, window)
     apart = np.linalg.norm(phi[:, None] - phi, axis=2)
     active = lam > 0.0
