@@ -19,6 +19,7 @@ BENCHMARKS = {
     "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "minimize": "minimize() untuned against SGD's tail average at its best step",
+    "equal-time": "COCO before a projection against its rivals in the same time",
     "publish": "all of the above, into the page of the site",
 }
 

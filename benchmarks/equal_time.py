@@ -1,0 +1,59 @@
+"""COCO before a projection against its rivals, all given the same time.
+
+Every method gets the time in which SGD makes all calls of the experiment `constraints`, so that
+a slower one makes fewer. How much that matters depends on what a gradient costs.
+"""
+
+import time
+
+import numpy as np
+
+from benchmarks.measure import save, table
+from coco_denoiser.experiments.constraint_problems import problem
+from coco_denoiser.experiments.constraints import EXPERIMENT, SHARES, ConstraintsConfig, optimizer
+from coco_denoiser.experiments.curves import Curves
+
+PROBLEMS = ("lasso", "portfolio", "box")
+RIVALS = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam")
+OURS = ("fold 2, L=1/s", "fold 16, L=1/s", "Gaussian 32")
+COSTS = (1e-5, 1e-4, 1e-3, 1e-2)  # of a gradient, in seconds
+
+
+def seconds(method: str) -> float:
+    """Return the least time of a step, map included, with 60 coordinates and a full window."""
+    of = problem("lasso")
+    stepping, x, rng = optimizer(method, of, 0.3), of.start[None], np.random.default_rng(0)
+    times = []
+    for _ in range(120):
+        g = of.oracle(x, rng)
+        begun = time.perf_counter()
+        x = of.map.prox(stepping.step(x, g), stepping.last_step)
+        times.append(time.perf_counter() - begun)
+    return min(times[60:])
+
+
+def excess(curves: Curves, name: str, method: str, share: float) -> float:
+    """Return the excess at the best step after a share of the calls, interpolated in logarithms."""
+    panels = [f"{name}: excess" + f" after {s:g} of the calls" * (s < 1.0) for s in SHARES]
+    lowest = [float(np.nanmin(curves[panel, method].mean)) for panel in panels]
+    return float(np.exp(np.interp(-np.log(share), -np.log(SHARES), np.log(lowest))))
+
+
+def main() -> None:
+    report(EXPERIMENT.run(ConstraintsConfig(problems=PROBLEMS, frank_wolfe=())).curves)
+
+
+def report(curves: Curves) -> None:
+    """Print the table."""
+    step = {method: seconds(method) for method in (*RIVALS, *OURS)}
+    rows = []
+    for cost in COSTS:
+        share = {m: (cost + step["SGD"]) / (cost + step[m]) for m in step}
+        found = np.array([[excess(curves, n, m, share[m]) for m in step] for n in PROBLEMS])
+        ratios = found / found[:, : len(RIVALS)].min(axis=1, keepdims=True)
+        means = np.exp(np.log(ratios).mean(axis=0))
+        rows.append([f"{1e6 * cost:g}", *(f"{mean:.2f}" for mean in means)])
+    save("equal-time", {"seconds": step, "rows": rows})
+    print(table(("µs of a gradient", *step), rows))
+    print("µs of a step: " + ", ".join(f"{m} {1e6 * s:.0f}" for m, s in step.items()))
+    print("Excess over the best rival's in the same time, best steps, means of", *PROBLEMS)
