@@ -39,9 +39,9 @@ from coco_denoiser.window import Estimate, Model, Window
 # The ratio in use is so many times the most likely one. Too small a slope delays the optimizer,
 # which adds up over the steps; too large a slope lets some noise through, which averages out.
 GUARD = 3.0
-_GRID = 40  # ratios among which the most likely one is looked for
-_NODES = 20  # at which the derivative of the likelihood is interpolated around it
-_FINE = 257  # points at which that interpolation is evaluated
+_GRID = 56  # points at which a derivative is evaluated first
+_NODES = 12  # at which it is interpolated in one cell of that grid
+_FINE = 513  # points at which that interpolation is evaluated
 _RATIOS = 49  # over which the standard error is averaged; odd, so that the best is one of them
 _FARTHEST = 30.0  # in log t from the best: beyond, the likelihood vanishes
 _UNSOLVED = 1e-3  # a relative residual beyond which weights are not used
@@ -83,7 +83,7 @@ def fit(
     Args:
         points: (K, K), distances between points.
         gradients: (K, K), distances between gradients.
-        precisions: (K,), 1 / v. With JAX, 0 for slots that are empty; the last one is not.
+        precisions: (K,), 1 / v. With JAX, 0 for slots that are empty; the first one is not.
         targets: (m,), the observations whose gradients are asked for.
         d: the number of coordinates.
         L: bound on the curvature, which caps the slope: s^2 d <= L^2. None for no cap.
@@ -103,42 +103,40 @@ def fit(
         unit = xp.maximum(unit, noise_std / xp.sqrt(most))
     moved, differ = reach > 0.0, unit > 0.0
     reach, unit = _either(moved, reach, 1.0, xp), _either(differ, unit, 1.0, xp)
-    X, G = (points / reach) ** 2, (gradients / unit) ** 2
+    X, G = (points * (0.5**0.5 / reach)) ** 2, (gradients * (0.5**0.5 / unit)) ** 2
     sigma2 = None if unknown else (noise_std / (unit * xp.sqrt(most))) ** 2
-    window = _contrasts(X, G, share, d, sigma2, flat, tiny, xp)
-    mean, root, kappa, n = window.mean, xp.sqrt(share), window.kappa, window.n
-    limit = xp.inf if L is None else window.capped((L * (reach / unit)) ** 2 / d)
-    moves, capped = kappa[-1] > 0.0, limit < xp.inf
+    root = xp.sqrt(share)
+    window = _contrasts(X, G, root, d, sigma2, flat, tiny, xp)
+    mean, kappa, n = window.mean, window.kappa, window.n
+    limit = None if L is None else window.capped((L * (reach / unit)) ** 2 / d)
+    moves, capped = kappa[-1] > 0.0, False if limit is None else limit < xp.inf
     # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
     # points. All of it may be noise, unless the slope is capped.
     silent = moves & (window.least > (1.0 - alike) * kappa[-1]) & unknown
-    best = _either(silent & capped, limit, window.most_likely(limit), xp)
-    best = _either(moves, best, 0.0, xp)
-    t = xp.minimum(best * GUARD, limit)
+    all_noise, best = silent & ~capped, window.most_likely(limit)
+    best = best if limit is None else _either(silent & capped, limit, best, xp)
+    best = _either(moves & ~all_noise, best, 0.0, xp)
+    t = best * GUARD if limit is None else _clip(best * GUARD, 0.0, limit, xp)
     rest = 1.0 / (1.0 + t * kappa)
-    f = t * kappa * rest
+    f = 1.0 - rest
     # Student's t: halfway between what makes one and what makes 1.96 standard errors cover.
     df = d * n
     wider = (1.0 + 0.855 / df + 0.845 / (df * df)) ** 2 if unknown else 1.0
-    noise, F, C = window.uncertainty(best, limit, f)
-    a = window.A[targets]
-    p, moved_by = mean[targets], ((a @ (C * window.R)) * a).sum(-1)
+    found, noise, F, C = window.uncertainty(best, limit, f)
+    a, p = window.A[targets], mean[targets]
+    moved_by = ((a @ (C * window.R)) * a).sum(-1)
+    p = _either(all_noise, 1.0 + 0.0 * p, p, xp)
     variance = xp.maximum(wider * (noise * p + (a * a) @ F) + moved_by / d, 0.0)
     W = mean + ((a * f) @ window.A.T) * (root / root[targets][:, None])
     used = window.noise(rest)
     gap = _residuals(W, X, share, mean, targets, t * used, used, xp)
-    found = window.noise(1.0 / (1.0 + best * kappa))
-    # Three cases in which nothing of this holds: all may be noise; all gradients are equal;
-    # rounding has spoilt the weights.
-    all_noise, alone = silent & ~capped, window.noise(1.0 + 0.0 * kappa)
-    found = _either(all_noise, alone, found, xp)
-    variance = _either(all_noise, wider * alone + 0.0 * p, variance, xp)
-    scale = _either(moved & ~all_noise, xp.sqrt(best * found) * (unit / reach), xp.nan, xp)
-    gap = _either(all_noise | ~differ, 0.0 * gap, gap, xp)
-    W = _either(differ, W, mean + 0.0 * W, xp)
-    single = (all_noise | ~(gap <= _UNSOLVED))[:, None]
-    W = xp.where(single, targets[:, None] == np.arange(K), W)
+    # The observation itself where all may be noise, or rounding has spoilt the weights.
+    single = all_noise | ~(gap <= _UNSOLVED)
+    if xp is not np or single.any():
+        W = xp.where(single[:, None], targets[:, None] == np.arange(K), W)
     unit = _either(differ, unit, 0.0, xp)
+    scale = _either(moved & ~all_noise, xp.sqrt(best * found) * (unit / reach), xp.nan, xp)
+    scale = scale if L is None else xp.minimum(scale, L / math.sqrt(d))
     std = unit * xp.sqrt(variance / share[targets])
     return Fit(W, std, unit * xp.sqrt(found * most), scale, gap)
 
@@ -265,80 +263,56 @@ class _Contrasts(NamedTuple):
 
     kappa: Any  # (K - 1,), how far each has moved, ascending
     y: Any  # (K - 1,), its squared norm
-    less: Any  # (K - 1,), kappa - kappa_b, or kappa where sigma is known
+    terms: Any  # (K - 1, 4), y, less / n^1/2, less^2, y less; less is kappa - kappa_b, or kappa
     R: Any  # (K - 1, K - 1), y being its diagonal
     A: Any  # (K, K - 1), Q U
     mean: Any  # (K,), p
-    one: Any  # (K - 1,), ones
     least: Any  # the least kappa of a contrast that is real
     n: Any  # how many are
     d: int
     sigma2: Any  # None if it is not known
-    tiny: float  # in place of zero under a logarithm
+    flat: float  # a share of the largest kappa that is none
+    tiny: float  # in place of zero in a denominator or under a logarithm
     xp: Any
 
     def noise(self, rest: Any) -> Any:
         """Return sigma^2 as given, or what is most likely, for rest = 1 / (1 + t kappa)."""
-        return (rest * self.y).sum(-1) / (self.d * self.n) if self.sigma2 is None else self.sigma2
+        return rest @ self.y / (self.d * self.n) if self.sigma2 is None else self.sigma2
 
-    def at(self, t: Any) -> tuple[Any, Any]:
-        """Return rest and the deviations f - f_b, (m, K - 1), for ratios (m,)."""
-        rest = 1.0 / (1.0 + t[:, None] * self.kappa)
-        return rest, self.deviations(t, rest)
+    def slope(self, t: Any) -> tuple[Any, Any]:
+        """Return the derivative of the log likelihood in log t, and rest, for ratios (m,).
 
-    def deviations(self, t: Any, rest: Any) -> Any:
-        """Return f - f_b for ratios (m,)."""
-        scale = t if self.sigma2 is not None else t * rest[:, -1]
-        return rest * self.less * scale[:, None]
+        Sigma is integrated out. The prior of log t is Jeffreys': the root of the information that
+        a window of such a shape holds on it. Without it the most likely slope is often zero, and
+        old gradients then count in full.
 
-    def sums(self, *terms: Any) -> Any:
-        """Return the sums of terms (m, K - 1) over the contrasts: in JAX, one small program."""
-        if self.xp is np:
-            return [term @ self.one for term in terms]
-        return self.xp.stack(terms).sum(-1)
-
-    def centred(self, product: Any, first: Any, second: Any) -> Any:
-        """Return a sum of products of deviations, less that of their means if sigma is unknown."""
-        return product - first * second / self.n if self.sigma2 is None else product
-
-    def log_likelihood(self, t: Any) -> Any:
-        """Return the log likelihood of ratios (m,), sigma integrated out, with Jeffreys' prior.
-
-        The prior of log t is the root of the information that a window of such a shape holds on
-        it. Without it the most likely slope is often zero, and old gradients then count in full.
+        With D_k = f_k - f_b = scale rest_k less_k, the information is the variance of D, and the
+        derivative of D_k is D_k (rest_k - f_b).
         """
-        xp, d = self.xp, self.d
-        rest, D = self.at(t)
-        DD, D1, log_rest, seen = self.sums(D * D, D, xp.log(rest), rest * self.y)
+        xp = self.xp
+        rest = 1.0 / (1.0 + t[:, None] * self.kappa)
+        squares = rest * rest
+        S, D = (rest @ self.terms[:, :2]).T
+        DR, DD, SD = (squares @ self.terms[:, 1:]).T
+        DDR, half = (rest * squares) @ self.terms[:, 2], 0.5 * self.d
         if self.sigma2 is None:
-            fit = d * self.n * xp.log(xp.maximum(seen, self.tiny))
+            far = rest[:, -1]
+            DD, DDR = DD - D * D, DDR - D * DR
+            scale, base, fit = t * far, 1.0 - far, SD / S * (half * self.n)
         else:
-            fit = seen / self.sigma2
-        information = xp.maximum(self.centred(DD, D1, D1), self.tiny)
-        return 0.5 * (xp.log(information) + d * log_rest - fit)
-
-    def slope(self, log: Any) -> Any:
-        """Return the derivative of that with respect to log t."""
-        xp, d = self.xp, self.d
-        rest, D = self.at(xp.exp(log))
-        base = 0.0 if self.sigma2 is not None else 1.0 - rest[:, -1:]
-        change, seen = D * (rest - base), rest * self.y  # change is the derivative of D
-        DD, D1, DC, C1, S, SD = self.sums(D * D, D, D * change, change, seen, seen * D)
-        prior = self.centred(DC, D1, C1) / xp.maximum(self.centred(DD, D1, D1), self.tiny)
-        noise = S / (d * self.n) if self.sigma2 is None else self.sigma2
-        return prior + 0.5 * (SD / xp.maximum(noise, self.tiny) - d * D1)
+            scale, base, fit = t, 0.0, SD * (0.5 / self.sigma2)
+        D = D * (half * self.n**0.5)
+        return DDR / xp.maximum(DD, self.tiny) - base + scale * (fit - D), rest
 
     def most_likely(self, limit: Any) -> Any:
         """Return the most likely ratio up to a limit; any if nothing has moved."""
-        xp, kappa = self.xp, self.kappa
-        last = _either(kappa[-1] > 0.0, kappa[-1], 1.0, xp)
-        least = xp.where(kappa > 0.0, kappa, last).min()
-        high = xp.log(xp.minimum(1e16 / least, limit))
-        low = xp.minimum(math.log(1e-6) - xp.log(last), high - 1.0)
-        width = (high - low) / (_GRID - 1)
-        at = xp.argmax(self.log_likelihood(xp.exp(low + width * xp.arange(_GRID, dtype=low.dtype))))
-        start = low + width * xp.minimum(xp.maximum(at - 1, 0), _GRID - 3)
-        return xp.exp(_crossing(self.slope, start, 2.0 * width, xp))
+        xp, last = self.xp, self.kappa[-1]
+        base = xp.log(_either(last > 0.0, last, 1.0, xp))
+        low, high = math.log(1e-6) - base, math.log(1e16 / self.flat) - base
+        if limit is not None:
+            high = xp.minimum(high, xp.log(limit))
+            low = xp.minimum(low, high - 1.0)
+        return xp.exp(_maximum(lambda log: self.slope(xp.exp(log))[0], low, high, xp))
 
     def capped(self, top: Any) -> Any:
         """Return the ratio at which s^2 reaches its cap; infinite if it never does."""
@@ -350,99 +324,81 @@ class _Contrasts(NamedTuple):
             noise = self.noise(1.0 / (1.0 + xp.exp(log)[:, None] * self.kappa))
             return xp.log(top) - log - xp.log(xp.maximum(noise, self.tiny))
 
-        grid = np.linspace(math.log(1e-12), math.log(1e30), _GRID)
-        base, width = xp.log(_either(last > 0.0, last, 1.0, xp)), float(grid[1] - grid[0])
-        on_grid = left(xp.asarray(grid, base.dtype) - base)
-        cell = xp.minimum(xp.maximum((on_grid > 0.0).sum() - 1, 0), _GRID - 2)
-        ratio = xp.exp(_crossing(left, float(grid[0]) - base + width * cell, width, xp))
-        return _either((on_grid[-1] >= 0.0) | (last <= 0.0), xp.inf, ratio, xp)
+        base = xp.log(_either(last > 0.0, last, 1.0, xp))
+        high = math.log(1e30) - base
+        ratio = xp.exp(_maximum(left, math.log(1e-12) - base, high, xp))
+        return _either((ratio >= 0.99 * xp.exp(high)) | (last <= 0.0), xp.inf, ratio, xp)
 
-    def uncertainty(self, best: Any, limit: Any, f: Any) -> tuple[Any, Any, Any]:
+    def uncertainty(self, best: Any, limit: Any, f: Any) -> tuple[Any, Any, Any, Any]:
         """Average over the ratios that the window allows, in proportion to their likelihood.
 
-        Returns the means of sigma^2, of sigma^2 f_k(t), and of (f_k(t) - f_k) (f_l(t) - f_l).
-        Likelihoods are relative to that of the best, so that float32 suffices with 10^9
-        coordinates.
+        Returns sigma^2 at the best, and the means of sigma^2, of sigma^2 f_k(t), and of
+        (f_k(t) - f_k) (f_l(t) - f_l).
         """
-        xp, d = self.xp, self.d
-        factor, more, density = (xp.asarray(v, f.dtype) for v in _ratios(d * f.shape[0]))
-        before = 1.0 / (1.0 + best * self.kappa)
-        q = more[:, None] * (best * self.kappa * before)
-        after = 1.0 / (1.0 + q)
-        rest, t = before * after, best * factor
-        D, seen = self.deviations(t, rest), self.y * before
-        DD, D1, log_q, kept, lost = self.sums(D * D, D, xp.log1p(q), after * seen, after * q * seen)
-        if self.sigma2 is not None:
-            fit, sigma2 = -lost / (d * self.sigma2), self.sigma2
-        else:
-            sigma2 = kept / (d * self.n)
-            whole = xp.maximum(seen.sum(), self.tiny)
-            fit = xp.log(xp.maximum(kept / whole, self.tiny))
-            if f.dtype != np.float64:
-                lost = lost / whole
-                fit = xp.where(lost < 0.5, xp.log1p(-xp.minimum(lost, 0.5)), fit)
-            fit = self.n * fit
-        prior = xp.sqrt(xp.maximum(self.centred(DD, D1, D1), self.tiny))
-        log = xp.minimum(-0.5 * d * (log_q + fit), 40.0)  # the prior makes up for what is above 0
-        weights = xp.where(t <= limit * (1.0 + 1e-6), prior * density * xp.exp(log), 0.0)
+        xp = self.xp
+        factor, density, integral = (xp.asarray(v, f.dtype) for v in _ratios(self.d * f.shape[0]))
+        t = best * factor
+        slope, rest = self.slope(t)
+        weights = density * xp.exp(xp.minimum(integral @ slope, 0.0))
+        if limit is not None:
+            weights = xp.where(t <= limit * (1.0 + 1e-6), weights, 0.0)
         weights = weights / weights.sum()
-        sigma2, shares = weights * sigma2, 1.0 - rest
+        sigma2, shares = weights * self.noise(rest), 1.0 - rest
         change = shares - f
-        return sigma2.sum(), sigma2 @ shares, (weights[:, None] * change).T @ change
+        mixed = (weights[:, None] * change).T @ change
+        return self.noise(rest[_RATIOS // 2]), sigma2.sum(), sigma2 @ shares, mixed
 
 
 def _contrasts(
-    X: Any, G: Any, share: Any, d: int, sigma2: Any, flat: float, tiny: float, xp: Any
+    X: Any, G: Any, root: Any, d: int, sigma2: Any, flat: float, tiny: float, xp: Any
 ) -> _Contrasts:
-    """Return the contrasts of a window with these squared distances; 1 / v is at most 1."""
-    K = share.shape[0]
-    if xp is np and (share == 1.0).all():
-        mean, Q, B = _equal(K)
-    else:
-        mean, Q, B = _basis(share, xp)
-    # X X' is -D/2 for the squared distances D, up to what Q removes.
-    M, MG = B.T @ (-0.5 * X) @ B, B.T @ (-0.5 * G) @ B
-    n, real = K - 1, True
+    """Return the contrasts of a window, X and G being half its squared distances.
+
+    Up to what Q removes, -X is the matrix of the products of points.
+    """
+    K = root.shape[0]
+    equal = xp is np and root.min() == 1.0
+    mean, Q = _equal(K) if equal else _basis(root, xp)
+    B = Q if equal else root[:, None] * Q
+    M = -(B.T @ X @ B)
+    n = K - 1
     if xp is not np:
         # Contrasts of empty slots are put below all others: they come first and do not mix.
-        used = share > 0.0
+        used = root > 0.0
         n = xp.maximum(used.sum() - 1, 1)
-        real = np.arange(K - 1) >= K - 1 - n
-        M = M - xp.diag(xp.where(used[:-1], 0.0, xp.trace(M) + tiny))
+        M = M - xp.diag(xp.where(used[1:], 0.0, xp.trace(M) + tiny))
     kappa, U = xp.linalg.eigh(M)
-    R = U.T @ MG @ U
-    # In d coordinates no more than d contrasts can have moved.
-    moved = (kappa > flat * kappa[-1]) & (np.arange(K - 1) >= K - 1 - d) & real
-    kappa = xp.where(moved, kappa, 0.0)
+    B = B @ U
+    R = -(B.T @ G @ B)
+    kappa = xp.where(kappa > flat * kappa[-1], kappa, 0.0)
+    if d < K - 1:  # in d coordinates no more contrasts can have moved
+        kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
+    y, least = xp.maximum(xp.diagonal(R), flat * flat), kappa[0]  # less is rounding
     less = kappa if sigma2 is not None else kappa - kappa[-1]
-    y = xp.maximum(xp.diagonal(R), 0.0)
-    least = kappa[0]
     if xp is not np:
-        y, less = (xp.where(real, v, 0.0) for v in (y, less))
+        real = np.arange(K - 1) >= K - 1 - n
+        kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
         least, n = kappa[K - 1 - n], n.astype(y.dtype)  # lest d n overflow
-    return _Contrasts(kappa, y, less, R, Q @ U, mean, _ones(K - 1), least, n, d, sigma2, tiny, xp)
+    terms = xp.array([y, less / n**0.5, less * less, y * less]).T
+    return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, sigma2, flat, tiny, xp)
 
 
-def _basis(share: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Return p, Q and V^-1/2 Q.
+def _basis(root: Any, xp: Any) -> tuple[Any, Any]:
+    """Return p and Q.
 
-    The reflection I - 2 h h' turns v^-1/2 to the last axis; its other columns are Q. To drop the
+    The reflection I - 2 h h' turns v^-1/2 to the first axis; its other columns are Q. To drop the
     smallest eigenvector of a centred matrix instead would mix the constant with other directions
     that no point moved in.
     """
-    K, mean = share.shape[0], share / share.sum()
-    h = xp.sqrt(mean) + (np.arange(K) == K - 1)
-    Q = (xp.eye(K, dtype=h.dtype) - (2.0 / (h @ h)) * h[:, None] * h)[:, :-1]
-    return mean, Q, xp.sqrt(share)[:, None] * Q
+    K, unit = root.shape[0], root / xp.sqrt(root @ root)
+    h = unit + (np.arange(K) == 0)
+    return unit * unit, (xp.eye(K, dtype=h.dtype) - (2.0 / (h @ h)) * h[:, None] * h)[:, 1:]
 
 
 @lru_cache
-def _equal(K: int) -> tuple[Any, Any, Any]:
+def _equal(K: int) -> tuple[Any, Any]:
     """Return that of equal variances."""
     return _basis(np.ones(K), np)
-
-
-_ones = lru_cache(np.ones)
 
 
 def _residuals(
@@ -450,64 +406,62 @@ def _residuals(
 ) -> Any:
     """Return how far S w is from a constant, row by row relative to S, for weights (m, K).
 
-    The covariance of i and n around target j is slope2 (X_ij + X_nj - X_in) / 2, and on the
-    diagonal noise2 / share_i more.
+    With half the squared distances X, the covariance of i and n around target j is
+    slope2 (X_ij + X_nj - X_in), and on the diagonal noise2 / share_i more.
     """
     used, here, sums = share > 0.0, X[targets], X.sum(0)
     own = noise2 / (share if xp is np else xp.where(used, share, 1.0))
-    rows = 0.5 * slope2 * (here - W @ X) + own * W
-    size = 0.5 * slope2 * (len(share) * here + sums + sums[targets][:, None]) + own
+    rows = slope2 * (here - W @ X) + own * W
+    size = own + slope2 * (len(share) * here + sums + sums[targets][:, None])
     off = used * xp.abs(rows - (rows @ mean)[:, None]) / (size + 1e-30)
     return off.max(-1) / xp.abs(W).max(-1)
 
 
 @lru_cache
 def _ratios(count: int) -> tuple[Float64, Float64, Float64]:
-    """Return t / best, t / best - 1 and the distance between neighbours in log t, up to a factor.
+    """Return t / best, the distance between neighbours in log t up to a factor, and integrals.
 
     Ratios are dense around the best, where the likelihood of so many numbers is narrow, and reach
-    far enough for a flat one.
+    far enough for a flat one. The matrix turns a derivative in log t into its integral, by the
+    rule that is exact for cubic polynomials in the index.
     """
     scale = 1.0 / math.sqrt(count)
-    steps = math.asinh(_FARTHEST / scale) * np.linspace(-1.0, 1.0, _RATIOS)
-    away = scale * np.sinh(steps)
-    return np.exp(away), np.expm1(away), np.cosh(steps)
+    step = 2.0 * math.asinh(_FARTHEST / scale) / (_RATIOS - 1)
+    steps = step * (np.arange(_RATIOS) - _RATIOS // 2)
+    rule = np.zeros((_RATIOS, _RATIOS))
+    for i in range(1, _RATIOS):
+        rule[i, i - 1 : i + 1] = 0.5
+        if 1 < i < _RATIOS - 1:
+            rule[i, i - 2 : i + 2] += np.array([-1.0, 1.0, 1.0, -1.0]) / 24.0
+    density, rule = np.cosh(steps), rule.cumsum(0)
+    rule = scale * step * (rule - rule[_RATIOS // 2]) * density
+    return np.exp(scale * np.sinh(steps)), density, rule
 
 
-def _crossing(function: Any, low: Any, width: Any, xp: Any) -> Any:
-    """Return where a smooth function first turns negative between low and low + width.
+def _maximum(slope: Any, low: Any, high: Any, xp: Any) -> Any:
+    """Return where a smooth function with this derivative is largest between low and high.
 
-    It is interpolated by a polynomial, whose root is as accurate as rounding allows. An end of
-    the interval is returned where there is no change of sign.
+    The highest cell of a grid is found by integrating. In it the derivative is interpolated by a
+    polynomial, whose zero is returned, or the end at which the function is higher.
     """
-    nodes, matrix = (xp.asarray(v, low.dtype) for v in _interpolation())
-    seen = function(low + width * nodes)
-    v, slopes = matrix @ seen
-    positive = v > 0.0
-    i = _either(positive.all(), _FINE, xp.argmin(positive), xp)
-    k = xp.minimum(xp.maximum(i, 1), _FINE - 1)
-    a, b = v[k - 1], v[k]
-    fall = _either(a > b, a - b, 1.0, xp)
-    s = xp.minimum(xp.maximum(a / fall, 0.0), 1.0)
-    # Hermite's interpolation of the inverse function in the cell.
-    first, second = (
-        xp.minimum(fall * (_FINE - 1) / xp.maximum(-slope, 1e-30), 3.0) - 1.0
-        for slope in (slopes[k - 1], slopes[k])
-    )
-    s = s + s * (1.0 - s) * ((1.0 - s) * first - s * second)
-    inside = _either(i == 0, 0.0, _either(i == _FINE, 1.0, (k - 1 + s) / (_FINE - 1), xp), xp)
-    return low + width * inside
+    grid, nodes, matrix = (xp.asarray(v, low.dtype) for v in _interpolation())
+    width = (high - low) / (_GRID - 1)
+    seen = slope(low + width * grid)
+    top = (seen.cumsum() - 0.5 * seen).argmax()  # the trapezoidal rule
+    cell = _clip(top - (seen[top] <= 0.0), 0, _GRID - 2, xp)
+    v = matrix @ slope(low + width * (cell + nodes))
+    k = _clip((v > 0.0).sum(), 1, _FINE - 1, xp)
+    inside = _clip(v[k - 1] / (v[k - 1] - v[k]), 0.0, 1.0, xp)  # also where nothing changes sign
+    return low + width * (cell + (k - 1 + inside) / (_FINE - 1))
 
 
 @lru_cache
-def _interpolation() -> tuple[Float64, Float64]:
-    """Return nodes in (0, 1), and the matrices to values and slopes on a fine grid from those."""
+def _interpolation() -> tuple[Float64, Float64, Float64]:
+    """Return the grid, nodes in (0, 1), and the matrix from these to a finer grid."""
     nodes = -np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    fine = np.linspace(-1.0, 1.0, _FINE)
-    coefficients = np.linalg.inv(chebyshev.chebvander(nodes, _NODES - 1))
-    values = chebyshev.chebval(fine, coefficients).T
-    slopes = 2.0 * chebyshev.chebval(fine, chebyshev.chebder(coefficients)).T
-    return 0.5 * (1.0 + nodes), np.stack([values, slopes])
+    fine = chebyshev.chebvander(np.linspace(-1.0, 1.0, _FINE), _NODES - 1)
+    matrix = fine @ np.linalg.inv(chebyshev.chebvander(nodes, _NODES - 1))
+    return np.arange(float(_GRID)), 0.5 * (1.0 + nodes), matrix
 
 
 def _either(condition: Any, yes: Any, no: Any, xp: Any) -> Any:
@@ -515,3 +469,8 @@ def _either(condition: Any, yes: Any, no: Any, xp: Any) -> Any:
     if xp is np:
         return yes if condition else no
     return xp.where(condition, yes, no)
+
+
+def _clip(value: Any, low: Any, high: Any, xp: Any) -> Any:
+    """Return a number, or the end of an interval that is nearest: quicker than NumPy's clip."""
+    return min(max(value, low), high) if xp is np else xp.clip(value, low, high)

@@ -207,6 +207,7 @@ def test_identical_gradients_stay() -> None:
     np.testing.assert_allclose(found.weights @ np.ones((5, 3)), 1.0)
     assert found.noise_std == 0.0
     assert (found.std == 0.0).all()
+    assert found.gap.max() < 1e-12
 
 
 def test_the_cap_is_kept_and_does_not_matter_when_loose() -> None:
@@ -308,7 +309,7 @@ def test_the_gap_is_the_residual_of_the_weights() -> None:
     slope2, noise2, one = (found.scale**2) * GUARD, found.noise_std**2, np.ones(8)
     for size in (1e-9, 1e-5, 1e-2):
         W = found.weights + size * rng.standard_normal((8, 8))
-        gap = _residuals(W, X, one, one / 8, np.arange(8), slope2, noise2, np)
+        gap = _residuals(W, X / 2, one, one / 8, np.arange(8), slope2, noise2, np)
         for j in range(8):
             z = x - x[j]
             S = slope2 * z @ z.T + noise2 * np.eye(8)
@@ -317,14 +318,14 @@ def test_the_gap_is_the_residual_of_the_weights() -> None:
             assert gap[j] <= off / noise2
 
 
-@pytest.mark.parametrize("decades", [40, 400])
-def test_variances_too_far_apart_are_said_and_do_no_harm(decades: int) -> None:
+def test_variances_too_far_apart_are_said_and_do_no_harm() -> None:
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal((2, 6, 3))
-    v = 10.0 ** np.linspace(-decades / 2, decades / 2 - 1, 6)
-    found = coco.solve(x, g, model="gaussian", noise_variance=v, throw=False)
-    assert np.isfinite(found.gradients).all()
-    assert found.status is coco.Status.STALLED
+    for decades in (40, 400):
+        v = 10.0 ** np.linspace(-decades / 2, decades / 2 - 1, 6)
+        found = coco.solve(x, g, model="gaussian", noise_variance=v, throw=False)
+        assert np.isfinite(found.gradients).all()
+        assert found.status is coco.Status.STALLED
     denoiser = coco.Denoiser(model="gaussian")
     denoiser(x[0], g[0], noise_variance=v[0])
     denoiser(x[1], g[1], noise_variance=v[0])

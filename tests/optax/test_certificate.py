@@ -10,7 +10,7 @@ import pytest
 from coco_denoiser.optax import coco_denoise, solver
 from tests.optax.streams import K, as_tree, noisy_gradient
 
-L, MU, FEW = 1.0, 0.1, 3
+L, MU, TOL = 1.0, 0.1, 0.03
 
 
 def flat(tree: Any) -> Any:
@@ -33,7 +33,7 @@ def duality_gap(h: Any, rho: Any, lam: Any, shrink: float) -> float:
 
 def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
     with jax.enable_x64(True):
-        stopped = jax.jit(coco_denoise(L, K, mu=MU, max_iter=FEW).update)
+        stopped = jax.jit(coco_denoise(L, K, mu=MU, tol=TOL).update)
         params = as_tree(jnp.float64)
         state = coco_denoise(L, K).init(params)
         for seed in range(2 * K):
@@ -52,9 +52,9 @@ def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
         h /= scale
         apart = np.linalg.norm(h[first] - h[second], axis=1)
         on = np.ones(rho.shape, bool)
-        lam, shrink, _, _ = solver.multipliers(
-            *map(jnp.asarray, (h, np.ones(K), apart, rho, on)), tol=1e-12, max_iter=FEW
+        lam, shrink, _ = solver.multipliers(
+            *map(jnp.asarray, (h, np.ones(K), apart, rho, on)), tol=TOL
         )
         expected = duality_gap(h, rho, np.asarray(lam), float(shrink))
-    assert expected > 1e-8  # three iterations are too few, which is what makes it worth reading
+    assert expected > 1e-8  # stopped early, which is what makes it worth reading
     assert float(state.gap) == pytest.approx(expected, rel=1e-3)

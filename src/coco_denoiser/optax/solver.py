@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 _ROUNDS, _READY, _STRONG, _LOOSE = 30, 1.05, 0.1, 0.7
 _START = 1.025  # how far inside its bounds the interior-point method starts
 _GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
+_STEPS = 50  # limit on the steps of the interior-point method
 _PATIENCE = 8  # iterations without progress after which rounding is to blame
 
 
@@ -137,9 +138,8 @@ def multipliers(
     on: Array,
     *,
     tol: float | Array,
-    max_iter: int | Array,
-) -> tuple[Array, Array, Array, Array]:
-    """Return the multipliers (P,), the shrinkage, the relative gap, and the number of iterations.
+) -> tuple[Array, Array, Array]:
+    """Return the multipliers (P,), the shrinkage, and the relative gap.
 
     Args:
         h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
@@ -148,14 +148,13 @@ def multipliers(
         rho: (P,), their bounds.
         on: (P,), False for pairs that take no part.
         tol: relative duality gap to reach.
-        max_iter: limit on the steps of the interior-point method.
     """
     limits = precision(h.dtype)
     active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
     on = _needed(h.shape[0], rho, on, limits)
     rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
     lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
-    return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol, max_iter)
+    return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol)
 
 
 @jax.jit
@@ -232,8 +231,7 @@ def _interior_point(
     hat: Array,
     limits: Precision,
     tol: float | Array,
-    max_iter: int | Array,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array]:
     w = lengths(hat)
     force = jnp.max(lam * rho, initial=0.0)
     f = jnp.where(on, jnp.maximum(lam * rho, 1e-6 * force), 0.0)
@@ -249,7 +247,7 @@ def _interior_point(
 
     def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
         _, best, iterations = carry
-        return active & (best.gap > tol) & (best.age < _PATIENCE) & (iterations < max_iter)
+        return active & (best.gap > tol) & (best.age < _PATIENCE) & (iterations < _STEPS)
 
     def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
         point, best, iterations = carry
@@ -269,8 +267,8 @@ def _interior_point(
         )
         return point, best, iterations + 1
 
-    _, best, iterations = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
-    return best.lam, best.shrink, jnp.where(active, best.gap, 0.0), iterations
+    _, best, _ = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
+    return best.lam, best.shrink, jnp.where(active, best.gap, 0.0)
 
 
 def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array) -> _Point:

@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array, lax
 
@@ -22,8 +21,8 @@ from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _STATUS = tuple(Status)
+_STALLED, _UNCHANGED = _STATUS.index(Status.STALLED), _STATUS.index(Status.UNCHANGED)
 _WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
-_MAX_ITER = 50
 
 
 class CocoState(NamedTuple):
@@ -93,7 +92,6 @@ def coco_denoise(
     model: ModelName | None = None,
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
-    max_iter: int | Array | None = None,
     forget: Literal["drop", "fold"] = "drop",
     noise_std: float | Array | None = None,
     state_dtype: Any = None,
@@ -136,7 +134,6 @@ def coco_denoise(
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth; may be traced.
         tol: relative gap to reach; None for 1e-9 in float64 and 1e-6 in float32, which cannot
             resolve less.
-        max_iter: limit on the solver's steps; None for 50.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, which then counts for more. With window=2,
             folding is a recursive filter, which needs no solver. Not for the Gaussian model.
@@ -150,14 +147,11 @@ def coco_denoise(
         observation relative to the others', as an extra argument. Its state takes 2 K copies of
         the parameters, or 2 copies with window=2 and forget="fold".
     """
-    is_gaussian = _is_gaussian(model, L, mu, noise_std, max_iter, forget)
+    is_gaussian = _is_gaussian(model, L, mu, noise_std, forget)
     K = _size(window, GAUSSIAN_WINDOW if is_gaussian else _WINDOW)
     for name, value in (("tol", tol), ("noise_std", noise_std)):
         if value is not None:
             _check(name, value, check.positive)
-    if max_iter is not None:
-        _check("max_iter", max_iter, partial(check.count, optional=False))
-    limit = _MAX_ITER if max_iter is None else max_iter
     dtype = None if state_dtype is None else _floating(state_dtype)
     folds = check.forgetting(forget, K) == "fold"
     if folds and K == 2:
@@ -175,12 +169,12 @@ def coco_denoise(
     ) -> tuple[Any, CocoState]:
         given = updates
         updates, params = tree.observation(updates, params, state.points, (K,))
-        packing = tree.Packing(params, updates, state.points)
-        new, g = packing.join(params), packing.join(updates)
         number = state.gap.dtype
         c, r = (jnp.zeros((), number), None) if is_gaussian else _centre_and_radius(L, mu, number)
         precision = tree.precision(noise_variance, number)
-        fits = _is_measurable(g, new, c) & jnp.isfinite(precision) & (precision > 0)
+        g = jax.tree.leaves(updates)
+        new = tree.joined(list(zip(jax.tree.leaves(params), g, strict=True)))
+        fits = _is_measurable(new, c) & jnp.isfinite(precision) & (precision > 0)
         old, gradients = windows.recentred(state.tables, c), state.gradients
         if folds:
             old, gradients = _folded(old, state.points, gradients, r, fits)
@@ -188,14 +182,15 @@ def coco_denoise(
             _written(old.slot, fits, stacks, rows)
             for stacks, rows in ((state.points, params), (gradients, updates))
         )
-        newest = _leaf_by_leaf(packing.join(points, (K,)), packing.join(gradients, (K,)), new, g)
-        tables = _if(fits, windows.insert(old, _rows(newest, K, c), precision), state.tables)
+        newest = _leaf_by_leaf(points, gradients, params, updates)
+        rows = _rows(tree.joined(newest), K, c)
+        tables = _if(fits, windows.insert(old, rows, precision), state.tables)
         reach = default_tolerance(number) if tol is None else tol
         if is_gaussian:
             d = _coordinates(params)
             w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)
         else:
-            w, report = _project(tables, old.slot, r, tol=reach, max_iter=limit)
+            w, report = _project(tables, old.slot, r, tol=reach)
         moved = fits & (w[old.slot] != 1.0)
 
         def averaged() -> list[Array]:
@@ -208,21 +203,20 @@ def coco_denoise(
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         theta: list[Array] = lax.cond(moved, averaged, lambda: g)
-        denoised = jax.tree.unflatten(jax.tree.structure(updates), packing.split(theta))
+        denoised = jax.tree.unflatten(jax.tree.structure(updates), theta)
         report = _if(fits, report, state[3:])
         return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, max_iter: Any, forget: Any) -> bool:
+def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, forget: Any) -> bool:
     """Say which model is asked for, and refuse settings that it does not have."""
     for name, value in (("L", L), ("mu", mu)):
         _check(name, value)
     traced = [isinstance(value, jax.core.Tracer) for value in (L, mu)]
     own = {
         "mu": None if traced[1] or mu == 0.0 else mu,
-        "max_iter": max_iter,
         "forget='fold'": forget if forget == "fold" else None,
     }
     chosen = check.model(model, L, cocoercive=own, gaussian={"noise_std": noise_std})
@@ -238,7 +232,7 @@ def _check(name: str, value: Any, rule: Any = None) -> None:
     if callable(value):
         raise TypeError(
             f"{name} must be a number, got the function {value!r}. For a schedule, "
-            "optax.inject_hyperparams(coco_denoise, static_args=('window', 'max_iter'))"
+            "optax.inject_hyperparams(coco_denoise, static_args='window')"
             f"({name}=schedule, ...) calls it at every update."
         )
     if isinstance(value, str):
@@ -258,7 +252,7 @@ def _size(window: Any, default: int) -> int:
     if isinstance(window, jax.Array):
         raise TypeError(
             f"window must be a Python int, got {window}: it is the length of arrays. With "
-            "inject_hyperparams, pass static_args=('window', 'max_iter')."
+            "inject_hyperparams, pass static_args='window'."
         )
     return default if window == "auto" else check.count("window", window, optional=False) or 0
 
@@ -271,60 +265,43 @@ def _centre_and_radius(L: Any, mu: Any, dtype: Any) -> tuple[Array, Array]:
 def _nothing(like: Array) -> tuple[Array, Array, Array]:
     """Return gap, estimates and outcome of a window without observations."""
     unknown = jnp.full_like(like, jnp.inf, shape=(3,))
-    outcome = jnp.full_like(like, _STATUS.index(Status.UNCHANGED), jnp.int32)
-    return jnp.zeros_like(like), unknown, outcome
+    return jnp.zeros_like(like), unknown, jnp.full_like(like, _UNCHANGED, jnp.int32)
 
 
 def _project(
-    tables: windows.Tables, slot: Array, r: Any, *, tol: Any, max_iter: Any
+    tables: windows.Tables, slot: Array, r: Any, *, tol: Any
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the weights (K,) of the paper's projection for the slot, and what is known of it."""
-    w, gap, iterations = windows.newest_weights(tables, slot, r, tol=tol, max_iter=max_iter)
-    limit, stalled, same, solved = (
-        _STATUS.index(status)
-        for status in (Status.ITERATION_LIMIT, Status.STALLED, Status.UNCHANGED, Status.SOLVED)
-    )
-    outcome = jnp.where(
-        gap <= tol,
-        jnp.where(w[slot] == 1.0, same, solved),
-        jnp.where(iterations >= max_iter, limit, stalled),
-    )
-    return w, (gap, _nothing(tables.centre)[1], outcome.astype(jnp.int32))
+    w, gap = windows.newest_weights(tables, slot, r, tol=tol)
+    same = jnp.where(w[slot] == 1.0, _UNCHANGED, _STATUS.index(Status.SOLVED))
+    outcome = jnp.where(gap <= tol, same, _STALLED).astype(jnp.int32)
+    return w, (gap, _nothing(tables.centre)[1], outcome)
 
 
 def _estimate(
     tables: windows.Tables, slot: Array, d: int, *, L: Any, noise_std: Any, tol: Any
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the weights (K,) of the Gaussian model for the slot, and what is known of it."""
-    K, used = tables.precision.size, tables.precision > 0.0
-    pairs = used[:, None] & used
-    order = (slot + 1 + jnp.arange(K)) % K  # the slot comes last
+    used = tables.precision > 0.0
     points, gradients = (
-        jnp.sqrt(jnp.where(pairs, squares, 0.0))[order][:, order]
+        jnp.sqrt(jnp.where(used[:, None] & used, squares, 0.0))
         for squares in (tables.point, tables.residual)
     )
+    d = max(d, 1)
     with jax.default_matmul_precision("highest"):
         fitted = gaussian.fit(
-            points,
-            gradients,
-            tables.precision[order],
-            np.array([K - 1]),
-            max(d, 1),
-            L=L,
-            noise_std=noise_std,
-            xp=jnp,
+            points, gradients, tables.precision, slot[None], d, L=L, noise_std=noise_std, xp=jnp
         )
     # Before the second observation there is nothing to estimate.
     alone = used.sum() < 2
-    own = jnp.arange(K) == slot
-    w = jnp.where(alone, own, jnp.zeros(K).at[order].set(fitted.weights[0]))
+    w = jnp.where(alone, jnp.arange(used.size) == slot, fitted.weights[0])
     std = jnp.inf if noise_std is None else noise_std / jnp.sqrt(tables.precision[slot])
     known = jnp.asarray([std, jnp.inf if noise_std is None else noise_std, jnp.inf], w.dtype)
-    found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(max(d, 1))])
+    found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
     estimates = jnp.where(alone, known, jnp.where(jnp.isnan(found), jnp.inf, found))
     gap = jnp.where(alone, 0.0, fitted.gap[0])
-    done, stalled = _STATUS.index(Status.ESTIMATED), _STATUS.index(Status.STALLED)
-    return w, (gap, estimates, jnp.where(gap <= tol, done, stalled).astype(jnp.int32))
+    outcome = jnp.where(gap <= tol, _STATUS.index(Status.ESTIMATED), _STALLED)
+    return w, (gap, estimates, outcome.astype(jnp.int32))
 
 
 def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformationExtraArgs:
@@ -343,7 +320,8 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         number = state.precision.dtype
         c, r = _centre_and_radius(L, mu, number)
         pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
-        sums = sum((windows.filter_sums(*pair, c) for pair in pairs), start=jnp.zeros(3, number))
+        joined: list[_Leaf] = tree.joined(pairs)
+        sums = sum((windows.filter_sums(*leaf, c) for leaf in joined), start=jnp.zeros(3, number))
         own = tree.precision(noise_variance, number)
         fits = _is_small(sums[2]) & jnp.isfinite(own) & (own > 0.0)
         weight, precision = windows.fold(
@@ -462,10 +440,12 @@ def _put(slot: Array, stack: Array, row: Array) -> Array:
     return after
 
 
-def _is_measurable(updates: list[Array], params: list[Array], c: Array) -> Array:
-    """Say whether both are finite, and distances to others like them cannot overflow."""
-    points = sum((windows.squared_norm(p, c.dtype) for p in params), 0.0)
-    gradients = sum((windows.squared_norm(g, c.dtype) for g in updates), 0.0)
+def _is_measurable(leaves: list[tuple[Array, Array]], c: Array) -> Array:
+    """Say whether points and gradients are finite, and distances to others like them are."""
+    points, gradients = (
+        sum((windows.squared_norm(leaf[n], c.dtype) for leaf in leaves), jnp.zeros_like(c))
+        for n in (0, 1)
+    )
     return _is_small(points + gradients + c * c * points)
 
 

@@ -1,19 +1,17 @@
 """Trees of parameters and updates: which are accepted, and the errors for all others."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature import Curvature, spectrum
 
-_SMALL = 1 << 14  # entries of a leaf that is joined with others
+_SMALL = 1 << 12  # entries of a leaf that is joined with others
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
     "not passing `params` when calling `update`."
@@ -81,43 +79,32 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
 
 
 def is_small(leaf: Any) -> bool:
-    """Say whether to join a leaf with others."""
+    """Say whether to join a leaf with others; on several devices it may be sharded."""
     return leaf.size <= _SMALL and jax.device_count() == 1
 
 
-class Packing:
-    """Small leaves joined end to end, so that a program does not grow with their number.
+def joined(leaves: list[Any]) -> list[Any]:
+    """Join small leaves end to end, so that a program hardly grows with their number.
 
-    Only on a single device: elsewhere leaves may be sharded, each in its own way.
+    Each is a tuple of arrays of one shape, some of them with leading axes, which are kept.
     """
+    groups: dict[Any, list[Any]] = {}
+    for i, leaf in enumerate(leaves):
+        kind = tuple(str(v.dtype) for v in leaf)
+        groups.setdefault(kind if is_small(leaf[-1]) else i, []).append(leaf)
 
-    def __init__(self, *trees: Any) -> None:
-        leaves = list(zip(*(jax.tree.leaves(tree) for tree in trees), strict=True))
-        self.shapes = [leaf[0].shape for leaf in leaves]
-        groups: dict[Any, list[int]] = {}
-        for i, leaf in enumerate(leaves):
-            kind = tuple(str(v.dtype) for v in leaf)
-            groups.setdefault(kind if is_small(leaf[0]) else i, []).append(i)
-        self.groups = list(groups.values())
+    def end_to_end(parts: list[Any], lead: int) -> Any:
+        return jnp.concatenate([v.reshape(*v.shape[:lead], -1) for v in parts], axis=-1)
 
-    def join(self, tree: Any, lead: tuple[int, ...] = ()) -> list[Any]:
-        """Return the groups of a tree, whose leaves have some leading axes more."""
-        leaves = jax.tree.leaves(tree)
-        return [
-            leaves[group[0]]
-            if len(group) == 1
-            else jnp.concatenate([leaves[i].reshape(*lead, -1) for i in group], axis=-1)
-            for group in self.groups
-        ]
-
-    def split(self, joined: list[Any]) -> list[Any]:
-        """Return the leaves of groups without leading axes."""
-        leaves: dict[int, Any] = {}
-        for group, whole in zip(self.groups, joined, strict=True):
-            ends = np.cumsum([math.prod(self.shapes[i]) for i in group])[:-1]
-            parts = [whole] if len(group) == 1 else jnp.split(whole, ends)
-            leaves |= {i: v.reshape(self.shapes[i]) for i, v in zip(group, parts, strict=True)}
-        return [leaves[i] for i in range(len(leaves))]
+    return [
+        tuple(
+            end_to_end([leaf[n] for leaf in group], v.ndim - group[0][-1].ndim)
+            for n, v in enumerate(group[0])
+        )
+        if len(group) > 1
+        else group[0]
+        for group in groups.values()
+    ]
 
 
 def precision(noise_variance: Any, dtype: Any) -> Any:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from coco_denoiser.optax import solver
+from coco_denoiser.optax import solver, tree
 
 _Three: TypeAlias = tuple[Array, Array, Array]
 _Terms: TypeAlias = Callable[..., _Three]
@@ -125,13 +125,12 @@ def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, A
 
 
 def newest_weights(
-    tables: Tables, slot: Array, radius: Array, *, tol: float | Array, max_iter: int | Array
-) -> tuple[Array, Array, Array]:
-    """Return the weights (K,) that denoise the slot, the relative gap, and the iterations."""
+    tables: Tables, slot: Array, radius: Array, *, tol: float | Array
+) -> tuple[Array, Array]:
+    """Return the weights (K,) that denoise the slot, and the relative gap."""
     K = tables.point.shape[0]
     if K == 1:
-        zero = jnp.zeros_like(tables.centre)
-        return jnp.ones_like(tables.precision), zero, zero.astype(int)
+        return jnp.ones_like(tables.precision), jnp.zeros_like(tables.centre)
     used = jnp.arange(K) < tables.size
     h = jnp.where(used[:, None], _embed(tables.residual, slot, used), 0.0)
     n = tables.precision
@@ -145,11 +144,11 @@ def newest_weights(
     apart = jnp.sqrt(tables.residual[first, second]) / scale
     on = used[first] & used[second]
     apart = jnp.where(on, apart, 0.0)
-    lam, shrink, gap, iterations = solver.multipliers(
-        h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol, max_iter=max_iter
+    lam, shrink, gap = solver.multipliers(
+        h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol
     )
     w = lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False)
-    return w, gap, iterations
+    return w, gap
 
 
 @jax.jit
@@ -273,7 +272,11 @@ def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
 
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction; c is None for 0."""
-    # Term by term, because compiled reductions over the leading axis are very slow.
+    if tree.is_small(x):
+        dg = _difference(G, g, w.dtype)
+        dh = dg if c is None else dg - c * _difference(X, x, w.dtype)
+        return (w.reshape(-1, *(1 for _ in x.shape)) * dh).sum(0)
+    # Term by term: compiled reductions over the leading axis are quick to compile, but very slow.
     differences = (_difference(G[i], g, w.dtype) for i in range(w.size))
     terms = (
         w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
