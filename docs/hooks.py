@@ -7,6 +7,7 @@ A notebook is run from top to bottom and becomes a page; a cell that fails ends 
 presets of the interactive page are computed anew.
 """
 
+import posixpath
 import re
 from functools import cache
 from html import escape, unescape
@@ -24,6 +25,7 @@ from coco_denoiser.explore import page as explore
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')
+_CELL_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)(?=[^\n]*</t[dh]>)")
 
 
 def on_post_build(config: Any, **_: Any) -> None:
@@ -33,13 +35,20 @@ def on_post_build(config: Any, **_: Any) -> None:
     target.write_text(explore.html(live=False), "utf-8")
 
 
-def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Replace every formula of a page by MathML, and let a figure open at its full size."""
+def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
+    """Replace formulas by MathML, link figures to their full size, let names in tables break."""
 
-    def replace(match: re.Match[str]) -> str:
+    def formula(match: re.Match[str]) -> str:
         return mathml(match[2], display=match[1] == "div", where=page.file.src_uri)
 
-    return _FIGURE.sub(r'<a href="\2">\1</a>', _FORMULA.sub(replace, html))
+    def figure(match: re.Match[str]) -> str:
+        path = Path(config.docs_dir) / posixpath.normpath(posixpath.join(page.url, match[2]))
+        # Where a picture with several panels is wider than a phone, it scrolls.
+        width = int.from_bytes(path.read_bytes()[16:20]) if path.exists() else 0  # of a PNG
+        return f'<a class="{"wide" if width > 600 else "figure"}" href="{match[2]}">{match[1]}</a>'
+
+    html = _CELL_CODE.sub(lambda name: re.sub(r"(?<=[._/])|(?<=::)", "<wbr>", name[0]), html)
+    return _FIGURE.sub(figure, _FORMULA.sub(formula, html))
 
 
 def mathml(marked: str, *, display: bool, where: str) -> str:
