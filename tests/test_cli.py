@@ -67,6 +67,7 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["denoise", "seen.csv", "--L", "one", "-o", "out.csv"], "'one'"),
         (["denoise", "seen.csv", "--L", "0", "-o", "out.csv"], "L must be positive"),
         (["denoise", "seen.csv", "--L", "1", "--mu", "2", "-o", "out.csv"], "mu must be less"),
+        (["denoise", "nan.csv", "--L", "1", "-o", "out.csv"], "finite"),
         (["denoise", "nowhere.csv", "--L", "1", "-o", "out.csv"], "nowhere.csv"),
         (["denoise", "seen.csv", "--L", "1", "-o", "out.txt"], "out.txt"),
         (["denoise", "seen.csv", "--L", "1", "-o", "./seen.csv"], "choose another"),
@@ -85,9 +86,10 @@ def test_bad_input_ends_with_one_line_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out.csv").write_text("mine")
+    (tmp_path / "nan.csv").write_text("x1,g1\n0,nan\n")
     assert cli.main(arguments) == 2
     assert named in _one_line(capsys)
-    assert {path.name for path in tmp_path.iterdir()} == {observed.name, "out.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {observed.name, "out.csv", "nan.csv"}
     assert (tmp_path / "out.csv").read_text() == "mine"
 
 

@@ -101,27 +101,21 @@ def test_an_archive_must_hold_both_arrays_and_no_objects(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("5", "line 2 holds 1 cell, but the first line names 4 columns"),
-        ("1,2,3,4\n\n1,2,3", "line 4 holds 3 cells"),
-        ("1,2,3,4\n1,2,nan,4", "line 3, column g1: 'nan' is not a finite number"),
-        ("1,-inf,3,4", "line 2, column x2: '-inf' is not a finite number"),
-        ("1,2,3,1e999", "line 2, column g2: '1e999' is not a finite number"),
-        ("1,2,1_0,4", "line 2, column g1: '1_0' is not a finite number"),
-        ("1,2,3,\u0664", "line 2, column g2: '\u0664' is not a finite number"),
-        ("1,2,,4", "line 2, column g1: '' is not a finite number"),
-        (f"1,2,3,{'4' * 200_000}", "line 2: a cell of more than 131072 characters"),
-        (f"1,2,3,{'4' * 1000}", f"line 2, column g2: '{'4' * 27}...' is not a finite number"),
+        ("5", "rows of 4 numbers"),
+        ("1,2,3,4\n1,2,3", "columns changed from 4 to 3"),
+        ("1,2,1_0,4", "'1_0'"),
+        ("1,2,,4", "row 0, column 3"),
+        ("1,2,3,four", "'four'"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_found_by_line_and_column(
-    tmp_path: Path, rows: str, said: str
-) -> None:
+def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, rows: str, said: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"x1,x2,g1,g2\n{rows}\n")
     with pytest.raises(RefusedError) as caught:
         files.read(path)
     assert str(caught.value).startswith(f"cannot read {path}: ")
     assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @given(data=st.data(), compress=st.sampled_from([np.savez, np.savez_compressed]))

@@ -37,7 +37,7 @@ def prepare_folder(folder: Path) -> None:
         raise RefusedError(f"cannot write to folder {folder}: {reason(error)}") from error
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then move it there in one go."""
     part = path.parent / f".coco-denoiser-{os.getpid()}-{secrets.token_hex(4)}.part"
     try:
@@ -54,11 +54,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
-
-    def fill(file: BinaryIO) -> None:
-        file.write(content)
-
-    write_whole(path, fill)
+    write_whole(path, lambda file: file.write(content))
 
 
 def check_regular(path: Path) -> None:
