@@ -274,6 +274,14 @@ def read(path: Path) -> dict[Key, list[list[float]]]:
     return kept
 
 
+def write(path: Path, kept: dict[Key, list[list[float]]]) -> None:
+    """Replace the file, whole or not at all."""
+    beside = path.with_name(path.name + ".new")
+    with beside.open("w", newline="") as file:
+        csv.writer(file).writerows([*key, *row] for key, rows in kept.items() for row in rows)
+    beside.replace(path)
+
+
 def show(
     kept: dict[Key, list[list[float]]], name: str, batches: list[int], steps: int, seeds: int
 ) -> None:
@@ -315,11 +323,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for batch, (title, method) in product(options.batches, METHODS.items()):
             for schedule in method.schedules:
                 key = name, title, batch, schedule, options.steps
-                if key not in kept:
+                if len(kept.get(key, ())) != len(FACTORS) * options.seeds:
                     print(*key, file=sys.stderr, flush=True)  # noqa: T201
                     kept[key] = train(data, method, batch, schedule, options.steps, options.seeds)
-                    with options.out.open("a", newline="") as file:
-                        csv.writer(file).writerows([*key, *row] for row in kept[key])
+                    write(options.out, kept)
         show(kept, name, options.batches, options.steps, options.seeds)
 
 

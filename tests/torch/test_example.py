@@ -4,6 +4,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+import torch
+
+from coco_denoiser.torch import CocoOptimizer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_logistic.py"
 
@@ -19,17 +22,37 @@ def test_the_example_compares_and_draws(tmp_path: Path, capsys: pytest.CaptureFi
     assert printed.count("with COCO") == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "rows", "said"),
+    [
+        # Ten methods at five rates; six of them denoise, judged by last and averaged weights.
+        ("torch_networks.py", ["--tasks", "diabetes"], 10 * 5, {"worst": 12}),
+        # Seven methods at seven rates, two of them without the schedule; five have averages.
+        (
+            "torch_inverse_rate.py",
+            ["--tasks", "cancer", "--batches", "8"],
+            (2 * 7 - 2) * 7,
+            {"average": 5, "COCO": 2},
+        ),
+    ],
+)
 def test_the_networks_are_kept_and_not_trained_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    options: list[str],
+    rows: int,
+    said: dict[str, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = tmp_path / "networks.csv"
-    example = runpy.run_path(str(EXAMPLE.with_name("torch_networks.py")))
-    arguments = ["--steps", "3", "--seeds", "1", "--tasks", "diabetes", "--out", str(kept)]
+    example = runpy.run_path(str(EXAMPLE.with_name(name)))
+    arguments = ["--steps", "3", "--seeds", "1", *options, "--out", str(kept)]
     example["main"](arguments)
     printed = capsys.readouterr().out
-    assert printed.count("worst") == 12  # six denoised methods, last weights and average
+    assert {word: printed.count(word) for word in said} == said
     lines = kept.read_text().splitlines()
-    assert len(lines) == 10 * 5
+    assert len(lines) == rows
     kept.write_text("\n".join(lines[:-1]) + "\n")  # one run is lost
     trained = []
     train = example["train"]
@@ -42,3 +65,25 @@ def test_the_networks_are_kept_and_not_trained_again(
     example["main"](arguments)
     assert len(trained) == 1
     assert capsys.readouterr().out == printed
+
+
+def test_the_bound_of_the_example_is_that_of_the_optimizer() -> None:
+    """What the example denoises by itself is what CocoOptimizer would do."""
+    example = runpy.run_path(str(EXAMPLE.with_name("torch_inverse_rate.py")))
+    p = torch.nn.Parameter(torch.tensor([3.0, -2.0]))
+    rates = torch.tensor([[0.5], [0.1]])
+    coco = example["Coco"](p.detach().repeat(2, 1), window=4)
+    for row, rate in enumerate(rates.flatten().tolist()):
+        p.data = torch.tensor([3.0, -2.0])
+        optimizer = CocoOptimizer(torch.optim.SGD([p], lr=rate), L="1/lr", window=4)
+        draw, seen = torch.Generator().manual_seed(0), list[torch.Tensor]()
+        for _ in range(6):
+            p.grad = p.detach() + torch.randn(2, generator=draw)
+            optimizer.step()
+            seen.append(p.detach().clone())
+        if row == 0:
+            draw = torch.Generator().manual_seed(0)
+            for expected in seen:
+                coco.step(coco.w + torch.randn(2, generator=draw), rates)
+                torch.testing.assert_close(coco.w[0], expected)
+    torch.testing.assert_close(coco.w[1], seen[-1])
