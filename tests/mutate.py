@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba  # once, not for every mutant
 import pytest
@@ -36,7 +36,10 @@ class Mutation(NamedTuple):
 SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stream.py"
 TESTS = {
     "certificate.py": ("test_certificate.py", SOLVERS),
-    "problem.py": ("test_certificate.py test_status.py test_covariance.py", SOLVERS),
+    "problem.py": (
+        "test_certificate.py test_status.py test_covariance.py test_neighbors.py",
+        SOLVERS,
+    ),
     "_validation.py": ("test_validation.py", ""),
     "solvers/__init__.py": ("test_status.py solvers/test_line.py", SOLVERS),
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
@@ -269,7 +272,8 @@ def _run(tests: str, package: Path) -> None:
     os.chdir(ROOT)
     os.environ["PYTHONPATH"] = str(package.parent)  # for tests that start a process
     sys.path.insert(0, str(package.parent))
-    numba.config.CACHE_DIR = ""  # what is compiled lies beside its source
+    config: Any = numba.config
+    config.CACHE_DIR = ""  # what is compiled lies beside its source
     files = [f"tests/{name}" for name in tests.split()]
     sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
 
