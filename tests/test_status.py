@@ -170,6 +170,18 @@ def test_gradients_far_below_the_curvature_times_the_steps_are_solved() -> None:
     assert not fuzz.judge(case, found).wrong
 
 
+def test_points_that_differ_in_a_last_bit_beside_one_far_away() -> None:
+    """From a run of fourclass: two distinct points for the closed form, but three that pull."""
+    y = float.fromhex("0x1.700a899220812p-4") + np.arange(3) * 2.0**-56
+    near = np.column_stack((np.full(3, float.fromhex("0x1.171b6139a9368p-2")), y))
+    far = [float.fromhex("0x1.22dff4f8bab7ap-2"), float.fromhex("0x1.95b2c8c25884ap-4")]
+    gradients = [[65.0, 52.0], [-3.557e-13, -2.254e-13], [-1.5e-15, -2.6e-15], [-1.6e-17, -2.3e-17]]
+    case = Case("fourclass", np.vstack((far, near)), np.array(gradients), 5656.074264619303)
+    found, _ = fuzz.attempt(case)
+    assert found.status is coco.Status.SOLVED
+    assert not fuzz.judge(case, found).wrong
+
+
 def test_success_is_everything_that_did_not_stop_before() -> None:
     failures = {status for status in coco.Status if not status.success}
     assert failures == {coco.Status.ITERATION_LIMIT, coco.Status.STALLED}

@@ -189,7 +189,7 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         yield _inner(names[0], problem), ROUNDING
     if names == ["newton"]:
         yield "interior-point", COINCIDENT
-    if count > 2 and barrier.multiplications(problem) <= _BARRIER:
+    if len(problem.bounds) > 2 and barrier.multiplications(problem) <= _BARRIER:
         yield "barrier", COINCIDENT
     if names == ["newton"] and count >= _MIDDLE:
         yield "large", COINCIDENT
