@@ -283,7 +283,7 @@ COMMANDS = {
     ),
     "list": Command("Describe the experiments that reproduce can run.", _list),
     "explore": Command(
-        "Open an interactive page on this machine: SGD or Adam with and without COCO.",
+        "Open an interactive page on this machine: SGD with and without COCO.",
         _explore,
         _explore_arguments,
         "--port 8000 --no-browser",
