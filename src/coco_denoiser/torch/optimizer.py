@@ -21,6 +21,7 @@ from coco_denoiser.torch.denoiser import (
     observe_together,
     variance_of,
 )
+from coco_denoiser.typing import ModelName
 
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
@@ -75,10 +76,19 @@ class CocoOptimizer(Optimizer):
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" the
             observation and pass the gradients on unchanged, as if there were no wrapper, or
             "raise" ValueError. Ten in a row give a warning.
-        **options: `process_group`, the ranks that together hold the parameters; None derives it
-            from sharded parameters, and adds nothing up if there are none. And `model`, `mu`,
-            `window`, `forget`, `tol` and `noise_std`, as in `coco_denoiser.Denoiser`. A window
-            takes the memory of 2 K copies of the parameters; of two with window=2 and folding.
+        model: "cocoercive", which needs L and is the default, or "gaussian", see
+            `coco_denoiser.Denoiser`.
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        window: how many observations are kept, K; memory for 2 K copies of the parameters.
+            "auto" is 16, and 32 for the Gaussian model.
+        process_group: the ranks that together hold the parameters; None derives it from
+            sharded parameters, and adds nothing up if there are none.
+        tol: relative duality gap to reach at every step.
+        forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
+            into its successor. With window=2, folding is a recursive filter, and its memory two
+            copies of the parameters. Not with the Gaussian model.
+        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
+            noise, if it is known; otherwise it is estimated too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -92,9 +102,18 @@ class CocoOptimizer(Optimizer):
         L: Bound | Literal["1/lr"] | None = None,
         per: Literal["model", "group"] = "model",
         nonfinite: NonFinite = "skip",
-        **options: Any,
+        model: ModelName | None = None,
+        mu: Bound = 0.0,
+        window: int | Literal["auto"] = "auto",
+        process_group: dist.ProcessGroup | None = None,
+        tol: float = 1e-9,
+        forget: Literal["drop", "fold"] = "drop",
+        noise_std: float | None = None,
+        **unknown: Any,
     ) -> None:
         _refuse(optimizer)
+        if unknown:
+            raise TypeError(f"CocoOptimizer has no option {', '.join(map(repr, unknown))}.")
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         # Not Optimizer.__init__, which would make groups and a state of its own.
@@ -102,7 +121,17 @@ class CocoOptimizer(Optimizer):
             {
                 "wrapped": optimizer,
                 "per": check.one_of("per", per, ("model", "group")),
-                "_options": {"L": L, "nonfinite": nonfinite, "window": "auto", **options},
+                "_options": {
+                    "L": L,
+                    "nonfinite": nonfinite,
+                    "model": model,
+                    "mu": mu,
+                    "window": window,
+                    "process_group": process_group,
+                    "tol": tol,
+                    "forget": forget,
+                    "noise_std": noise_std,
+                },
                 "_denoisers": [],
                 "_warned": False,
             }
