@@ -125,7 +125,6 @@ MUTATIONS = [
             ('        yield "barrier", COINCIDENT\n', "        pass\n"),
             ("held * problem.precisions[members].max()", "held"),
             ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
-            ('        yield "fdpg", ROUNDING\n', "        pass\n"),
             ('        yield "line", 0.0\n', '        yield "line", COINCIDENT\n'),
             ("return max(answer.gap, answer.violation)", "return answer.gap"),
             ("if gap <= tol and violation <= tol:", "if gap <= tol:"),

@@ -197,7 +197,6 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         yield "interior-point", COINCIDENT
     if finer > count and finer < _MIDDLE:  # their bounds differ too much for the others
         yield "large", ROUNDING
-        yield "fdpg", ROUNDING
 
 
 def _first(problem: Problem, count: int) -> str:
