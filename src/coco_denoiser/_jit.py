@@ -39,7 +39,7 @@ def subroutine(function: F) -> F:
 
 
 def sweep(function: F) -> F:
-    """Compile a pass over long vectors, whose sums may be reordered so that they vectorise.
+    """Compile a function whose sums may be reordered, so that they vectorise.
 
     Its sums must be its own or a fragment's, never a subroutine's, so that only one copy exists.
     """

@@ -19,7 +19,7 @@ singular: a ridge that falls with the gap (Levenberg and Marquardt) keeps steps 
 slowing down the last ones. It may still fall short: the caller sees that by the gap, and tries
 another method.
 
-Everything is one compiled function without callees, which compiles in half the time that its parts
+All but `inverse_bounds` is one compiled function, which compiles in half the time that its parts
 would take. Of symmetric tables it uses the part below the diagonal; nodes are eliminated from the
 last to the first, so that every inner loop runs over the beginning of a row and vectorises.
 """
