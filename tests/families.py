@@ -333,6 +333,8 @@ _COLOURED: tuple[Family, ...] = (
     partial(_near_duplicates, apart=None),
     partial(_far_point, name="far point", least=2, most=9),
     partial(_weighted, family=partial(_path, step=0.7), spread=1),
+    _clusters,
+    partial(_near_duplicates, apart=1e-6),
 )
 
 

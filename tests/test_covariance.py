@@ -134,6 +134,20 @@ def test_two_points_solve_a_scalar_equation() -> None:
         np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_many_clusters_of_near_points_are_solved(seed: int) -> None:
+    """Their multipliers differ by six decades, and so did the entries of the Newton system."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((8, 50))[rng.integers(0, 8, 40)]
+    points = points + 1e-6 * rng.standard_normal(points.shape)
+    gradients = points + rng.standard_normal(points.shape)
+    B = rng.standard_normal((50, 50))
+    covariance = B @ B.T / 50 + 0.1 * np.eye(50)
+    answer = coco.solve(points, gradients, L=1.0, covariance=covariance, throw=False)
+    assert answer.status.success
+    assert answer.method == "large"
+
+
 def test_knowing_the_covariance_lowers_the_error() -> None:
     """Paired runs on an oracle whose noise is far stronger in some directions."""
     rng = np.random.default_rng(3)

@@ -60,7 +60,7 @@ METHODS = {
     "newton": Method(newton.solve, newton.STEPS),
     "interior-point": Method(interior_point.solve, 80),  # a problem in a hundred runs in circles
     "barrier": Method(barrier.solve, 200, covariance=True),
-    "large": Method(large.solve, 200, covariance=True),
+    "large": Method(large.solve, 40, covariance=True),
     "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
 

@@ -75,7 +75,7 @@ def _newton(
             # The step was too long: the dual is concave, so that the way back leads upwards.
             table, halvings = 0.5 * (table + last), halvings + 1
             continue
-        if iterations >= min(max_iter, newton.STEPS):
+        if iterations >= max_iter:
             return kept, iterations
         top, halvings, last = dual, 0, table
         _ratios(system.hat, bounds, ratio)
@@ -150,14 +150,21 @@ class System:
         return np.maximum(lam, 0.0)
 
     def _stored(self, lam: Float64, rest: Float64, free: Mask, ridge: float) -> Float64:
-        """Do what `nonnegative` does, by factorisations."""
+        """Do what `nonnegative` does, by factorisations.
+
+        With a diagonal of 1: between near points the entries are smaller by many decades, and the
+        pivots would be chosen by them.
+        """
         i, j, H = self.first, self.second, np.zeros((lam.size, lam.size))
         for M, v in zip(self.M, self.v.T, strict=True):
             rows = v[:, None] * (M[i] - M[j])
             H += v * (rows[:, i] - rows[:, j])
         self.spent += H.size * (len(self.M) + lam.size / 6.0)
-        np.fill_diagonal(H, (1.0 + ridge) * np.diag(H))
-        target = rest + H @ lam
+        unit = 1.0 / np.sqrt(np.diag(H))
+        H *= unit[:, None] * unit
+        lam, target = lam / unit, rest * unit
+        np.fill_diagonal(H, 1.0 + ridge)
+        target += H @ lam
         for _ in range(newton.PIVOTS):
             lam, inside = np.zeros_like(lam), np.flatnonzero(free)
             try:
@@ -168,7 +175,7 @@ class System:
             if not wrong.any():
                 break
             free = free != wrong
-        return np.maximum(lam, 0.0)
+        return np.maximum(lam * unit, 0.0)
 
     def _solve(
         self, rhs: Float64, diagonal: Float64, enough: float, most: int
