@@ -20,12 +20,16 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 from nbconvert.preprocessors import ExecutePreprocessor
+from PIL import Image
 
 from coco_denoiser.explore import page as explore
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')
 _CELL_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)(?=[^\n]*</t[dh]>)")
+_HYPHENATED = re.compile(r"(?<=<code>)[^<\n]*-[^<\n]*(?=</code>)")
+_PUNCTUATED = re.compile(r"(<math (?:(?!</math>).)*</math>)([.,;:)]+)", re.DOTALL)
+_INCHES = 6.1  # a picture wider than this has several panels, or too much for a phone
 
 
 def on_post_build(config: Any, **_: Any) -> None:
@@ -36,19 +40,31 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 
 def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
-    """Replace formulas by MathML, link figures to their full size, let names in tables break."""
+    """Replace formulas by MathML, link figures to their full size, say where names may break."""
 
     def formula(match: re.Match[str]) -> str:
         return mathml(match[2], display=match[1] == "div", where=page.file.src_uri)
 
     def figure(match: re.Match[str]) -> str:
         path = Path(config.docs_dir) / posixpath.normpath(posixpath.join(page.url, match[2]))
-        # Where a picture with several panels is wider than a phone, it scrolls.
-        width = int.from_bytes(path.read_bytes()[16:20]) if path.exists() else 0  # of a PNG
-        return f'<a class="{"wide" if width > 600 else "figure"}" href="{match[2]}">{match[1]}</a>'
+        inches = _width(path) if path.exists() else 0.0
+        # Where it is wide it scrolls on a phone, at 80 dots to an inch: there a panel fits.
+        kind = f'"wide" style="--width: {80 * inches:.0f}px"' if inches > _INCHES else '"figure"'
+        return f'<a class={kind} href="{match[2]}">{match[1]}</a>'
 
     html = _CELL_CODE.sub(lambda name: re.sub(r"(?<=[._/])|(?<=::)", "<wbr>", name[0]), html)
-    return _FIGURE.sub(figure, _FORMULA.sub(formula, html))
+    # Browsers break after any hyphen: `--quick` would become `--` and `quick`.
+    html = _HYPHENATED.sub(
+        lambda code: re.sub(r"[\w-]*-[\w-]*", r'<span class="whole">\g<0></span>', code[0]), html
+    )
+    html = _FIGURE.sub(figure, _FORMULA.sub(formula, html))
+    return _PUNCTUATED.sub(r'<span class="whole">\1\2</span>', html)
+
+
+def _width(picture: Path) -> float:
+    """Return the width of a PNG in inches, by the resolution that it states, or 80 dots."""
+    with Image.open(picture) as image:
+        return float(image.width / image.info.get("dpi", (80.0, 80.0))[0])
 
 
 def mathml(marked: str, *, display: bool, where: str) -> str:

@@ -21,7 +21,7 @@ import coco_denoiser as coco
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.results import load
 from coco_denoiser.explore.simulation import Settings, simulate
-from coco_denoiser.optimizers import SGD, run
+from coco_denoiser.optimizers import SGD, GradientMean, run
 from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Float64
@@ -140,7 +140,7 @@ def weights() -> Figure:
     table = np.full((60, 60), np.nan)
     for k, found in enumerate(simulation.coco.solutions, start=1):
         table[k - 1, max(0, k - 16) : k] = found.weights[-1]
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    figure = Figure(figsize=(5.2, 4.0), layout="constrained")
     axes = figure.add_subplot()
     # The root spreads small weights, which are most of them, over the colours.
     image = axes.imshow(np.sqrt(table), cmap="Blues", vmin=0, vmax=1, extent=(0.5, 60.5, 60.5, 0.5))
@@ -148,9 +148,7 @@ def weights() -> Figure:
     bar.set_ticks(np.sqrt([0, 0.05, 0.2, 0.5, 1]), labels=["0", "0.05", "0.2", "0.5", "1"])
     axes.set_xlabel("observation")
     axes.set_ylabel("step")
-    axes.set_title(
-        "What each step's gradient is averaged from (SGD, K = 16)", loc="left", fontsize=10
-    )
+    axes.set_title("What each step's gradient averages (K = 16)", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -181,7 +179,7 @@ def gaussian() -> Figure:
     for _ in range(400):
         z = np.cumsum(rng.standard_normal((16, 6)), axis=0) / np.sqrt(6)
         truth = z @ (0.3 * rng.standard_normal((6, 6)))
-        found = coco.solve(z, truth + rng.standard_normal((16, 6)))
+        found = coco.solve(z, truth + rng.standard_normal((16, 6)), model="gaussian")
         errors.append(np.abs(found.gradients[-1] - truth[-1]) / found.std[-1])
     shares = [np.mean(np.array(errors) <= level) for level in levels]
     right.plot(levels, shares, color=GAUSSIAN, label="as measured")
@@ -195,33 +193,37 @@ def gaussian() -> Figure:
 
 
 def projection() -> Figure:
-    """Draw SGD on (x - 1/2)^2 / 2 with x >= 1, where the solution is 1, raw and denoised."""
+    """Draw SGD on (x - 1/2)^2 / 2 with x >= 1 in 200 coordinates, whose solution is 1."""
     figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    calls, runs, raw = np.arange(1, 1001), 200, "SGD, step 1/2, noise 1"
-    for name, colour in ((raw, PLAIN), ("denoised, fold 2", COCO)):
+    calls, fold = np.arange(1, 1001), coco.Denoiser(1.0, window=2, forget="fold")
+    for name, colour, dash, optimizer in (
+        ("SGD", PLAIN, (0, (5, 2)), SGD(0.5)),
+        ("mean of gradients", EXACT, (0, (1, 1.5)), SGD(0.5, denoiser=GradientMean())),
+        ("SGD, denoised", COCO, "-", SGD(0.5, denoiser=fold)),
+    ):
         rng = np.random.default_rng(0)
-        denoiser = None if name == raw else coco.Denoiser(1.0, 2, forget="fold")
         path = run(
-            SGD(0.5, denoiser=denoiser),
+            optimizer,
             lambda x, rng=rng: x - 0.5 + rng.standard_normal(x.shape),
-            np.full(runs, 1.0),
+            np.full(200, 1.0),
             steps=1000,
             rng=rng,
             project=lambda x: np.maximum(x, 1.0),
         ).iterates[1:]
-        bins = np.linspace(1.0, 2.5, 46)
-        weights = np.full(path.size, 1 / path.size)
-        left.hist(path.ravel(), bins, weights=weights, color=colour, alpha=0.6, label=name)
-        left.axvline(path.mean(), color=colour, linewidth=1.6, linestyle=(0, (5, 2)))
         average = (np.cumsum(path, axis=0) / calls[:, None]).mean(axis=1) - 1.0
-        right.plot(calls, average, color=colour, label=name)
+        right.plot(calls, average, color=colour, linestyle=dash, label=name)
+        if name != "mean of gradients":
+            weights = np.full(path.size, 1 / path.size)
+            bins = np.linspace(1.0, 2.5, 46)
+            left.hist(path.ravel(), bins, weights=weights, color=colour, alpha=0.6, label=name)
+            left.axvline(path.mean(), color=colour, linewidth=1.6, linestyle=(0, (5, 2)))
     left.set(xlabel="iterate (dashed: its mean)", ylabel="share of the iterates", yscale="log")
-    left.set_title("Noise goes one way only", loc="left", fontsize=10)
+    left.set_title("Projection moves noise to one side", loc="left", fontsize=10)
     right.set(xlabel="iterates averaged", xscale="log", yscale="log")
-    right.set_title("Error of the average", loc="left", fontsize=10)
-    left.legend(frameon=False, fontsize=8)
+    right.set_title("Error of the averaged iterates", loc="left", fontsize=10)
     for axes in (left, right):
+        axes.legend(frameon=False, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -240,7 +242,9 @@ def gallery(results: Path) -> None:
         entry = load(experiment, results)
         if entry is None:
             continue
-        save_small(experiment.plot(entry.result), name, dpi=80)
+        figure = experiment.plot(entry.result)
+        # The column of the site is 7 inches wide at 100 dots; a single panel need not fill it.
+        save_small(figure, name, dpi=80 if figure.get_figwidth() > 6 else 110)
 
 
 def save_small(figure: Figure, name: str, *, dpi: int) -> None:
@@ -249,7 +253,7 @@ def save_small(figure: Figure, name: str, *, dpi: int) -> None:
     figure.savefig(picture, dpi=dpi)
     with Image.open(picture) as image:
         few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
-        few.save(HERE / "figures" / f"{name}.png", optimize=True)
+        few.save(HERE / "figures" / f"{name}.png", optimize=True, dpi=(dpi, dpi))
 
 
 def main(results: Path | None) -> None:

@@ -22,7 +22,7 @@ def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
 
     rows = in_rows(panels)
     columns = max(map(len, rows))
-    figure = Figure(figsize=(max(7.2, 3.9 * columns), 0.5 + 2.9 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(max(4.8, 3.9 * columns), 0.5 + 2.9 * len(rows)), layout="constrained")
     grid = figure.add_gridspec(len(rows), columns)
     legends: list[tuple[Axes, list[str]]] = []
     for r, row in enumerate(rows):
