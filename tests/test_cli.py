@@ -171,6 +171,17 @@ def test_without_a_library_the_extra_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", [["list"], ["reproduce", "--quick"]])
+def test_with_the_core_alone_the_extra_is_named(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("coco_denoiser.experiments")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert cli.main(command) == 2
+    assert "coco-denoiser[experiments]" in _one_line(capsys)
+
+
 def test_an_interruption_is_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

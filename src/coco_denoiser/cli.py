@@ -162,8 +162,20 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@contextmanager
+def _needs(extra: str) -> Iterator[None]:
+    """Name the extra, where importing what is built on it fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{error.name} is missing: pip install 'coco-denoiser[{extra}]'"
+        ) from error
+
+
 def _reproduce(arguments: argparse.Namespace) -> None:
-    from coco_denoiser.experiments.reproduce import Options, reproduce
+    with _needs("experiments"):
+        from coco_denoiser.experiments.reproduce import Options, reproduce
 
     options = vars(arguments)
     del options["command"]
@@ -171,8 +183,9 @@ def _reproduce(arguments: argparse.Namespace) -> None:
 
 
 def _list(_: argparse.Namespace) -> None:
-    from coco_denoiser.experiments.catalogue import EXPERIMENTS
-    from coco_denoiser.experiments.reproduce import describe
+    with _needs("experiments"):
+        from coco_denoiser.experiments.catalogue import EXPERIMENTS
+        from coco_denoiser.experiments.reproduce import describe
 
     for experiment in EXPERIMENTS.values():
         print(describe(experiment))
@@ -257,12 +270,8 @@ def _explore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _explore(arguments: argparse.Namespace) -> None:
-    try:
+    with _needs("explore"):
         from coco_denoiser.explore.server import Server, serve
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"{error.name} is missing: pip install 'coco-denoiser[explore]'"
-        ) from error
 
     try:
         server = Server(arguments.port)
