@@ -298,6 +298,7 @@ def _sum_products(
 ) -> None:
     """Fill `out`, which is zero, with what `Ring.products` returns."""
     size, others = points.shape[1], 0
+    kind: Any = points.dtype.type
     order = np.empty(count, np.int64)
     for i in range(count):
         if i != oldest:
@@ -307,19 +308,20 @@ def _sum_products(
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
         X, G, H, M = x[a:b], g[a:b], buffer[0, : b - a], buffer[1, : b - a]
-        bad, total = 0, 0.0
+        # In the dtype of the vectors, of which a register holds more. A block is counted exactly.
+        most, bad, total = kind(limit), kind(0.0), kind(0.0)
         for j in range(H.size):
             H[j] = G[j] - c * X[j]
             # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
-            fine = (abs(X[j]) <= limit) & (abs(G[j]) <= limit) & (abs(H[j]) <= limit)
-            bad += 0 if fine else 1
+            fine = (abs(X[j]) <= most) & (abs(G[j]) <= most) & (abs(H[j]) <= most)
+            bad += kind(0.0) if fine else kind(1.0)
             total += abs(G[j])
         if successor >= 0:
             p, r = points[oldest, a:b], residuals[oldest, a:b]
             X, V = points[successor, a:b], residuals[successor, a:b]
             for j in range(M.size):
                 M[j] = V[j] + weight * ((r[j] - V[j]) - shift * (p[j] - X[j]))
-                bad += 0 if abs(M[j]) <= 2.0 * limit else 1
+                bad += kind(0.0) if abs(M[j]) <= 2.0 * limit else kind(1.0)
         out[out.size - 2] += bad
         out[out.size - 1] += total
         for target in range(1 if successor < 0 else 2):
@@ -382,10 +384,11 @@ def _store_and_average(
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
         X, H, theta = points[slot, a:b], residuals[slot, a:b], out[a:b]
+        # One loop for each target: with three, the compiler does not vectorise.
+        X[:] = x[a:b]
+        theta[:] = g[a:b]
         for j in range(H.size):
-            X[j] = x[a + j]
-            theta[j] = g[a + j]
-            H[j] = g[a + j] - c * x[a + j]
+            H[j] = theta[j] - c * X[j]
         for k in range(w.size if shift == 0.0 else 2 * w.size):
             if k % w.size % 4 == 0:  # four slots at a time: a quarter of the passes over the sum
                 i, rows, own, factor = k, residuals, H, 1.0
