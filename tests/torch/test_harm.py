@@ -44,6 +44,42 @@ def test_a_zero_tensor_without_memory_is_zero() -> None:
     assert len(optimizer.denoiser) == 4
 
 
+@pytest.mark.parametrize("size", [10, 1 << 18])
+def test_a_gradient_that_cannot_be_written_to_is_replaced(size: int) -> None:
+    """An expanded one has room for a single number."""
+    some, others = ([nn.Parameter(torch.ones(size))] for _ in range(2))
+    denoisers = [GradientDenoiser(tensors, L=0.1, window=3) for tensors in (some, others)]
+    for value in (1.0, 5.0, 3.0):
+        some[0].grad = torch.full((1,), value).expand(size)
+        others[0].grad = torch.full((size,), value)
+        for denoiser in denoisers:
+            assert denoiser.denoise()
+        np.testing.assert_array_equal(flat(some, gradients=True), flat(others, gradients=True))
+    assert denoisers[0].diagnostics().moved > 0.0
+
+
+@pytest.mark.parametrize("kind", [GradientDenoiser, coco])
+@pytest.mark.parametrize("action", ["reset", "load_state_dict"])
+def test_nothing_is_emptied_or_loaded_in_the_middle_of_a_step(kind: Any, action: str) -> None:
+    tensors = parameters()
+    interfere = False
+
+    def bound() -> float:
+        if interfere:
+            getattr(some, action)(*given)
+        return 1.0
+
+    some = kind(tensors, L=bound)
+    step = some.step if isinstance(some, CocoOptimizer) else some.denoise
+    noisy_gradients(tensors, 3, step)
+    given, interfere = [some.state_dict()] if action != "reset" else [], True
+    with pytest.raises(RuntimeError, match="in the middle of a step"):
+        noisy_gradients(tensors, 1, step)
+    interfere = False
+    noisy_gradients(tensors, 1, step)
+    assert len(getattr(some, "denoiser", some)) == 4
+
+
 @pytest.mark.parametrize("options", [{"L": 1.0}, {"model": "gaussian"}], ids=str)
 def test_momentum_that_is_switched_on_later_is_told_once(options: dict[str, Any]) -> None:
     tensors = parameters()
@@ -92,7 +128,7 @@ def test_optimizers_that_differentiate_twice_are_refused() -> None:
 
 def test_parameters_in_place_of_an_optimizer_and_unknown_options_are_named() -> None:
     tensors = parameters()
-    with pytest.raises(TypeError, match=r"got list\. Wrap one: CocoOptimizer"):
+    with pytest.raises(TypeError, match=r"got list: wrap one, CocoOptimizer"):
         CocoOptimizer(tensors, lr=0.1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="has no option 'lr'"):
         CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0, lr=0.1)

@@ -21,7 +21,7 @@ WINDOWS = pytest.mark.parametrize(
 def test_refused_with_a_reason(kind: type[Any]) -> None:
     with pytest.raises(TypeError, match=rf"optimizer must take .* got {kind.__name__}: .*Use "):
         coco(kind(parameters(), lr=0.1))
-    with pytest.raises(TypeError, match="CocoOptimizer already"):
+    with pytest.raises(TypeError, match="got CocoOptimizer: wrap the one inside"):
         coco(coco(parameters()))
 
 

@@ -153,7 +153,8 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
         set_optimizer_state_dict(layer, optimizer, state, options=options)
 
 
-NOT_FINITE = torch.zeros(3, 4).double().fill_(-torch.inf)
+NOT_FINITE = torch.full((3, 4), -torch.inf).double()
+TABLE = torch.zeros(4, 4).double()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,13 @@ NOT_FINITE = torch.zeros(3, 4).double().fill_(-torch.inf)
         ("coco_residual_1", None, r"must have shape \(3, 4\), got None"),
         ("coco_point_0", NOT_FINITE * torch.nan, "coco_point_0 of parameter 0 must be finite"),
         ("coco_residual_3", NOT_FINITE, "coco_residual_3 of parameter 0 must be finite"),
+        ("coco_centre", torch.nan, "centre must be a finite number, got nan"),
+        ("coco_count", torch.nan, "count must be an integer"),
+        ("coco_seen", torch.nan, "coco_seen of parameter 0 must be an integer"),
+        ("coco_variances", torch.full((4,), torch.inf).double(), "variances must be finite"),
+        ("coco_cosines", TABLE + torch.nan, "cosines must be finite"),
+        ("coco_point_distances", TABLE + torch.nan, "point_distances must be finite"),
+        ("coco_residual_distances", TABLE + torch.inf, "residual_distances must be finite"),
     ],
 )
 def test_a_damaged_window_is_refused_before_anything_changes(

@@ -6,8 +6,8 @@ reshard an optimizer's state can do so with the window. The tables, which have n
 are in a group.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,38 +19,28 @@ if TYPE_CHECKING:
     from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
-Checked: TypeAlias = tuple[dict[str, Any], dict[int, dict[str, Any]]]
 
 
-class Part(NamedTuple):
-    """A window of some of the parameters.
+def insert(
+    state: dict[str, Any],
+    windows: Mapping[int, "GradientDenoiser"],
+    parameters: list[torch.Tensor],
+    per: str = "model",
+) -> None:
+    """Add windows to a state_dict of the optimizer of these parameters.
 
-    Attributes:
-        window: the window.
-        parameters: those that it covers.
-        group: the group that its tables are saved in.
+    Args:
+        state: the state_dict.
+        windows: by the group in which their tables are saved.
+        parameters: those of the optimizer, in order.
         per: what each window covers: "model" or "group".
     """
-
-    window: "GradientDenoiser"
-    parameters: list[torch.Tensor]
-    group: int = 0
-    per: str = "model"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a state must have been saved with, besides what the stream asks for."""
-        return {"per": self.per, "model": self.window.model.settings["model"]}
-
-
-def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tensor]) -> None:
-    """Add windows to a state_dict of the optimizer of these parameters."""
     index = {id(p): i for i, p in enumerate(parameters)}
-    for part in parts:
-        vectors = part.window.vectors
+    for group, window in windows.items():
+        vectors = window.vectors
         if not vectors.members:
             # Room for a window, so that a checkpoint can be read into it in place.
-            vectors.prepare([p for p in part.parameters if p.requires_grad])
+            vectors.prepare([p for p in window.parameters if p.requires_grad])
         seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
         for block in vectors.blocks:
             for p, history in block.slots():
@@ -59,14 +49,19 @@ def insert(state: dict[str, Any], parts: list[Part], parameters: list[torch.Tens
                 entries.update({PREFIX + name: tensor for name, tensor in history.items()})
         if not state["param_groups"]:
             continue
-        home = state["param_groups"][part.group]
-        for name, value in {**part.settings, **part.window.stream.state_dict()}.items():
+        home = state["param_groups"][group]
+        for name, value in {**_settings(window, per), **window.stream.state_dict()}.items():
             home[PREFIX + name] = value
             if isinstance(value, np.ndarray):
                 # The same shape however many slots are in use.
                 empty, fill = vectors.slots - len(value), float(name == "variances")
                 table = np.pad(value, [(0, empty)] * value.ndim, constant_values=fill)
                 home[PREFIX + name] = torch.from_numpy(table)
+
+
+def _settings(window: "GradientDenoiser", per: str) -> dict[str, Any]:
+    """Return what a state must have been saved with, besides what the stream asks for."""
+    return {"per": per, "model": window.model.settings["model"]}
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -82,9 +77,12 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def check(
-    ours: Mapping[str, Any], parts: list[Part], parameters: list[torch.Tensor]
-) -> list[Checked]:
-    """Return for each window its tables, and its vectors by parameter.
+    ours: Mapping[str, Any],
+    windows: Mapping[int, "GradientDenoiser"],
+    parameters: list[torch.Tensor],
+    per: str = "model",
+) -> Callable[[], None]:
+    """Check all that `insert` has saved; return what puts it back, which cannot fail.
 
     Raises:
         ValueError: if something is damaged or of other settings.
@@ -98,21 +96,34 @@ def check(
     by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
     saved_per = {group.get(f"{PREFIX}per") for group in groups} - {None}
     found = []
-    for part in parts:
-        home = groups[part.group]
-        if saved_per != {part.per}:  # then its tables may be in another group
+    for group, window in windows.items():
+        home = groups[group]
+        if saved_per != {per}:  # then its tables may be in another group
             home = {f"{PREFIX}per": ", ".join(map(str, saved_per))}
-        found.append((_tables(home, part), _vectors(ours["state"], part, by_id)))
-    return found
+        tables = _tables(home, window, per)
+        found.append((window, tables, _vectors(ours["state"], window, by_id)))
+
+    def restore() -> None:
+        for window, tables, held in found:
+            vectors = window.vectors
+            vectors.prepare([p for p in window.parameters if id(p) in held])
+            vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
+            for block in vectors.blocks:
+                for p, history in block.slots():
+                    for name, tensor in history.items():
+                        tensor.copy_(held[id(p)][PREFIX + name])
+            window.stream.load_state_dict(tables)
+
+    return restore
 
 
-def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
+def _tables(home: Mapping[str, Any], window: "GradientDenoiser", per: str) -> dict[str, Any]:
     """Return the tables of a window, or refuse them."""
-    window = part.window
-    names = part.settings.keys() | window.stream.state_dict().keys()
+    settings = _settings(window, per)
+    names = settings.keys() | window.stream.state_dict().keys()
     small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
     small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
-    window.stream.check_settings(small, part.settings)
+    window.stream.check_settings(small, settings)
     slots = window.vectors.slots
     count = saved_count(small, "count", 0, slots)
     for name, value in small.items():
@@ -124,13 +135,13 @@ def _tables(home: Mapping[str, Any], part: Part) -> dict[str, Any]:
 
 
 def _vectors(
-    saved: Mapping[Any, dict[str, Any]], part: Part, names: Mapping[int, Any]
+    saved: Mapping[Any, dict[str, Any]], window: "GradientDenoiser", names: Mapping[int, Any]
 ) -> dict[int, dict[str, Any]]:
     """Return the history of each parameter that has one, by its id, or refuse it."""
     held = {}
-    slots = range(part.window.vectors.slots)
+    slots = range(window.vectors.slots)
     keys = [f"{PREFIX}{kind}_{k}" for kind in ("point", "residual") for k in slots]
-    for p in part.parameters:
+    for p in window.parameters:
         name = names[id(p)]
         entries = saved.get(name, {})
         if not any(key in entries for key in keys):
@@ -140,28 +151,14 @@ def _vectors(
             if not torch.is_tensor(found) or found.shape != p.shape:
                 raise damaged(
                     f"{key} of parameter {name} must have shape {tuple(p.shape)}, got "
-                    f"{None if found is None else tuple(found.shape)}"
+                    f"{tuple(found.shape) if torch.is_tensor(found) else found}"
                 )
             if not sharding.local(found).isfinite().all():
                 raise damaged(f"{key} of parameter {name} must be finite")
-        if f"{PREFIX}seen" not in entries:
-            raise damaged(f"{PREFIX}seen of parameter {name} is missing")
+        seen = f"{PREFIX}seen of parameter {name}"
+        saved_count({seen: entries.get(f"{PREFIX}seen")}, seen, 0, 1)
         held[id(p)] = entries
     return held
-
-
-def restore(checked: list[Checked], parts: list[Part]) -> None:
-    """Put windows back that `check` has found in order."""
-    for part, (tables, held) in zip(parts, checked, strict=True):
-        window, vectors = part.window, part.window.vectors
-        window.reset()
-        vectors.prepare([p for p in part.parameters if id(p) in held])
-        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
-        for block in vectors.blocks:
-            for p, history in block.slots():
-                for name, tensor in history.items():
-                    tensor.copy_(held[id(p)][PREFIX + name])
-        window.stream.load_state_dict(tables)
 
 
 def _split(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,7 +6,7 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound
-from coco_denoiser.stream import BUSY, Outcome, Stream, choose_model
+from coco_denoiser.stream import Outcome, Stream, choose_model
 from coco_denoiser.torch import checkpoint
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
@@ -117,8 +117,9 @@ class GradientDenoiser:
 
     def reset(self) -> None:
         """Forget every observation, and free its memory."""
-        self.stream.reset()
-        self.vectors.reset()
+        with self.stream:
+            self.stream.reset()
+            self.vectors.reset()
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -139,31 +140,13 @@ class GradientDenoiser:
         Returns:
             False if they are not finite: gradients and window are as they were.
         """
-        variance = variance_of(noise_variance)
-        changed = observe_together([(self, self.parameters)], variance)
+        changed = observe_together([self], variance_of(noise_variance))
         for parameter, theta in changed or ():
-            if parameter.grad is None:
+            try:
+                parameter.grad.copy_(theta)  # type: ignore[union-attr]
+            except (AttributeError, RuntimeError):  # None, or expanded: there is no room in it
                 parameter.grad = theta.clone()
-            else:
-                parameter.grad.copy_(theta)
         return changed is not None
-
-    def compare(
-        self,
-        parameters: Sequence[torch.Tensor],
-        *,
-        sign: float,
-        standing: Callable[[], bool],
-    ) -> Outcome | Comparison:
-        """Take hold of the parameters and their gradients, and compare them with the window."""
-        vectors = self.vectors
-        members = [p for p in parameters if p.requires_grad or p.grad is not None]
-        if not vectors.covers(members):
-            self.reset()
-            vectors.prepare(members)
-        for block in vectors.blocks:
-            block.hold()
-        return self.stream.compare(vectors, sign=sign, standing=standing)
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
@@ -184,7 +167,7 @@ class GradientDenoiser:
         """
         names = list(range(len(self.parameters)))
         state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
-        checkpoint.insert(state, [checkpoint.Part(self, self.parameters)], self.parameters)
+        checkpoint.insert(state, {0: self}, self.parameters)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -193,13 +176,12 @@ class GradientDenoiser:
         Raises:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
-        parts = [checkpoint.Part(self, self.parameters)]
-        _, ours = checkpoint.remove(state_dict)
-        checkpoint.restore(checkpoint.check(ours, parts, self.parameters), parts)
+        with self.stream:
+            checkpoint.check(checkpoint.remove(state_dict)[1], {0: self}, self.parameters)()
 
 
 def observe_together(
-    windows: Sequence[tuple[GradientDenoiser, Sequence[torch.Tensor]]],
+    windows: Collection[GradientDenoiser],
     variance: float,
     *,
     sign: float = 1.0,
@@ -208,7 +190,7 @@ def observe_together(
     """Take one observation into several windows, or into none; under no_grad, change no gradient.
 
     Args:
-        windows: each with its parameters, which have their gradients.
+        windows: those whose parameters have their gradients.
         variance: noise variance of this observation, relative to the others'.
         sign: -1 if the gradients are those of a function to maximise, whose negative then has
             curvature between mu and L.
@@ -219,16 +201,17 @@ def observe_together(
         The parameters whose gradient changes, each with the denoised one, valid until the next
         call; None if the observation was refused.
     """
-    changed, held = [], []
+    changed, found, held = [], [], []
     try:
-        for window, _ in windows:
-            if not window.stream.lock.acquire(blocking=False):
-                raise RuntimeError(BUSY)
+        for window in windows:
+            window.stream.__enter__()
             held.append(window)
-        found = [
-            window.compare(parameters, sign=sign, standing=standing)
-            for window, parameters in windows
-        ]
+            members = [p for p in window.parameters if p.requires_grad or p.grad is not None]
+            if not window.vectors.covers(members):
+                window.stream.reset()
+                window.vectors.prepare(members)
+            window.vectors.hold()
+            found.append(window.stream.compare(window.vectors, sign=sign, standing=standing))
         if Outcome.REFUSED not in found:
             for window, comparison in zip(held, found, strict=True):
                 if isinstance(comparison, Comparison):
@@ -239,18 +222,17 @@ def observe_together(
             return changed
     finally:
         for window in held:
-            for block in window.vectors.blocks:
-                block.release()
-            window.stream.lock.release()
-    for window, _ in windows:
+            window.vectors.release()
+            window.stream.__exit__()
+    for window in windows:
         window.skipped += 1
         window.in_a_row += 1
-    if any(window.nonfinite == "raise" for window, _ in windows):
+    if any(window.nonfinite == "raise" for window in windows):
         raise ValueError(
             "the gradients or parameters hold an infinity or NaN (on this or on another "
             "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
         )
-    if windows[0][0].in_a_row == _PATIENCE:
+    if any(window.in_a_row == _PATIENCE for window in windows):
         warnings.warn(
             f"{_PATIENCE} observations in a row were not finite and were skipped: nothing is "
             "denoised. Look for NaN in parameters and gradients.",

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from coco_denoiser.typing import ModelName
 
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
+_ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
 
 
 def _of_wrapped(name: str, what: str) -> Any:
@@ -117,33 +119,27 @@ class CocoOptimizer(Optimizer):
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         # Not Optimizer.__init__, which would make groups and a state of its own.
-        self.__setstate__(
-            {
-                "wrapped": optimizer,
-                "per": check.one_of("per", per, ("model", "group")),
-                "_options": {
-                    "L": L,
-                    "nonfinite": nonfinite,
-                    "model": model,
-                    "mu": mu,
-                    "window": window,
-                    "process_group": process_group,
-                    "tol": tol,
-                    "forget": forget,
-                    "noise_std": noise_std,
-                },
-                "_denoisers": [],
-                "_warned": False,
-            }
-        )
-        self._denoisers.append(self._create(0))
+        self.__setstate__({"wrapped": optimizer})
+        self.per = check.one_of("per", per, ("model", "group"))
+        self._options = {
+            "L": L,
+            "nonfinite": nonfinite,
+            "model": model,
+            "mu": mu,
+            "window": window,
+            "process_group": process_group,
+            "tol": tol,
+            "forget": forget,
+            "noise_std": noise_std,
+        }
+        self._denoisers = [self._create(0)]
+        self._warned = False
         self._warn_once()
 
     wrapped: Optimizer
-    per: str
-    _options: dict[str, Any]
-    _denoisers: list[GradientDenoiser]
-    _warned: bool
+    param_groups = _of_wrapped("param_groups", "groups")
+    state = _of_wrapped("state", "state")
+    defaults = _of_wrapped("defaults", "defaults")
 
     @property
     def denoiser(self) -> GradientDenoiser:
@@ -152,17 +148,18 @@ class CocoOptimizer(Optimizer):
 
     def _create(self, index: int, **changed: Any) -> GradientDenoiser:
         """Return a new window, the one with this index."""
-        options = {**self._options, **changed}
+        options: dict[str, Any] = {**self._options, **changed}
         if options["L"] == "1/lr":
             group = index if self.per == "group" else None
             options["L"] = partial(_inverse_rate, self.wrapped, group)
         return GradientDenoiser([], **options)
 
-    def _parts(self) -> list[checkpoint.Part]:
-        """Return the windows with the parameters that they cover."""
-        made, parts = self._denoisers, []
+    def _windows(self) -> dict[int, GradientDenoiser]:
+        """Return the windows by group, each with the parameters that it covers now."""
+        made, windows = self._denoisers, {}
         if self.per == "model":
-            return [checkpoint.Part(made[0], self._parameters())]
+            windows[0], made[0].parameters = made[0], self._parameters()
+            return windows
         for i, group in enumerate(self.param_groups):
             size = group.get("window", self._options["window"])
             if i == len(made):
@@ -170,21 +167,27 @@ class CocoOptimizer(Optimizer):
             if size != 0:
                 if size not in ("auto", made[i].window):
                     made[i] = self._create(i, window=size)
-                parts.append(checkpoint.Part(made[i], group["params"], i, "group"))
-        return parts
+                windows[i], made[i].parameters = made[i], group["params"]
+        return windows
 
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
-        if not self._warned:
-            gaussian = isinstance(self.denoiser.model, Gaussian)
-            text = _compatibility_warning(self.wrapped, gaussian=gaussian)
-            if text:
-                self._warned = True
-                warnings.warn(text, UserWarning, stacklevel=4)
-
-    param_groups = _of_wrapped("param_groups", "groups")
-    state = _of_wrapped("state", "state")
-    defaults = _of_wrapped("defaults", "defaults")
+        name, harm = type(self.wrapped).__name__, None
+        for group in () if self._warned else self.param_groups:
+            # A schedule-free optimizer calls its interpolation momentum.
+            if group.get("momentum") and "weight_lr_power" not in group:
+                harm = (
+                    f"{name} has momentum, which averages over time as denoising does: both delay, "
+                    "and together they may diverge. Denoising is meant for SGD without momentum."
+                )
+            elif isinstance(self.denoiser.model, Gaussian) and _ADAPTIVE & group.keys():
+                harm = (
+                    f"{name} normalises gradients, so denoising increases its effective step size. "
+                    "The Gaussian model is meant for plain SGD."
+                )
+        if harm is not None:
+            self._warned = True
+            warnings.warn(harm, UserWarning, stacklevel=4)
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group belongs to its process.
@@ -241,26 +244,24 @@ class CocoOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        windows = [part[:2] for part in self._parts()]
         sign = -1.0 if self._maximizes() else 1.0
+        windows = self._windows().values()
         # Where the observation is skipped, nothing is changed.
-        changed = (
-            observe_together(windows, noise_variance, sign=sign, standing=self._standing) or []
-        )
+        changed = observe_together(windows, noise_variance, sign=sign, standing=self._standing)
         originals = [p.grad for p in parameters]
         try:
-            for p, theta in changed:
+            for p, theta in changed or ():
                 p.grad = theta
             self.wrapped.step(*replayed)
             self._check_used(changed or zip(parameters, originals, strict=True))
         except RuntimeError as error:
             if not any(g is not None and g.grad_fn is not None for g in originals):
                 raise
-            raise TypeError(
-                f"optimizer must take one gradient per step, got {type(self.wrapped).__name__}: it "
-                "differentiates gradients again (create_graph=True), and denoised ones are "
+            why = (
+                "it differentiates gradients again (create_graph=True), and denoised ones are "
                 "averages without a graph. Use a first-order optimizer."
-            ) from error
+            )
+            raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
             for p, original in zip(parameters, originals, strict=True):
                 p.grad = original
@@ -292,7 +293,7 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        checkpoint.insert(state, self._parts(), self._parameters())
+        checkpoint.insert(state, self._windows(), self._parameters(), self.per)
         for after in self._optimizer_state_dict_post_hooks.values():
             replaced = after(self, state)
             state = state if replaced is None else replaced
@@ -308,13 +309,17 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = checkpoint.remove(state_dict)
-        parts, checked = self._parts(), None
-        if ours:
-            checked = checkpoint.check(ours, parts, self._parameters())
-        self.wrapped.load_state_dict(plain)
-        if checked is not None:
-            checkpoint.restore(checked, parts)
-        else:
+        windows = self._windows()
+        with ExitStack() as held:
+            for window in windows.values():
+                held.enter_context(window.stream)
+            restore = None
+            if ours:
+                restore = checkpoint.check(ours, windows, self._parameters(), self.per)
+            self.wrapped.load_state_dict(plain)
+            if restore is not None:
+                restore()
+        if restore is None:
             self.reset()
             warnings.warn(
                 "state_dict holds no window (it is one of the wrapped optimizer alone): "
@@ -331,11 +336,11 @@ class CocoOptimizer(Optimizer):
 
         def replay() -> Any:
             if versions != [p._version for p in parameters]:  # noqa: SLF001
-                raise TypeError(
-                    "optimizer must take one gradient per step, got "
-                    f"{type(self.wrapped).__name__}: it asks for another one elsewhere, which "
-                    "would not be denoised. Use a first-order optimizer."
+                why = (
+                    "it asks for another one elsewhere, which would not be denoised. Use a "
+                    "first-order optimizer."
                 )
+                raise _unsuitable(self.wrapped, _ONE_GRADIENT, why)
             return loss
 
         return replay
@@ -343,11 +348,11 @@ class CocoOptimizer(Optimizer):
     def _check_used(self, given: Iterable[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """Refuse an optimizer that has put other gradients in place of the given ones."""
         if any(p.grad is not g and p.grad is not None and g is not None for p, g in given):
-            raise TypeError(
-                f"optimizer must step with the gradients in .grad, got "
-                f"{type(self.wrapped).__name__}: it replaced them by its own, which were not "
-                "denoised. Wrap the optimizer that it wraps."
+            why = (
+                "it replaced them by its own, which were not denoised. Wrap the optimizer that it "
+                "wraps."
             )
+            raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
 
     def _parameters(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -375,35 +380,33 @@ def _inverse_rate(optimizer: Optimizer, index: int | None) -> float:
     return 1.0 / max(min(rates, default=0.0), 1e-30)
 
 
+def _unsuitable(optimizer: object, must: str, why: str) -> TypeError:
+    """Return the error of an optimizer that does not step once with the gradients given to it."""
+    return TypeError(f"optimizer must {must}, got {type(optimizer).__name__}: {why}")
+
+
 def _refuse(optimizer: object) -> None:
     """Refuse what does not step once with the gradients that it is given."""
-    name = type(optimizer).__name__
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            f"optimizer must be a torch.optim.Optimizer, got {name}. Wrap one: "
-            "CocoOptimizer(torch.optim.SGD(parameters, lr=0.1), L=...)."
-        )
-    reason = None
+        why = "wrap one, CocoOptimizer(torch.optim.SGD(parameters, lr=0.1), L=...)."
+        raise _unsuitable(optimizer, "be a torch.optim.Optimizer", why)
     if isinstance(optimizer, LBFGS):
-        reason = (
-            "take one gradient per step, got LBFGS: it evaluates its closure many times and "
-            "compares the gradients, which denoising would falsify. Use a first-order optimizer."
+        why = (
+            "it evaluates its closure many times and compares the gradients, which denoising would "
+            "falsify. Use a first-order optimizer."
         )
-    elif isinstance(optimizer, SparseAdam):
-        reason = (
-            "take dense gradients, got SparseAdam: averages over the window are dense. Use Adam, "
-            "with sparse=False in embeddings."
+        raise _unsuitable(optimizer, _ONE_GRADIENT, why)
+    if isinstance(optimizer, SparseAdam):
+        why = "averages over the window are dense. Use Adam, with sparse=False in embeddings."
+        raise _unsuitable(optimizer, "take dense gradients", why)
+    if isinstance(optimizer, CocoOptimizer):
+        raise _unsuitable(optimizer, "denoise nothing itself", "wrap the one inside.")
+    if any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
+        why = (
+            "it makes private ones of its own, which would never be denoised. Wrap first: "
+            "make_private(optimizer=CocoOptimizer(...), ...)."
         )
-    elif isinstance(optimizer, CocoOptimizer):
-        reason = "not be a CocoOptimizer already. Wrap the one inside."
-    elif any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
-        reason = (
-            f"step with the gradients in .grad, got {name}: it makes private ones of its own, "
-            "which would never be denoised. Wrap first: make_private(optimizer=CocoOptimizer(...), "
-            "...)."
-        )
-    if reason:
-        raise TypeError(f"optimizer must {reason}")
+        raise _unsuitable(optimizer, _GIVEN_GRADIENTS, why)
     frame = sys._getframe(2) if dist.is_available() and dist.is_initialized() else None  # noqa: SLF001
     while frame is not None:
         if type(frame.f_locals.get("self")).__name__ == "ZeroRedundancyOptimizer":
@@ -414,21 +417,3 @@ def _refuse(optimizer: object) -> None:
             )
         frame = frame.f_back
     sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])
-
-
-def _compatibility_warning(optimizer: Optimizer, *, gaussian: bool) -> str | None:
-    """Return what an optimizer makes of denoised gradients, where that does harm."""
-    name = type(optimizer).__name__
-    for group in optimizer.param_groups:
-        # A schedule-free optimizer calls its interpolation momentum.
-        if group.get("momentum") and "weight_lr_power" not in group:
-            return (
-                f"{name} has momentum, which averages over time as denoising does: both delay, and "
-                "together they may diverge. Denoising is meant for SGD without momentum."
-            )
-        if gaussian and _ADAPTIVE & group.keys():
-            return (
-                f"{name} normalises gradients, so denoising increases its effective step size. "
-                "The Gaussian model is meant for plain SGD."
-            )
-    return None

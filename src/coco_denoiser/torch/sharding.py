@@ -34,15 +34,14 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return wait() if callable(wait) else part  # type: ignore[no-any-return]
 
 
-def local_gradient(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def local_gradient(parameter: torch.Tensor, gradient: Any) -> Any:
     """Return the part of a gradient that belongs to this rank's part of the parameter."""
-    if is_sharded(parameter):
-        placed: Any = gradient
-        wanted = parameter.placements  # type: ignore[attr-defined]
-        if placed.placements != wanted:
-            placed = placed.redistribute(placements=wanted)
-        return local(placed)
-    return gradient
+    if gradient is None or not is_sharded(parameter):
+        return gradient
+    wanted = parameter.placements  # type: ignore[attr-defined]
+    if gradient.placements != wanted:
+        gradient = gradient.redistribute(placements=wanted)
+    return local(gradient)
 
 
 def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
@@ -61,7 +60,7 @@ def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     return whole
 
 
-def group_of(parameters: list[torch.Tensor], given: dist.ProcessGroup | None) -> Any:
+def group_of(parameters: Iterable[torch.Tensor], given: dist.ProcessGroup | None) -> Any:
     """Return the process group over which to add, or None if every rank has everything.
 
     Unless it is given: the ranks over which the parameters are sharded.

@@ -2,8 +2,9 @@
 
 Parameters that share a device and a dtype form a block: two tensors, (K, D) each, in which a slot
 is one row and each parameter has its columns. Three rows more take an observation and its denoised
-gradient: always there in main memory, where the passes are the compiled ones, over NumPy's view of
-the tensors; for the time of a step elsewhere, where they are PyTorch's own operations.
+gradient: kept in main memory, where the passes are the compiled ones, over NumPy's view of the
+tensors; for the time of a step elsewhere, where they are PyTorch's own operations. A large
+parameter is a block by itself: the passes then read it and its gradient where they are.
 """
 
 import math
@@ -23,6 +24,7 @@ from coco_denoiser.vectors import LIMITS, Comparison, Plan, Ring, compared
 # and negative bits.
 _copy: Any = vars(torch)["_foreach_copy_"]
 _kind = attrgetter("shape", "dtype", "device")
+_LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
 # Entries of a row whose differences are formed at a time, so that temporaries stay small.
 _BLOCK = 1 << 20
 
@@ -30,7 +32,7 @@ _BLOCK = 1 << 20
 class DeviceRing(Ring):
     """`Ring` in PyTorch's own operations, for any device. Nothing here waits for the device."""
 
-    read = staticmethod(lambda tensor: tensor)  # as the passes take it
+    read = staticmethod(lambda tensor: tensor.detach().view(-1))  # as the passes take it
     points: Any
     residuals: Any
 
@@ -104,7 +106,7 @@ def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
 class HostRing(Ring):
     """The compiled passes, over NumPy's view of tensors in main memory."""
 
-    read = staticmethod(torch.Tensor.numpy)
+    read = staticmethod(lambda tensor: tensor.detach().numpy().reshape(-1))
 
     def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
         super().__init__(points.numpy(), residuals.numpy())
@@ -126,12 +128,13 @@ class Block:
 
     Attributes:
         ring: what does the passes over points and residuals.
-        rows: this rank's part of the observed point, of its gradient, and of the denoised one.
+        rows: during a step, this rank's part of the observed point, of its gradient, and of the
+            denoised one, as the ring takes them.
     """
 
     ring: Any
-    rows: list[Any]  # as the ring takes them
-    _parts: list[list[torch.Tensor]]  # views of the rows in the shapes of the parameters
+    rows: list[Any]
+    _buffers: dict[int, tuple[Any, list[torch.Tensor]]]
 
     def __init__(
         self, members: Sequence[torch.Tensor], slots: int, dtype: torch.dtype, share: float
@@ -150,13 +153,13 @@ class Block:
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        views = ("ring", "rows", "_parts")  # which would not survive pickling as views
+        views = ("ring", "rows", "_buffers")  # which would not survive pickling as views
         return {k: v for k, v in self.__dict__.items() if k not in views}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.ring = ring_of(self.points.device)(self.points, self.residuals)
-        self.rows, self._parts = [], []
+        self.rows, self._buffers = [], {}
 
     def _local(self) -> list[torch.Tensor]:
         """Return this rank's part of each parameter."""
@@ -171,36 +174,45 @@ class Block:
         pairs = zip(self.members, views, strict=True)
         return [torch.view_as_complex(v) if p.is_complex() else v for p, v in pairs]
 
+    def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
+        """Return a row to write to, and its views in the shapes of the parameters."""
+        if number not in self._buffers:
+            row = self.points.new_empty(self.points.shape[1])
+            self._buffers[number] = self.ring.read(row), self._split(row)
+        return self._buffers[number]
+
+    def _row(self, number: int, tensors: Sequence[Any]) -> Any:
+        """Return tensors as a row: a single one as it is, where the passes can take it so."""
+        if len(tensors) == 1 and _is_plain(tensors[0], self.points.dtype):
+            return self.ring.read(tensors[0])
+        row, views = self._buffer(number)
+        try:
+            _copy(views, tensors)
+        except (TypeError, RuntimeError):  # one of them is None or sparse
+            for part, tensor in zip(views, tensors, strict=True):
+                if tensor is None:
+                    part.zero_()
+                elif tensor.layout is torch.strided:
+                    part.copy_(tensor)
+                else:
+                    raise TypeError(
+                        f"gradients must be dense, got one of layout {tensor.layout} and shape "
+                        f"{tuple(tensor.shape)}. Create embeddings with sparse=False."
+                    ) from None
+        return row
+
     def hold(self) -> None:
-        """Copy the parameters as they are now, and their gradients; None stands for zeros."""
-        if not self.rows:
-            rows = self.points.new_empty(3, self.points.shape[1])
-            self.rows = list(map(self.ring.read, rows))
-            self._parts = list(map(self._split, rows))
-        points, gradients, _ = self._parts
-        _copy(points, self._local())
-        if not self._sharded:
-            try:
-                _copy(gradients, [p.grad for p in self.members])
-            except (TypeError, RuntimeError):  # None or sparse
-                pass
-            else:
-                return
-        for p, part in zip(self.members, gradients, strict=True):
-            if p.grad is None:
-                part.zero_()
-            elif p.grad.layout is not torch.strided:
-                raise TypeError(
-                    f"gradients must be dense, got one of layout {p.grad.layout} for a parameter "
-                    f"of shape {tuple(p.shape)}. Create embeddings with sparse=False."
-                )
-            else:
-                part.copy_(sharding.local_gradient(p, p.grad))
+        """Take hold of the parameters as they are now, and their gradients; None is zeros."""
+        gradients: list[Any] = [p.grad for p in self.members]
+        if self._sharded:
+            gradients = list(map(sharding.local_gradient, self.members, gradients))
+        self.rows = [self._row(0, self._local()), self._row(1, gradients), self._buffer(2)[0]]
 
     def release(self) -> None:
-        """Free the rows where an allocator makes that cheap."""
+        """Let go of the observation, and of its memory where an allocator makes that cheap."""
+        self.rows = []
         if self.points.device.type != "cpu":
-            self.rows, self._parts = [], []
+            self._buffers = {}
 
     def products(self, plan: Plan) -> Any:
         """Return this rank's part of what `Ring.products` adds up, a tensor or an array."""
@@ -211,7 +223,7 @@ class Block:
 
     def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step."""
-        pairs = zip(self.members, self._parts[2], strict=True)
+        pairs = zip(self.members, self._buffer(2)[1], strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             return pairs
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
@@ -227,6 +239,18 @@ class Block:
         }
         for j, p in enumerate(self.members):
             yield p, {name: sharding.like(p, parts[j]) for name, parts in rows.items()}
+
+
+def _is_plain(tensor: Any, dtype: torch.dtype) -> bool:
+    """Say whether the entries of a tensor lie in memory as a row of this dtype."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.dtype is dtype
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not tensor._is_zerotensor()  # noqa: SLF001
+    )
 
 
 class TensorVectors:
@@ -263,19 +287,21 @@ class TensorVectors:
 
     def prepare(self, members: Sequence[torch.Tensor]) -> None:
         """Make room for the history of these parameters."""
+        self.members, self.blocks = list[torch.Tensor](), list[Block]()  # frees their memory
         sharding.refuse_flattened(members)
-        self.members, self._kinds = list(members), list(map(_kind, members))
-        self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
-        self._group = sharding.group_of(self.members, self.process_group)
-        self.seen = [False] * len(members)
+        self._group = sharding.group_of(members, self.process_group)
         alike: dict[Any, list[torch.Tensor]] = {}
-        for p in members:
+        for number, p in enumerate(members):
             # At least float32: differences between close points need the digits.
             wide = p.dtype in (torch.float64, torch.complex128)
             dtype = torch.float64 if wide else torch.float32
-            key = p.device, dtype, sharding.share(p, self._group)
+            alone = number if p.numel() >= _LARGE else -1
+            key = alone, p.device, dtype, sharding.share(p, self._group)
             alike.setdefault(key, []).append(p)
-        self.blocks = [Block(p, self.slots, *kind) for (_, *kind), p in alike.items()]
+        self.blocks = [Block(p, self.slots, *key[2:]) for key, p in alike.items()]
+        self.members, self._kinds = list(members), list(map(_kind, members))
+        self.seen = [False] * len(members)
+        self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
 
     def covers(self, members: Sequence[torch.Tensor]) -> bool:
         """Say whether the point consists of these parameters, as they are now."""
@@ -284,6 +310,16 @@ class TensorVectors:
             and all(map(is_, members, self.members))
             and list(map(_kind, members)) == self._kinds
         )
+
+    def hold(self) -> None:
+        """Take hold of the parameters as they are now, and of their gradients."""
+        for block in self.blocks:
+            block.hold()
+
+    def release(self) -> None:
+        """Let go of the observation."""
+        for block in self.blocks:
+            block.release()
 
     @property
     def nbytes(self) -> int:
@@ -295,13 +331,15 @@ class TensorVectors:
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        total = torch.from_numpy(plan.zeros())
-        for number, block in enumerate(self.blocks):
-            part = torch.as_tensor(block.products(plan))
-            total = total.to(part.device) + part if number else part
-        if self._group is not None:
-            dist.all_reduce(total, group=self._group)
-        sums = total.cpu().numpy()
+        parts = [block.products(plan) for block in self.blocks] or [plan.zeros()]
+        sums = parts[0]
+        if len(parts) > 1 or torch.is_tensor(sums) or self._group is not None:
+            total = torch.as_tensor(sums)
+            for part in map(torch.as_tensor, parts[1:]):
+                total = total.to(part.device) + part
+            if self._group is not None:
+                dist.all_reduce(total, group=self._group)
+            sums = total.cpu().numpy()
         # Only the last number, a sum of absolute values, may overflow without harm.
         if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
             return None
@@ -315,19 +353,16 @@ class TensorVectors:
     def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its gradient ready."""
         row = None if weights is None else np.ascontiguousarray(weights)
-        for block in self.blocks:
-            x, g, out = block.rows
-            block.ring.write(x, g, centre, slot, row, shift, out)
-        self._note_seen()
+        self._take("write", centre, slot, row, shift)
 
     def filter(self, centre: float, weight: float, shift: float) -> None:
         """Average slot 0 into the observation, which takes its place and is ready as theta."""
+        self._take("filter", centre, weight, shift)
+
+    def _take(self, name: str, *how: Any) -> None:
         for block in self.blocks:
             x, g, out = block.rows
-            block.ring.filter(x, g, centre, weight, shift, out)
-        self._note_seen()
-
-    def _note_seen(self) -> None:
+            getattr(block.ring, name)(x, g, *how, out)
         if not all(self.seen):
             pairs = zip(self.seen, self.members, strict=True)
             self.seen = [was or p.grad is not None for was, p in pairs]
