@@ -312,8 +312,8 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
             for j in range(m):
                 target[j] += f * row[j]
             target[k] += g
-            # At first as if there were no others, and twice as far.
-            free[k] = f + 2.0 * g / row[k] > 0.0
+            # At first as if there were no others, and twice as far; then as before.
+            free[k] = f > 0.0 if iterations > 0 else f + 2.0 * g / row[k] > 0.0
         # The y >= 0 that minimises 1/2 <y, H y> - <y, target>. All entries whose sign is wrong
         # change sides at once, a few times at most.
         count = 0
