@@ -49,14 +49,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
+    timeout = 30.0  # seconds without a complete request, or between two
 
     def do_GET(self) -> None:
         """Answer a request."""
-        asked = urlsplit(self.path)
-        chosen = settings(dict(parse_qsl(asked.query)))
-        if self.headers.get("Host", "").lower() not in self.server.hosts:
+        hosts = [name.lower() for name in self.headers.get_all("Host", [])]
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self._answer(403, "text/plain", b"This page is for the machine it runs on.\n")
-        elif asked.path == "/":
+            return
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:  # such as an address with half of an IPv6 host
+            self._answer(400, "text/plain", b"That is no address.\n")
+            return
+        chosen = settings(dict(parse_qsl(asked.query)))
+        if asked.path == "/":
             self._answer(200, "text/html; charset=utf-8", self.server.page)
         elif asked.path == "/run":
             self._send_json(run(chosen))
