@@ -79,6 +79,7 @@ def test_garbage_and_half_a_request_do_no_harm(
 def test_connections_that_say_nothing_are_closed_and_block_nobody(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert 0.0 < (module._Handler.timeout or 0.0) <= 60.0
     monkeypatch.setattr(module._Handler, "timeout", 1.0)
     with ExitStack() as stack:
         silent = [

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import summary
 from coco_denoiser.experiments.claims import Claim, Verdict
+from coco_denoiser.experiments.drawing import in_rows
 from coco_denoiser.experiments.experiment import Experiment, Result
 
 _CLASSES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.OPEN: "open"}
@@ -117,7 +118,7 @@ def _body(entry: Entry) -> str:
     )
     return f"""<div class="beside">
 <div class="figure"><a href="{name}/figure.png"><img src="{name}/figure.png" loading="lazy"
-alt="{_text(entry.experiment.summary)}"></a></div>
+style="{_size(entry)}" alt="{_text(entry.experiment.summary)}"></a></div>
 <div class="words">
 {_claims("The paper says", summary.of_paper([entry]))}
 {_claims("We say", summary.of_ours([entry]))}
@@ -125,6 +126,12 @@ alt="{_text(entry.experiment.summary)}"></a></div>
 <p>Again: <code>{_again(entry)}</code> ({entry.seconds:.1f} s). Beside this page:
 <a href="{name}/figure.pdf">figure.pdf</a>, <a href="{name}/curves.csv">curves.csv</a>.</p>
 </div></div>"""
+
+
+def _size(entry: Entry) -> str:
+    """Return how narrow and how wide a figure may be: a panel as wide as a phone can be read."""
+    columns = max(map(len, in_rows(entry.experiment.panels(entry.result))))
+    return f"min-width: {min(19 * columns, 44)}rem; max-width: {36 * columns}rem"
 
 
 def _claims(whose: str, claims: Iterable[Claim]) -> str:
@@ -149,7 +156,8 @@ def _claim(claim: Claim) -> str:
 def _again(entry: Entry) -> str:
     flags = " --quick" if _is_quick(entry) else ""
     seed = f" --seed {entry.result.config.seed}" if entry.result.config.seed else ""
-    return f"coco-denoiser reproduce {entry.experiment.name}{flags}{seed}"
+    words = f"coco-denoiser reproduce {entry.experiment.name}{flags}{seed}".split()
+    return " ".join(f"<span>{word}</span>" for word in words)
 
 
 def _value(value: object) -> str:
