@@ -384,9 +384,13 @@ def _store_and_average(
     for a in range(0, size, BLOCK):
         b = min(a + BLOCK, size)
         X, H, theta = points[slot, a:b], residuals[slot, a:b], out[a:b]
-        # One loop for each target: with three, the compiler does not vectorise.
-        X[:] = x[a:b]
-        theta[:] = g[a:b]
+        # One loop for each target: with three, the compiler does not vectorise. No assignments of
+        # slices either: they take long to compile.
+        p, q = x[a:b], g[a:b]
+        for j in range(p.size):
+            X[j] = p[j]
+        for j in range(q.size):
+            theta[j] = q[j]
         for j in range(H.size):
             H[j] = theta[j] - c * X[j]
         for k in range(w.size if shift == 0.0 else 2 * w.size):
