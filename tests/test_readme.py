@@ -53,7 +53,7 @@ def test_commands_are_understood(page: Path) -> None:
 
 
 def test_the_readme_shows_python() -> None:
-    assert len(_blocks(ROOT / "README.md", "python")) >= 3
+    assert len(_blocks(ROOT / "README.md", "python")) >= 2
 
 
 @pytest.mark.parametrize("name", ["reproduce", "test", "plug-ins"])
