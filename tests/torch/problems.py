@@ -46,7 +46,7 @@ def equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
 def flat(tensors: Sequence[nn.Parameter], *, gradients: bool = False) -> Float64:
     """Return parameters, or their gradients, as one vector."""
     parts: list[Any] = [p.grad if gradients else p.detach() for p in tensors]
-    return np.concatenate([part.numpy().ravel() for part in parts])
+    return np.concatenate([part.numpy(force=True).ravel() for part in parts])
 
 
 def saved(thing: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Live groups, gradients that are missing, and a history that nobody else can touch."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -11,41 +12,38 @@ from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import alike, begun, coco, copies, equal, noisy_gradients, parameters
 
 
-def test_schedulers_act_on_the_wrapped_optimizer() -> None:
-    tensors, optimizer = begun(0)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    for _ in range(3):
-        noisy_gradients(tensors, 1, optimizer.step)
-        scheduler.step()
-    assert optimizer.wrapped.param_groups[0]["lr"] == 0.1 * 0.5**3
+def freeze(p: nn.Parameter) -> None:
+    p.requires_grad_(False)
+    p.grad = None
 
 
-def test_a_new_group_empties_the_window_and_takes_part() -> None:
-    tensors = parameters()
-    optimizer = coco(tensors[:2])
-    noisy_gradients(tensors[:2], 3, optimizer.step)
-    assert len(optimizer.denoiser) == 3
-    optimizer.add_param_group({"params": tensors[2:], "lr": 0.5})
-    others = copies(tensors)
-    groups = [{"params": others[:2]}, {"params": others[2:], "lr": 0.5}]
-    fresh = coco(groups)
-    assert alike(tensors, optimizer, others, fresh, 5)
+def replace(p: nn.Parameter, value: torch.Tensor) -> None:
+    p.grad = None
+    p.data = value
 
 
-def test_groups_edited_behind_our_back_and_freezing_and_thawing_empty_the_window() -> None:
-    tensors = parameters()
-    optimizer = coco(tensors[:2])
-    noisy_gradients(tensors[:2], 3, optimizer.step)
-    optimizer.wrapped.add_param_group({"params": tensors[2:]})
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda optimizer, _: optimizer.add_param_group({"params": parameters()[:1], "lr": 0.5}),
+        lambda optimizer, _: optimizer.wrapped.add_param_group({"params": parameters()[:1]}),
+        lambda _, p: freeze(p),
+        lambda _, p: replace(p, p.detach().reshape(4, 3).clone()),
+        lambda _, p: replace(p, p.detach().float()),
+    ],
+    ids=["added", "added inside", "frozen", "shape", "dtype"],
+)
+def test_what_changes_the_point_begins_a_new_window(change: Any) -> None:
+    tensors, optimizer = begun(3)
+    change(optimizer, tensors[0])
+    members = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    others, fresh = copy.deepcopy((members, optimizer))
+    fresh.reset()
+    assert alike(members, optimizer, others, fresh, 5)
+    assert optimizer.diagnostics().moved > 0.0
+    tensors[0].requires_grad_()  # where it was frozen
     noisy_gradients(tensors, 1, optimizer.step)
-    assert len(optimizer.denoiser) == 1
-    tensors[0].requires_grad = False
-    tensors[0].grad = None
-    noisy_gradients(tensors[1:], 2, optimizer.step)
-    assert len(optimizer.denoiser) == 2
-    tensors[0].requires_grad_()
-    noisy_gradients(tensors, 1, optimizer.step)
-    assert len(optimizer.denoiser) == 1
+    assert len(optimizer.denoiser) == (1 if tensors[0] not in set(members) else 4)
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
@@ -116,35 +114,20 @@ def test_sparse_gradients_are_refused() -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize(
-    "change", [lambda p: p.reshape(4, 3).clone(), torch.Tensor.float], ids=["shape", "dtype"]
-)
-def test_a_parameter_that_becomes_another_empties_the_window(change: Any) -> None:
-    tensors, optimizer = begun(2)
-    tensors[0].grad = None
-    tensors[0].data = change(tensors[0].detach())
-    others = copies(tensors)
-    assert alike(tensors, optimizer, others, coco(others), 5)
-
-
 def test_memory_formats_are_no_obstacle() -> None:
-    torch.manual_seed(0)
-    layer = nn.Conv2d(3, 4, 3)
-    other = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    other.load_state_dict(layer.state_dict())
-    pair = []
-    for module in (layer, other):
-        inner = torch.optim.Adam(module.parameters(), lr=0.1, fused=True)
-        optimizer = CocoOptimizer(inner, L=1.0, window=3)
+    ends = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        layer = nn.Conv2d(3, 4, 3).to(memory_format=layout)  # type: ignore[call-overload]
+        optimizer = coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=True), window=3)
         for seed in range(5):
             draw = torch.Generator().manual_seed(seed)
-            x = torch.randn(2, 3, 8, 8, generator=draw)
             optimizer.zero_grad()
-            module(x).square().mean().backward()
+            layer(torch.randn(2, 3, 8, 8, generator=draw)).square().mean().backward()
             optimizer.step()
-        pair.append((module.weight.detach(), optimizer.diagnostics().weights))
-    torch.testing.assert_close(pair[0][0], pair[1][0].contiguous(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(pair[0][1], pair[1][1], atol=1e-3)
+        ends.append((layer.weight.detach(), optimizer.diagnostics().weights))
+    torch.testing.assert_close(ends[0][0], ends[1][0].contiguous(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ends[0][1], ends[1][1], atol=1e-3)
 
 
 def test_one_tensor_is_one_parameter_and_other_things_are_refused() -> None:
@@ -154,5 +137,6 @@ def test_one_tensor_is_one_parameter_and_other_things_are_refused() -> None:
     assert denoiser.denoise()
     assert denoiser.vectors.members == [tensor]
     assert "with 1 observations" in repr(denoiser)
+    assert GradientDenoiser(tensor, L=1.0)  # empty, and true
     with pytest.raises(TypeError, match="parameters must be tensors, got a dict"):
         GradientDenoiser([{"params": [tensor]}], L=1.0)  # type: ignore[list-item]

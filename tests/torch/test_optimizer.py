@@ -1,20 +1,17 @@
-"""CocoOptimizer is an optimizer like any other: closures, hooks, gradients, copies."""
+"""CocoOptimizer is an optimizer like any other: closures, hooks, gradients, directions."""
 
 import copy
-import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
-from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import adam, begun, coco, equal, flat, noisy_gradients, parameters
-
-WINDOWS = pytest.mark.parametrize(
-    "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
-)
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from tests.torch.problems import begun, coco, copies, equal, flat, noisy_gradients, parameters
 
 
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SparseAdam])
@@ -28,14 +25,13 @@ def test_refused_with_a_reason(kind: type[Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"L": -1.0}, "L must be positive"),
         ({"mu": 2.0}, "mu must be less than L"),
         ({"window": 0}, "window must be a positive integer"),
         ({"nonfinite": "ignore"}, "nonfinite must be one of"),
         ({"tol": 0.0}, "tol must be positive"),
-        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
+        ({"noise_std": 1.0}, "only supported with model='gaussian'"),
         ({"forget": "fold", "model": "gaussian"}, "only supported with model='cocoercive'"),
-        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
+        ({"per": "layer"}, "per must be one of 'model', 'group'"),
     ],
 )
 def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:
@@ -124,22 +120,9 @@ def test_hooks_of_both_run() -> None:
     assert calls == order.split(", ")
 
 
-@WINDOWS
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_go_their_own_way(copier: Callable[[Any], Any], options: dict[str, Any]) -> None:
-    tensors, optimizer = begun(0, adam, **options)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    noisy_gradients(tensors, 5, optimizer.step)
-    scheduler.step()
-    others, other = copier((tensors, optimizer))
-    assert other.param_groups[0]["params"][0] is others[0]
-    noisy_gradients(tensors, 5, optimizer.step, seed=3)
-    assert not equal(tensors, others)
-    noisy_gradients(others, 5, other.step, seed=3)
-    assert equal(tensors, others)
-
-
-@WINDOWS
+@pytest.mark.parametrize(
+    "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
+)
 def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
     options: dict[str, Any],
 ) -> None:
@@ -160,3 +143,52 @@ def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
     optimizer.reset()
     empty = optimizer.diagnostics()
     assert (len(optimizer.denoiser), empty.nbytes, empty.weights.size) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("options", [{"window": 4}, {"window": 2, "forget": "fold"}], ids=str)
+def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
+    some = parameters()
+    others = copies(some)
+    bounds = [iter([1.0, 0.3, 2.5, 2.5, 0.7, 1.0] * 2) for _ in range(2)]
+    down, up = (
+        CocoOptimizer(
+            torch.optim.SGD(tensors, lr=0.3, maximize=maximize),
+            L=lambda mine=mine: next(mine),
+            mu=-0.2,
+            **options,
+        )
+        for tensors, mine, maximize in zip((some, others), bounds, (False, True), strict=True)
+    )
+    for seed in range(12):
+        noisy_gradients(some, 1, seed=seed)
+        for p, q in zip(some, others, strict=True):
+            q.grad = -p.grad  # type: ignore[operator]
+        down.step()
+        up.step()
+        np.testing.assert_allclose(flat(some), flat(others), atol=1e-12)
+    assert up.diagnostics().moved > 0.0
+
+
+def test_groups_that_disagree_about_the_direction_are_refused() -> None:
+    some, other = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    groups: list[Any] = [{"params": [some]}, {"params": [other], "maximize": True}]
+    optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
+    with pytest.raises(ValueError, match="maximize must be the same"):
+        optimizer.step()
+
+
+def test_denoise_in_place_is_what_the_optimizer_sees() -> None:
+    some = parameters()
+    others = copies(some)
+    outer = CocoOptimizer(torch.optim.Adam(some, lr=0.1), L=1.0, window=4)
+    inner, denoiser = torch.optim.Adam(others, lr=0.1), GradientDenoiser(others, L=1.0, window=4)
+
+    def by_hand() -> None:
+        place = [p.grad for p in others]
+        assert denoiser.denoise()
+        assert all(p.grad is g for p, g in zip(others, place, strict=True))
+        inner.step()
+
+    noisy_gradients(some, 10, outer.step)
+    noisy_gradients(others, 10, by_hand)
+    assert equal(some, others)

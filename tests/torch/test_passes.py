@@ -71,15 +71,7 @@ def test_products_are_summed_in_double_precision(
 
 
 @RINGS
-def test_what_may_not_enter_and_zero_gradients_are_seen_and_nothing_is_written(ring: Any) -> None:
-    for row in (2, 3):
-        for value in (np.nan, np.inf, -np.inf):
-            held = window(torch.float32)
-            before = [v.clone() for v in held[:2]]
-            held[row][12_345] = value
-            for centre in (0.0, 0.5):
-                assert sums(ring, held, Plan(centre, 5, 2))[-2] > 0.0
-            assert all(map(torch.equal, held[:2], before))
+def test_residuals_that_overflow_and_zero_gradients_are_seen(ring: Any) -> None:
     held = window(torch.float32)
     held[2][7] = 1e38  # its residual is beyond float32 for a large centre only
     assert sums(ring, held, Plan(0.5, 5, 2))[-2] == 0.0

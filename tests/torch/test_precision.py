@@ -73,20 +73,9 @@ def test_without_a_scaler_such_an_observation_is_skipped_or_refused(
     assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_every_dtype_denoises(dtype: torch.dtype) -> None:
-    tensors = parameters(dtype)
-    optimizer = adam(tensors)
-    noisy_gradients(tensors, 5, optimizer.step)
-    assert optimizer.diagnostics().weights[-1] < 1.0
-    state = optimizer.state_dict()["state"][0]
-    wanted = torch.promote_types(dtype, torch.float32)
-    assert state["coco_point_0"].dtype == state["coco_residual_0"].dtype == wanted
-
-
 def test_mixed_dtypes_are_one_point() -> None:
     """What is stored of narrow parameters is exact: weights are those of wide ones."""
-    narrow, double = [torch.bfloat16, torch.float32, torch.float64], parameters()
+    narrow, double = [torch.bfloat16, torch.float16, torch.float64], parameters()
     mixed = [nn.Parameter(p.detach().to(t)) for p, t in zip(double, narrow, strict=True)]
     some, others = (GradientDenoiser(t, L=1.0, window=3) for t in (mixed, double))
     for seed in range(5):
@@ -102,6 +91,8 @@ def test_mixed_dtypes_are_one_point() -> None:
         a, b = (each.diagnostics().weights for each in (some, others))
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert some.diagnostics().weights[-1] < 1.0
+    kept = [state["coco_residual_0"].dtype for state in some.state_dict()["state"].values()]
+    assert kept == [torch.float32, torch.float32, torch.float64]
 
 
 @WINDOWS

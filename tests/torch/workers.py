@@ -28,8 +28,6 @@ with warnings.catch_warnings():
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
 STEPS, BATCH = 12, 8
-FOLDING: dict[str, Any] = {"window": 2, "forget": "fold"}
-GAUSSIAN: dict[str, Any] = {"L": None, "model": "gaussian"}
 
 
 def model() -> nn.Sequential:
@@ -122,37 +120,21 @@ def _data_parallel(rank: int, size: int) -> list[list[torch.Tensor]]:
 
 
 def _line(rank: int, size: int, folder: Path) -> dict[str, Any]:
-    """FSDP2 on a line of ranks: trajectory, traffic, ranks without a gradient, checkpoint."""
-    found, module, optimizer = _sharded(rank, size, folder / "checkpoint")
-    found.update(uneven=_uneven(module, optimizer, rank))
-    found.update(folded=_sharded(rank, size, folder / "folded", **FOLDING)[0])
-    module = _sharded_model()
-    train(module, wrapped(module, **GAUSSIAN), range(STEPS), rank, size)
-    return {**found, "gaussian": whole(module)}
-
-
-def _sharded(
-    rank: int, size: int, checkpoint: Path, **options: Any
-) -> tuple[dict[str, Any], nn.Module, CocoOptimizer]:
-    module = _sharded_model()
-    optimizer = wrapped(module, **options)
+    """FSDP2 on a line of ranks: trajectory, traffic, checkpoint, ranks without a gradient."""
+    module = model()
+    for layer in module:
+        fully_shard(layer)
+    fully_shard(module)
+    optimizer = wrapped(module)
     train(module, optimizer, range(STEPS), rank, size)
     found: dict[str, Any] = {"parameters": whole(module), "numbers": _traffic(module, optimizer)}
     state: dict[str, Any] = dict(
         zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True)
     )
-    save(state, checkpoint_id=checkpoint)
+    save(state, checkpoint_id=folder / "checkpoint")
     train(module, optimizer, range(STEPS, 2 * STEPS), rank, size)
     found.update(resumed=whole(module), weights=optimizer.diagnostics().weights.tolist())
-    return found, module, optimizer
-
-
-def _sharded_model() -> nn.Sequential:
-    module = model()
-    for layer in module:
-        fully_shard(layer)
-    fully_shard(module)
-    return module
+    return {**found, "uneven": _uneven(module, optimizer, rank)}
 
 
 def _traffic(module: nn.Module, optimizer: CocoOptimizer) -> list[int]:
@@ -184,7 +166,6 @@ def _refused(optimizer: CocoOptimizer) -> None:
 
 def _uneven(module: nn.Module, optimizer: CocoOptimizer, rank: int) -> dict[str, Any]:
     """Let ranks differ in which gradients are None, and in where an infinity appears."""
-    before = len(optimizer.denoiser)
     parameters = list(module.parameters())
     for p in parameters:
         p.grad = torch.ones_like(p)
@@ -203,7 +184,7 @@ def _uneven(module: nn.Module, optimizer: CocoOptimizer, rank: int) -> dict[str,
         for a, b in zip(held, (p.detach() for p in parameters), strict=True)
     )
     skipped = optimizer.diagnostics().skipped
-    return {"before": before, "weights": weights, "skipped": skipped, "kept": kept}
+    return {"weights": weights, "skipped": skipped, "kept": kept}
 
 
 def grid(rank: int, size: int, folder: Path) -> dict[str, Any]:
@@ -224,19 +205,15 @@ def grid(rank: int, size: int, folder: Path) -> dict[str, Any]:
     return {"parameters": whole(module), "weights": optimizer.diagnostics().weights.tolist()}
 
 
-def resume(checkpoint: Path, **options: Any) -> tuple[list[torch.Tensor], list[float]]:
+def resume(checkpoint: Path) -> tuple[list[torch.Tensor], list[float]]:
     """Read a checkpoint of two ranks on one, without any process group, and go on."""
     module = model()
-    optimizer = wrapped(module, **options)
+    optimizer = wrapped(module)
     parts = get_state_dict(module, optimizer)
     state: dict[str, Any] = dict(zip(("model", "optimizer"), parts, strict=True))
     load(state, checkpoint_id=checkpoint, no_dist=True)
-    set_state_dict(
-        module,
-        optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-    )
+    model_state, optim_state = state["model"], state["optimizer"]
+    set_state_dict(module, optimizer, model_state_dict=model_state, optim_state_dict=optim_state)
     train(module, optimizer, range(STEPS, 2 * STEPS))
     return whole(module), optimizer.diagnostics().weights.tolist()
 
