@@ -9,6 +9,7 @@ parameter is a block by itself: the passes then read it and its gradient where t
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter, is_
 from typing import Any
 
@@ -182,9 +183,10 @@ class Block:
         return self._buffers[number]
 
     def _row(self, number: int, tensors: Sequence[Any]) -> Any:
-        """Return tensors as a row: a single one as it is, where the passes can take it so."""
-        if len(tensors) == 1 and _is_plain(tensors[0], self.points.dtype):
-            return self.ring.read(tensors[0])
+        """Return tensors as a row to read: a single one as it is, if the passes can take it."""
+        if len(tensors) == 1 and getattr(tensors[0], "dtype", None) is self.points.dtype:
+            with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
+                return self.ring.read(tensors[0])
         row, views = self._buffer(number)
         try:
             _copy(views, tensors)
@@ -222,13 +224,13 @@ class Block:
         return sums
 
     def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Return parameters with gradients that are like them, valid until the next step."""
-        pairs = zip(self.members, self._buffer(2)[1], strict=True)
-        if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
-            return pairs
-        # Same dtype and same strides as the parameter: fused optimizers rely on both.
-        empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
-        return ((p, sharding.like(p, result.copy_(part))) for p, result, part in empty)
+        """Yield parameters with gradients that are like them, valid until the next step."""
+        for p, part in zip(self.members, self._buffer(2)[1], strict=True):
+            if self._alike and p.is_contiguous():
+                yield p, part
+            else:  # same dtype and strides as the parameter: fused optimizers rely on both
+                result = torch.empty_like(sharding.local(p.detach()))
+                yield p, sharding.like(p, result.copy_(part))
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
@@ -239,18 +241,6 @@ class Block:
         }
         for j, p in enumerate(self.members):
             yield p, {name: sharding.like(p, parts[j]) for name, parts in rows.items()}
-
-
-def _is_plain(tensor: Any, dtype: torch.dtype) -> bool:
-    """Say whether the entries of a tensor lie in memory as a row of this dtype."""
-    return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.layout is torch.strided
-        and tensor.dtype is dtype
-        and tensor.is_contiguous()
-        and not tensor.is_neg()
-        and not tensor._is_zerotensor()  # noqa: SLF001
-    )
 
 
 class TensorVectors:
