@@ -54,30 +54,26 @@ def test_what_the_wrapped_one_has_is_found() -> None:
     assert not hasattr(optimizer, "no_such_thing")
 
 
-def test_an_optimizer_that_needs_the_loss_is_told_it() -> None:
+def test_a_closure_runs_once_and_the_wrapped_optimizer_is_told_its_loss() -> None:
     tensors = parameters()
     others = copies(tensors)
     alone = pytorch_optimizer.AliG(others, max_lr=0.1)
     optimizer = CocoOptimizer(pytorch_optimizer.AliG(tensors, max_lr=0.1), L=1e9, window=4)
     evaluations: list[Any] = []
-    values: list[float] = []
 
-    def closure(each: Any, steps: list[nn.Parameter]) -> Callable[[], float]:
-        def evaluate() -> float:
-            evaluations.append(each)
-            each.zero_grad()
-            loss = half_square(steps)
-            torch.autograd.backward(loss)
-            return float(loss.detach())
-
-        return evaluate
+    def evaluate(each: Any, steps: list[nn.Parameter]) -> float:
+        evaluations.append(each)
+        each.zero_grad()
+        loss = half_square(steps)
+        torch.autograd.backward(loss)
+        return float(loss.detach())
 
     for _ in range(4):
-        loss = optimizer.step(closure(optimizer, tensors))
-        # AliG itself evaluates without gradients.
-        values.append(closure(alone, others)())
-        alone.step(lambda: values[-1])
-        assert loss == values[-1]
+        with torch.no_grad():
+            loss = optimizer.step(lambda: evaluate(optimizer, tensors))
+        expected = evaluate(alone, others)  # AliG itself evaluates without gradients
+        alone.step(lambda: expected)  # noqa: B023
+        assert loss == expected
     assert evaluations.count(optimizer) == 4
     assert equal(tensors, others)
     assert not equal(tensors, parameters())
@@ -134,41 +130,32 @@ def test_a_hook_may_change_the_arguments() -> None:
     assert given == [3.0, 3.0]
 
 
-class Private:
-    """A private training run of a linear model with Opacus, always with the same noise."""
-
-    def __init__(self, wrap: Callable[[torch.optim.Optimizer], torch.optim.Optimizer]) -> None:
-        draw = torch.Generator().manual_seed(0)
-        x = torch.randn(32, 3, generator=draw)
-        self.module: Any = nn.Linear(3, 1).double()
-        with torch.no_grad():
-            for p in self.module.parameters():
-                p.copy_(torch.arange(p.numel()).reshape(p.shape))
-        inner = torch.optim.SGD(self.module.parameters(), lr=0.2)
-        self.module, self.optimizer, self.data = PrivacyEngine().make_private(
-            module=self.module,
-            optimizer=wrap(inner),
-            data_loader=DataLoader(TensorDataset(x.double(), x.double().sum(1)), batch_size=8),
-            noise_multiplier=2.0,
-            max_grad_norm=1.0,
-            poisson_sampling=False,
-            noise_generator=torch.Generator().manual_seed(1),
-        )
-
-    def train(self) -> Any:
-        for x, y in self.data:
-            self.optimizer.zero_grad()
-            torch.autograd.backward((self.module(x)[:, 0] - y).square().mean())
-            self.optimizer.step()
-        return flat(list(self.module.parameters()))
+def train_privately(wrap: Callable[[torch.optim.Optimizer], Any]) -> tuple[Any, Any]:
+    """Train a linear model with Opacus, always with the same noise; return its parameters."""
+    x = torch.randn(32, 3, generator=torch.Generator().manual_seed(0)).double()
+    torch.manual_seed(0)
+    layer: Any = nn.Linear(3, 1).double()
+    module, optimizer, data = PrivacyEngine().make_private(
+        module=layer,
+        optimizer=wrap(torch.optim.SGD(layer.parameters(), lr=0.2)),
+        data_loader=DataLoader(TensorDataset(x, x.sum(1)), batch_size=8),
+        noise_multiplier=2.0,
+        max_grad_norm=1.0,
+        poisson_sampling=False,
+        noise_generator=torch.Generator().manual_seed(1),
+    )
+    for a, b in data:
+        optimizer.zero_grad()
+        torch.autograd.backward((module(a)[:, 0] - b).square().mean())
+        optimizer.step()
+    return flat(list(module.parameters())), optimizer
 
 
 @pytest.mark.filterwarnings("ignore")  # Opacus advises against its fast generator
 def test_private_training_denoises_the_private_gradients() -> None:
+    noisy, private = train_privately(lambda inner: inner)
     with pytest.raises(TypeError, match=r"got DPOptimizer: .*make_private\(optimizer=CocoOptim"):
-        CocoOptimizer(Private(lambda inner: inner).optimizer, L=1.0)
-
-    outer: list[CocoOptimizer] = []
+        CocoOptimizer(private, L=1.0)
     core, expected = Denoiser(1.0, window=4), []
 
     def wrap(inner: torch.optim.Optimizer) -> CocoOptimizer:
@@ -183,10 +170,8 @@ def test_private_training_denoises_the_private_gradients() -> None:
 
         optimizer.register_step_pre_hook(before)
         inner.register_step_pre_hook(after)
-        outer.append(optimizer)
         return optimizer
 
-    denoised = Private(wrap).train()
+    denoised, _ = train_privately(wrap)
     assert len(expected) == 4
-    assert outer[0].diagnostics().weights[-1] < 1.0
-    assert not np.allclose(denoised, Private(lambda inner: inner).train())
+    assert not np.allclose(denoised, noisy)
