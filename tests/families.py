@@ -7,7 +7,7 @@ Every family draws a new window of K points in d dimensions at each call.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,16 +19,17 @@ Generator: TypeAlias = np.random.Generator
 class Case(NamedTuple):
     """Points and noisy gradients, (K, d) each, and what to denoise them with."""
 
-    name: str
     points: Float64
     gradients: Float64
-    L: float
+    L: float = 1.0
     mu: float = 0.0
     noise_variance: Float64 | None = None
     covariance: Float64 | None = None
+    name: str = ""
 
 
 Family: TypeAlias = Callable[[Generator, int, int], Case]
+Points: TypeAlias = Callable[[Generator, int, int], Float64]
 
 
 def curvatures(d: int) -> Float64:
@@ -71,44 +72,39 @@ def decades(rng: Generator, low: float, high: float, size: int | None = None) ->
     return np.asarray(10.0 ** rng.uniform(low, high, size))
 
 
-def _observed(name: str, points: Float64, rng: Generator, sigma: float = 10.0) -> Case:
-    return Case(name, points, noisy(points, rng, sigma), 1.0)
+def _drawn(draw: Callable[..., tuple[Float64, Float64]], *given: float, L: float = 1.0) -> Family:
+    """The family of what draws points and gradients."""
+    return lambda rng, K, d: Case(*draw(rng, K, d, *given), L)
 
 
-def _box(rng: Generator, K: int, d: int, *, half: float) -> Case:
-    return Case(f"box of {half}", *box(rng, K, d, half), 1.0)
+def _at(points: Points, low: float | None = None, high: float = 1.0) -> Family:
+    """The family of points whose noise is of size 10, or between 10^low and 10^high."""
+
+    def family(rng: Generator, K: int, d: int) -> Case:
+        x = points(rng, K, d)
+        return Case(x, noisy(x, rng, 10.0 if low is None else float(decades(rng, low, high))))
+
+    return family
 
 
-def _path(rng: Generator, K: int, d: int, *, step: float) -> Case:
-    return Case(f"path with step {step}", *path(rng, K, d, step), 1.0)
+def _curved(mu: float) -> Family:
+    return lambda rng, K, d: Case(*(path if rng.integers(2) else box)(rng, K, d), mu=mu)
 
 
-def _wrong(rng: Generator, K: int, d: int, *, factor: float) -> Case:
-    return Case(f"L off by {factor}", *path(rng, K, d), factor)
-
-
-def _wrong_without_noise(rng: Generator, K: int, d: int) -> Case:
-    points = rng.normal(size=(K, d))
-    return Case(
-        "L too small, no noise", points, noisy(points, rng, 0.0), float(decades(rng, -6, 0))
-    )
-
-
-def _curved(rng: Generator, K: int, d: int, *, name: str, mu: float) -> Case:
-    return Case(name, *(path(rng, K, d) if rng.integers(2) else box(rng, K, d)), 1.0, mu)
-
-
-def _tight(rng: Generator, K: int, d: int, *, rotated: bool) -> Case:
+def _tight(rotated: bool) -> Family:
     """Curvature exactly at a bound in every direction, and noise of any size, or none."""
-    L, mu = 1.0, float(rng.choice([0.0, -1.0, 1.0 / 3.0]))
-    H = np.diag(rng.choice([mu, L], d))
-    if rotated:
-        Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        H = Q @ H @ Q.T
-    points = rng.normal(size=(K, d))
-    noise = decades(rng, -14, 0) if rng.integers(4) else 0.0
-    gradients = points @ H + noise * rng.normal(size=(K, d))
-    return Case("rotated tight" if rotated else "tight", points, gradients, L, mu)
+
+    def family(rng: Generator, K: int, d: int) -> Case:
+        L, mu = 1.0, float(rng.choice([0.0, -1.0, 1.0 / 3.0]))
+        H = np.diag(rng.choice([mu, L], d))
+        if rotated:
+            Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+            H = Q @ H @ Q.T
+        points = rng.normal(size=(K, d))
+        noise = decades(rng, -14, 0) if rng.integers(4) else 0.0
+        return Case(points, points @ H + noise * rng.normal(size=(K, d)), L, mu)
+
+    return family
 
 
 def _geometric(rng: Generator, K: int, d: int) -> Case:
@@ -117,125 +113,99 @@ def _geometric(rng: Generator, K: int, d: int) -> Case:
     sizes = decades(rng, -span, 0, K) if rng.integers(2) else 10.0 ** np.linspace(-span, 0, K)
     points = rng.normal(size=(K, d)) * sizes[:, None]
     noise = rng.normal(size=(K, d)) * (sizes[:, None] if rng.integers(2) else 1.0)
-    gradients = points * curvatures(d) + float(decades(rng, -4, 1)) * noise
-    return Case("geometric", points, gradients, 1.0)
+    return Case(points, points * curvatures(d) + float(decades(rng, -4, 1)) * noise)
 
 
-def _shrinking(rng: Generator, K: int, d: int, *, factor: float) -> Case:
-    steps = rng.normal(size=(K, d)) * factor ** np.arange(K)[:, None]
-    return _observed(f"steps shrinking by {factor}", np.cumsum(steps, axis=0), rng)
+def _far_point(least: float, most: float) -> Family:
+    def family(rng: Generator, K: int, d: int) -> Case:
+        points = rng.normal(size=(K, d))
+        points[rng.integers(K)] *= decades(rng, least, most)
+        return Case(points, noisy(points, rng, 3.0))
 
-
-def _far_point(rng: Generator, K: int, d: int, *, name: str, least: float, most: float) -> Case:
-    points = rng.normal(size=(K, d))
-    points[rng.integers(K)] *= decades(rng, least, most)
-    return _observed(name, points, rng, 3.0)
+    return family
 
 
 def _far_gradients(rng: Generator, K: int, d: int) -> Case:
     points, gradients = box(rng, K, d)
     far = rng.integers(0, K, max(1, K // 4))
     gradients[far] *= decades(rng, 2, 9, far.size)[:, None]
-    return Case("far gradients", points, gradients, 1.0)
+    return Case(points, gradients)
 
 
-def _near_duplicates(rng: Generator, K: int, d: int, *, apart: float | None) -> Case:
+def _near_duplicates(
+    rng: Generator, K: int, d: int, apart: float | None = None
+) -> tuple[Float64, Float64]:
     points, gradients = box(rng, K, d)
     half = K // 2
     scale = decades(rng, -12, -2, half)[:, None] if apart is None else apart
     points[half : 2 * half] = points[:half] + scale * rng.normal(size=(half, d))
-    name = "near-duplicates" if apart is None else f"near-duplicates at {apart}"
-    return Case(name, points, gradients, 1.0)
+    return points, gradients
 
 
-def _duplicates(rng: Generator, K: int, d: int) -> Case:
-    points, _ = box(rng, K, d)
-    return _observed("duplicates in groups", points[rng.integers(0, max(K // 2, 1), K)], rng)
-
-
-def _two_clusters(rng: Generator, K: int, d: int) -> Case:
-    points = 1e-3 * rng.normal(size=(K, d))
-    points[K // 2 :] += 100.0
-    return _observed("two clusters", points, rng)
-
-
-def _clusters(rng: Generator, K: int, d: int) -> Case:
+def _clusters(rng: Generator, K: int, d: int) -> Float64:
     centres = 10.0 * rng.normal(size=(max(2, K // 4), d))
     points = centres[rng.integers(0, len(centres), K)]
-    points = points + decades(rng, -9, -1) * rng.normal(size=(K, d))
-    return _observed("clusters", points, rng, float(decades(rng, -2, 1)))
+    return np.asarray(points + decades(rng, -9, -1) * rng.normal(size=(K, d)))
 
 
-def _ladder(rng: Generator, K: int, d: int) -> Case:
+def _ladder(rng: Generator, K: int, d: int) -> Float64:
     """Two points on every rung, the rungs in a row: the rungs are much shorter than the rails."""
     points = np.zeros((K, d))
     points[:, 0] = np.arange(K) // 2
     points[1::2, -1] += decades(rng, -9, -1)
-    return _observed("ladder", points, rng, float(decades(rng, -2, 1)))
+    return points
 
 
-def _nested(rng: Generator, K: int, d: int) -> Case:
+def _nested(rng: Generator, K: int, d: int) -> Float64:
     """Pairs of pairs of pairs, each level ten to a thousand times closer than the one above."""
     points = np.zeros((K, d))
     ratio = decades(rng, 1, 3)
     for level in range(6):
         groups = np.arange(K) >> (5 - level)
         points += rng.normal(size=(groups.max() + 1, d))[groups] * ratio ** -float(level)
-    return _observed("nested", points, rng)
+    return points
 
 
-def _collinear(rng: Generator, K: int, d: int, *, jitter: float) -> Case:
-    direction = rng.normal(size=d)
-    direction /= np.linalg.norm(direction)
-    points = rng.uniform(-10, 10, K)[:, None] * direction + jitter * rng.normal(size=(K, d))
-    return _observed(f"collinear up to {jitter}", points, rng)
+def _collinear(jitter: float) -> Points:
+    def points(rng: Generator, K: int, d: int) -> Float64:
+        direction = rng.normal(size=d)
+        direction /= np.linalg.norm(direction)
+        along = rng.uniform(-10, 10, K)[:, None] * direction
+        return np.asarray(along + jitter * rng.normal(size=(K, d)))
+
+    return points
 
 
-def _grid(rng: Generator, K: int, d: int) -> Case:
-    return _observed("grid", rng.integers(-2, 3, (K, d)).astype(float), rng)
-
-
-def _simplex(rng: Generator, K: int, d: int) -> Case:
+def _simplex(_: Generator, K: int, d: int) -> Float64:
     """Points on the axes: with many axes, all distances are equal."""
     points = np.zeros((K, d))
     points[np.arange(K), np.arange(K) % d] = 1.0 + np.arange(K) // d
-    return _observed("simplex", points, rng, float(decades(rng, -3, 1)))
+    return points
 
 
-def _scaled(rng: Generator, K: int, d: int, *, scale: float) -> Case:
-    points, gradients = path(rng, K, d)
-    return Case(f"scaled by {scale}", points * scale, gradients * scale, 1.0)
+def _two_clusters(rng: Generator, K: int, d: int) -> Float64:
+    return np.asarray(1e-3 * rng.normal(size=(K, d)) + 100.0 * (np.arange(K) >= K // 2)[:, None])
 
 
-def _shifted(rng: Generator, K: int, d: int) -> Case:
-    """All points far from the origin, compared with their distances."""
-    points, gradients = path(rng, K, d)
-    return Case("shifted", points + 1e7, gradients, 1.0)
+def _shrinking(factor: float) -> Points:
+    return lambda rng, K, d: np.cumsum(
+        rng.normal(size=(K, d)) * factor ** np.arange(K)[:, None], axis=0
+    )
 
 
-def _no_noise(rng: Generator, K: int, d: int) -> Case:
-    return _observed("no noise", box(rng, K, d)[0], rng, 0.0)
+def _changed(draw: Callable[..., tuple[Float64, Float64]], x: Any, g: Any) -> Family:
+    """The family of what draws points and gradients, each replaced by a function of it."""
 
+    def family(rng: Generator, K: int, d: int) -> Case:
+        points, gradients = draw(rng, K, d)
+        return Case(x(points), g(gradients))
 
-def _faint(rng: Generator, K: int, d: int) -> Case:
-    return _observed("faint noise", box(rng, K, d)[0], rng, float(decades(rng, -12, -3)))
-
-
-def _equal_gradients(rng: Generator, K: int, d: int) -> Case:
-    points, gradients = box(rng, K, d)
-    return Case("equal gradients", points, np.tile(gradients[0], (K, 1)), 1.0)
-
-
-def _outlier(rng: Generator, K: int, d: int) -> Case:
-    points, gradients = box(rng, K, d)
-    gradients[0] *= 1e6
-    return Case("one outlier", points, gradients, 1.0)
+    return family
 
 
 def _heavy_tails(rng: Generator, K: int, d: int) -> Case:
     points, _ = path(rng, K, d)
-    gradients = points * curvatures(d) + 10.0 * rng.standard_t(1.0, size=(K, d))
-    return Case("heavy tails", points, gradients, 1.0)
+    return Case(points, points * curvatures(d) + 10.0 * rng.standard_t(1.0, size=(K, d)))
 
 
 def _slow_descent(rng: Generator, K: int, d: int) -> Case:
@@ -250,110 +220,105 @@ def _slow_descent(rng: Generator, K: int, d: int) -> Case:
         points.append(x)
         gradients.append(slope * rows[pick])
         x = x - gradients[-1] / L
-    return Case("logistic", np.array(points[-K:]), np.array(gradients[-K:]), L)
+    return Case(np.array(points[-K:]), np.array(gradients[-K:]), L)
 
 
-def _weighted(rng: Generator, K: int, d: int, *, family: Family, spread: float) -> Case:
+def _wrong_without_noise(rng: Generator, K: int, d: int) -> Case:
+    points = rng.normal(size=(K, d))
+    return Case(points, noisy(points, rng, 0.0), float(decades(rng, -6, 0)))
+
+
+def _weighted(family: Family, spread: float) -> Family:
     """A window of another family whose noise variances spread over so many decades, each way."""
-    case = family(rng, K, d)
-    variance = decades(rng, -spread, spread, K)
-    return case._replace(name=f"{case.name}, variances 1e±{spread:.0f}", noise_variance=variance)
-
-
-def _coloured(rng: Generator, K: int, d: int, *, family: Family) -> Case:
-    """A window of another family with a covariance, diagonal or full, over up to four decades."""
-    case = family(rng, K, d)
-    covariance = decades(rng, 0, float(rng.uniform(0, 4)), d)
-    if rng.integers(2):
-        Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        covariance = (Q * covariance) @ Q.T
-        covariance = 0.5 * (covariance + covariance.T)
-    return case._replace(name=f"{case.name}, covariance", covariance=covariance)
-
-
-def _moved(rng: Generator, K: int, d: int, *, shift: float) -> Case:
-    """Points at distances of 1 to 10, all of them far away from the origin."""
-    points, gradients = box(rng, K, d)
-    return Case(f"moved by {shift:.0e}", points + shift, gradients, 1.0)
-
-
-_HARD: tuple[Family, ...] = (
-    *(partial(_box, half=half) for half in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)),
-    *(partial(_path, step=step) for step in (0.7, 0.05, 1e-4)),
-    *(partial(_wrong, factor=factor) for factor in (0.1, 1e-4, 10.0)),
-    *(partial(_near_duplicates, apart=apart) for apart in (1e-3, 1e-6, 1e-9, 1e-12)),
-    _duplicates,
-    *(partial(_collinear, jitter=jitter) for jitter in (0.0, 1e-8, 1e-4)),
-    _grid,
-    _two_clusters,
-    *(partial(_shrinking, factor=factor) for factor in (0.5, 0.8)),
-    *(partial(_scaled, scale=scale) for scale in (1e8, 1e-8)),
-    _no_noise,
-    _equal_gradients,
-    _outlier,
-)
-_MORE: tuple[Family, ...] = (
-    partial(_tight, rotated=False),
-    partial(_tight, rotated=True),
-    _geometric,
-    partial(_far_point, name="far point", least=2, most=9),
-    partial(_far_point, name="very far point", least=9, most=13),
-    _far_gradients,
-    partial(_near_duplicates, apart=None),
-    _clusters,
-    _ladder,
-    _nested,
-    _simplex,
-    _shifted,
-    _faint,
-    _heavy_tails,
-    _slow_descent,
-    _wrong_without_noise,
-    partial(_curved, name="smooth, mu = -L", mu=-1.0),
-    partial(_curved, name="strongly convex", mu=1.0 / 3.0),
-    partial(_curved, name="narrow, mu = 0.999 L", mu=0.999),
-)
-_WEIGHTED: tuple[Family, ...] = (
-    partial(_path, step=0.7),
-    partial(_box, half=10.0),
-    partial(_near_duplicates, apart=None),
-    _far_gradients,
-    _geometric,
-    partial(_tight, rotated=True),
-    _clusters,
-    partial(_wrong, factor=0.1),
-)
-_COLOURED: tuple[Family, ...] = (
-    partial(_path, step=0.7),
-    partial(_box, half=10.0),
-    partial(_moved, shift=1e8),
-    partial(_moved, shift=1e12),
-    partial(_scaled, scale=1e-8),
-    _geometric,
-    partial(_near_duplicates, apart=None),
-    partial(_far_point, name="far point", least=2, most=9),
-    partial(_weighted, family=partial(_path, step=0.7), spread=1),
-    _clusters,
-    partial(_near_duplicates, apart=1e-6),
-)
-
-
-def _named(families: tuple[Family, ...]) -> dict[str, Family]:
-    return {family(np.random.default_rng(0), 4, 3).name: family for family in families}
-
-
-FAMILIES: dict[str, Family] = _named(
-    (
-        *_HARD,
-        *_MORE,
-        partial(_weighted, family=partial(_path, step=0.7), spread=1),
-        *(partial(_weighted, family=family, spread=6) for family in _WEIGHTED),
-        *(partial(_coloured, family=family) for family in _COLOURED),
+    return lambda rng, K, d: family(rng, K, d)._replace(
+        noise_variance=decades(rng, -spread, spread, K)
     )
+
+
+def _coloured(family: Family) -> Family:
+    """A window of another family with a covariance, diagonal or full, over up to four decades."""
+
+    def coloured(rng: Generator, K: int, d: int) -> Case:
+        case = family(rng, K, d)
+        covariance = decades(rng, 0, float(rng.uniform(0, 4)), d)
+        if rng.integers(2):
+            Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+            covariance = (Q * covariance) @ Q.T
+            covariance = 0.5 * (covariance + covariance.T)
+        return case._replace(covariance=covariance)
+
+    return coloured
+
+
+_HARD: dict[str, Family] = {
+    **{f"box of {half}": _drawn(box, half) for half in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)},
+    **{f"path with step {step}": _drawn(path, step) for step in (0.7, 0.05, 1e-4)},
+    **{f"L off by {factor}": _drawn(path, L=factor) for factor in (0.1, 1e-4, 10.0)},
+    **{
+        f"near-duplicates at {apart}": _drawn(_near_duplicates, apart)
+        for apart in (1e-3, 1e-6, 1e-9, 1e-12)
+    },
+    "duplicates in groups": _at(
+        lambda rng, K, d: box(rng, K, d)[0][rng.integers(0, max(K // 2, 1), K)]
+    ),
+    **{f"collinear up to {jitter}": _at(_collinear(jitter)) for jitter in (0.0, 1e-8, 1e-4)},
+    "grid": _at(lambda rng, K, d: rng.integers(-2, 3, (K, d)).astype(float)),
+    "two clusters": _at(_two_clusters),
+    **{f"steps shrinking by {factor}": _at(_shrinking(factor)) for factor in (0.5, 0.8)},
+    **{
+        f"scaled by {scale}": _changed(
+            path, partial(np.multiply, scale), partial(np.multiply, scale)
+        )
+        for scale in (1e8, 1e-8)
+    },
+    "no noise": lambda rng, K, d: Case(x := box(rng, K, d)[0], noisy(x, rng, 0.0)),
+    "equal gradients": _changed(box, np.array, lambda g: np.tile(g[0], (len(g), 1))),
+    "one outlier": _changed(box, np.array, lambda g: np.vstack((1e6 * g[:1], g[1:]))),
+}
+_MORE: dict[str, Family] = {
+    "tight": _tight(False),
+    "rotated tight": _tight(True),
+    "geometric": _geometric,
+    "far point": _far_point(2, 9),
+    "very far point": _far_point(9, 13),
+    "far gradients": _far_gradients,
+    "near-duplicates": _drawn(_near_duplicates),
+    "clusters": _at(_clusters, -2),
+    "ladder": _at(_ladder, -2),
+    "nested": _at(_nested),
+    "simplex": _at(_simplex, -3),
+    "shifted": _changed(path, lambda x: x + 1e7, np.array),
+    "faint noise": _at(lambda rng, K, d: box(rng, K, d)[0], -12, -3),
+    "heavy tails": _heavy_tails,
+    "logistic": _slow_descent,
+    "L too small, no noise": _wrong_without_noise,
+    "smooth, mu = -L": _curved(-1.0),
+    "strongly convex": _curved(1.0 / 3.0),
+    "narrow, mu = 0.999 L": _curved(0.999),
+}
+_WEIGHTED = (
+    *("path with step 0.7", "box of 10.0", "near-duplicates", "far gradients", "geometric"),
+    *("rotated tight", "clusters", "L off by 0.1"),
 )
+_COLOURED = (
+    *("path with step 0.7", "box of 10.0", "moved by 1e+08", "moved by 1e+12", "scaled by 1e-08"),
+    *("geometric", "near-duplicates", "far point", "path with step 0.7, variances 1e±1"),
+    *("clusters", "near-duplicates at 1e-06"),
+)
+_VARIED = {
+    **_HARD,
+    **_MORE,
+    **{f"moved by {by:.0e}": _changed(box, partial(np.add, by), np.array) for by in (1e8, 1e12)},
+    "path with step 0.7, variances 1e±1": _weighted(_HARD["path with step 0.7"], 1),
+}
+FAMILIES: dict[str, Family] = {
+    **{name: family for name, family in _VARIED.items() if not name.startswith("moved")},
+    **{f"{name}, variances 1e±6": _weighted(_VARIED[name], 6) for name in _WEIGHTED},
+    **{f"{name}, covariance": _coloured(_VARIED[name]) for name in _COLOURED},
+}
 
 
 def hard(rng: Generator, K: int, d: int) -> Iterator[Case]:
     """One window of each family that every solver is held to."""
-    for family in _HARD:
-        yield family(rng, K, d)
+    for name, family in _HARD.items():
+        yield family(rng, K, d)._replace(name=name)

@@ -12,12 +12,10 @@ of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it
 import argparse
 import multiprocessing
 import os
-import signal
 import sys
 import time
 import warnings
 from collections import Counter, defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,111 +186,48 @@ class Outcome(NamedTuple):
     detail: str
 
 
-def examine(name: str, seed: int, number: int) -> Outcome:
-    """Solve one window and judge the answer."""
-    case = draw(name, seed, number)
+def examine(window: tuple[str, int, int]) -> Outcome:
+    """Solve one window, (family, seed, number), and judge the answer."""
+    case = draw(*window)
     solution, seconds = attempt(case)
     if not solution.status.success:
         verdict, detail = "given up", f"gap {solution.gap:.1e}"
     else:
         found = judge(case, solution)
         verdict, detail = ("wrong", str(found)) if found.wrong else ("solved", "")
-    return Outcome(name, number, len(case.points), seconds, verdict, detail)
-
-
-def _examine_all(seed: int, windows: list[tuple[str, int]]) -> list[Outcome]:
-    return [examine(name, seed, number) for name, number in windows]
+    return Outcome(window[0], window[2], len(case.points), seconds, verdict, detail)
 
 
 def _prepare() -> None:
-    """Leave interrupts to the main process, and compile before anything is timed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Compile before anything is timed."""
     warnings.simplefilter("error")
     for K in SIZES:
         attempt(FAMILIES["grid"](np.random.default_rng(0), K, 3))
 
 
-class Run:
-    """What became of the windows of every family."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
-
-    def slow(self) -> list[tuple[float, Outcome]]:
-        """Return how many times the median of its K each slow window took, and which it is."""
-        times = defaultdict(list)
-        for outcome in self.outcomes:
-            times[outcome.K].append(outcome.seconds)
-        median = {K: float(np.median(seconds)) for K, seconds in times.items()}
-        ratios = ((outcome.seconds / median[outcome.K], outcome) for outcome in self.outcomes)
-        return sorted((pair for pair in ratios if pair[0] > SLOW), reverse=True)
-
-    def table(self) -> str:
-        """Return a line of Markdown for every family, and one for all."""
-        columns = ("windows", "solved", "given up", "wrong", "slow")
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for outcome in self.outcomes:
-            counts[outcome.name].update(("windows", outcome.verdict))
-        for _, outcome in self.slow():
-            counts[outcome.name]["slow"] += 1
-        lines = ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
-        every: Counter[str] = Counter()
-        for name in sorted(counts, key=list(FAMILIES).index):
-            every.update(counts[name])
-            lines.append(_line(name, [counts[name][column] for column in columns]))
-        lines.append(_line("all", [every[column] for column in columns]))
-        return "\n".join(lines)
-
-    def report(self, seed: int) -> str:
-        """Return the windows to look at, then the table."""
-        lines = [
-            f"{o.verdict}: --seed {seed} --only {o.name!r} {o.number}: K = {o.K}, {o.detail}"
-            for o in self.outcomes
-            if o.verdict != "solved"
-        ]
-        lines += [
-            f"slow: --seed {seed} --only {o.name!r} {o.number}: K = {o.K}, "
-            f"{times:.0f} times the median, {o.seconds:.2f} s, {o.verdict}"
-            for times, o in self.slow()[:20]
-        ]
-        return "\n".join([*lines, self.table()])
-
-
-def _line(name: str, numbers: list[int]) -> str:
-    return f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
-
-
-def _show(name: str, seed: int, number: int) -> None:
-    case = draw(name, seed, number)
-    solution, seconds = attempt(case)
-    print(f"{name} {number}: K, d = {case.points.shape}, {seconds:.4f} s, {judge(case, solution)}")
-    print(solution)
-
-
-def _solve_all(run: Run, seed: int, windows: int, processes: int) -> None:
-    """Solve the windows; an interrupt ends it, and what has been solved counts."""
-    names = list(FAMILIES)
-    todo = [(names[i % len(names)], i // len(names)) for i in range(windows)]
-    pieces = [todo[i : i + _PIECE] for i in range(0, len(todo), _PIECE)]
-    start, told = time.monotonic(), 0.0
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _prepare) as pool:
-        futures = [pool.submit(_examine_all, seed, piece) for piece in pieces]
-        try:
-            for future in as_completed(futures):
-                run.outcomes += future.result()
-                now, solved = time.monotonic() - start, len(run.outcomes)
-                if now - told > (1.0 if sys.stderr.isatty() else 30.0) or not told:
-                    told = now
-                    print(
-                        f"{solved:,} of {windows:,} windows, {now:.0f} s, "
-                        f"{(windows - solved) * now / solved:.0f} s to go ",
-                        end="\r" if sys.stderr.isatty() else "\n",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
+def report(outcomes: list[Outcome], seed: int) -> str:
+    """Return the windows to look at, then a table with a line for every family and one for all."""
+    times = defaultdict(list)
+    for outcome in outcomes:
+        times[outcome.K].append(outcome.seconds)
+    limits = {K: SLOW * float(np.median(seconds)) for K, seconds in times.items()}
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    lines = []
+    for outcome in outcomes:
+        slow = ["slow"] * (outcome.seconds > limits[outcome.K])
+        counts[outcome.name].update(["windows", outcome.verdict, *slow])
+        if slow or outcome.verdict != "solved":
+            again = f"--seed {seed} --only {outcome.name!r} {outcome.number}"
+            what = ", ".join([outcome.verdict, *slow])
+            lines.append(
+                f"{what}: {again}: K = {outcome.K}, {outcome.seconds:.2f} s, {outcome.detail}"
+            )
+    counts["all"] = sum(counts.values(), Counter())
+    columns = ("windows", "solved", "given up", "wrong", "slow")
+    lines += ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for name in (*(name for name in FAMILIES if name in counts), "all"):
+        lines.append(f"| {name} | " + " | ".join(f"{counts[name][c]:,}" for c in columns) + " |")
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -304,12 +239,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs=2, metavar=("FAMILY", "NUMBER"), help="show this one")
     options: Any = parser.parse_args(arguments)
     if options.only:
-        _show(options.only[0], options.seed, int(options.only[1]))
+        case = draw(options.only[0], options.seed, int(options.only[1]))
+        solution, seconds = attempt(case)
+        print(f"K, d = {case.points.shape}, {seconds:.4f} s, {judge(case, solution)}\n{solution}")
         return 0
-    run = Run()
-    _solve_all(run, options.seed, options.windows, options.processes)
-    print(run.report(options.seed))
-    return int(any(outcome.verdict == "wrong" for outcome in run.outcomes))
+    names, outcomes = list(FAMILIES), list[Outcome]()
+    todo = [(names[i % len(names)], options.seed, i // len(names)) for i in range(options.windows)]
+    with multiprocessing.get_context("spawn").Pool(options.processes, _prepare) as pool:
+        for outcome in pool.imap_unordered(examine, todo, _PIECE):
+            outcomes.append(outcome)
+            if len(outcomes) % 1000 == 0:
+                print(f"{len(outcomes):,} of {len(todo):,} windows", file=sys.stderr, flush=True)
+    print(report(outcomes, options.seed))
+    return int(any(outcome.verdict == "wrong" for outcome in outcomes))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The reduced problem, the certificate, and what multipliers mean, each from its definition."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +19,7 @@ from coco_denoiser.problem import (
 )
 from coco_denoiser.solvers import solve
 from coco_denoiser.typing import Float64
-from tests.families import Case, box, path
-from tests.fuzz import judge
+from tests.families import box, path
 from tests.windows import plain, reduced, windows
 
 SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
@@ -31,22 +29,6 @@ def noisy(seed: int, K: int = 6) -> tuple[Float64, Float64, Float64]:
     rng = np.random.default_rng(seed)
     points, gradients = (box, path)[seed % 2](rng, K, 4)
     return points, gradients, np.asarray(10.0 ** rng.uniform(-1, 1, K))
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("method", ["fdpg", "large", "barrier"])
-@pytest.mark.parametrize("turned", [False, True])
-def test_with_a_covariance(seed: int, method: str, turned: bool) -> None:
-    points, gradients, variance = noisy(seed)
-    points[3] = points[1]
-    covariance = SPREAD
-    if turned:
-        Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
-        covariance = (Q * SPREAD) @ Q.T
-        covariance = 0.5 * (covariance + covariance.T)
-    options: dict[str, Any] = {"L": 3.0, "noise_variance": variance, "covariance": covariance}
-    solution = coco.solve(points, gradients, method=method, tol=1e-6, **options)
-    assert not judge(Case("", points, gradients, **options), solution, 1e-6).wrong
 
 
 def by_definition(problem: Problem, phi: Float64, lam: Float64) -> float:

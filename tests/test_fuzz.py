@@ -38,12 +38,3 @@ def test_the_judge_sees_answers_that_are_wrong(name: str) -> None:
     assert fuzz.judge(case, broken).violation > 1.0
     weaker = replace(right, multipliers=np.where(np.isinf(right.multipliers), np.inf, 0.0))
     assert fuzz.judge(case, weaker).gap > 1.0
-
-
-def test_the_command_counts_every_family(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fuzz.main(["--seed", "3", "--processes", "1", "--windows", "4"]) == 0
-    out = capsys.readouterr().out
-    assert "| box of 0.01 | 1 | 1 | 0 | 0 | 0 |" in out
-    assert "| all | 4 | 4 | 0 | 0 | 0 |" in out
-    assert fuzz.main(["--seed", "3", "--only", "box of 0.01", "0"]) == 0
-    assert "Status.SOLVED" in capsys.readouterr().out
