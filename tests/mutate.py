@@ -53,7 +53,7 @@ TESTS = {
     "stream.py": ("test_streaming.py test_folding.py", STREAMS),
     "cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
     "descent.py": ("test_minimize.py", ""),
-    "optimizers/driver.py": ("optimizers/test_proximal.py optimizers/test_driver.py", ""),
+    "optimizers/driver.py": ("optimizers/test_proximal.py test_validation.py", ""),
     "optimizers/proximal.py": ("optimizers/test_proximal.py", ""),
     "files.py": ("test_files.py", ""),
     "_storage.py": ("test_storage.py", ""),

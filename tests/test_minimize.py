@@ -280,25 +280,3 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(
     assert ("unbounded below" in result.message) == far
     assert far == (result.nfev < 500)
     assert far or L is not None
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"jac": noisy()}, TypeError, r"minimize\(gradient, x0, calls=500\).*'jac'"),
-        ({"x0": noisy()}, TypeError, "as x0"),
-        ({"gradient": (noisy(), noisy())}, TypeError, "as gradient"),
-        ({"calls": 0}, ValueError, "calls"),
-        ({"calls": 2.5}, TypeError, "calls"),
-        ({"x0": [np.nan]}, ValueError, "x0"),
-        ({"L": -1.0}, ValueError, "L must be positive"),
-        ({"noise_std": 0.0}, ValueError, "noise_std"),
-        ({"project": abs, "prox": soft_threshold}, ValueError, "project or prox, not both"),
-    ],
-)
-def test_bad_arguments_are_named(
-    change: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    arguments: dict[str, Any] = {"gradient": noisy(), "x0": [1.0] * 3, "calls": 10} | change
-    with pytest.raises(error, match=words):
-        coco.minimize(**arguments)

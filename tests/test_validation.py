@@ -1,18 +1,35 @@
 """Bad input gets one clear error; legal but extreme input gets the right answer."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import curvature
+from coco_denoiser.optimizers import (
+    IGT,
+    SGD,
+    Adam,
+    HeavyBall,
+    ScheduleFree,
+    TailAverage,
+    decreasing,
+    run,
+    soft_threshold,
+)
+from coco_denoiser.problems import LogisticRegression, Quadratic, signed_labels
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 G = 10.0 * np.random.default_rng(1).normal(size=(4, 3))
+RNG, LINE = np.random.default_rng(0), Quadratic([1.0])
 NAN = X.copy()
 NAN[2, 1] = np.nan
 
-BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+Bad = list[tuple[dict[str, Any], type[Exception], str]]  # changes, and what is said of them
+WINDOW = "window must be a positive integer or None"
+SOLVE: Bad = [
     ({"points": X[:3]}, ValueError, r"same shape, got \(3, 3\) and \(4, 3\)"),
     ({"points": X[0], "gradients": G[0]}, ValueError, r"points must have shape \(K, d\).*\(3,\)"),
     ({"points": X[None]}, ValueError, r"points must have shape \(K, d\)"),
@@ -68,26 +85,102 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_iter": 0}, ValueError, "max_iter must be a positive integer or None, got 0"),
     ({"max_iter": 2.5}, TypeError, "max_iter must be a positive integer or None, got 2.5"),
 ]
+DENOISER: Bad = [
+    *(({"window": window}, ValueError, WINDOW) for window in (0, -1)),
+    *(({"window": window}, TypeError, WINDOW) for window in (2.0, "8", True)),
+    ({"L": 0.0}, ValueError, "L must be positive"),
+    ({"mu": 3.0}, ValueError, "mu must be less than L"),
+    ({"noise_std": 3}, ValueError, "`noise_std` is only supported with model='gaussian'"),
+    ({"method": "magic"}, ValueError, "method must be one of 'auto', 'fdpg', got 'magic'"),
+    ({"forget": "keep"}, ValueError, "forget must be one of 'drop', 'fold', got 'keep'"),
+    ({"forget": None}, ValueError, "forget must be one of"),
+    ({"forget": "fold", "window": 1}, ValueError, "at least 2, got window=1.*Use window=2"),
+]
+MINIMIZE: Bad = [
+    ({"jac": abs}, TypeError, r"minimize\(gradient, x0, calls=500\).*'jac'"),
+    ({"x0": abs}, TypeError, "as x0"),
+    ({"gradient": (abs, abs)}, TypeError, "as gradient"),
+    ({"calls": 0}, ValueError, "calls"),
+    ({"calls": 2.5}, TypeError, "calls"),
+    ({"x0": [np.nan]}, ValueError, "x0"),
+    ({"L": -1.0}, ValueError, "L must be positive"),
+    ({"noise_std": 0.0}, ValueError, "noise_std"),
+    ({"project": abs, "prox": soft_threshold}, ValueError, "project or prox, not both"),
+]
+LINEAR_MODEL: Bad = [
+    ({"loss": "poisson"}, ValueError, "must have bounded curvature, got 'poisson'"),
+    ({"loss": "hinge"}, ValueError, "loss must be one of 'squared'"),
+    ({"weights": [1.0, -1.0]}, ValueError, "weights must be one number of at least 0 per row"),
+    ({"weights": [1.0]}, ValueError, r"shape \(2,\), got shape \(1,\)"),
+    ({"regularization": -1.0}, ValueError, "regularization must be at least 0, got -1.0"),
+    ({"features": [1.0, 2.0]}, ValueError, "features must be a table"),
+]
+QUADRATIC: Bad = [
+    ({"hessian": np.ones((2, 3))}, ValueError, "hessian"),
+    ({"hessian": []}, ValueError, "hessian"),
+    ({"hessian": [1, np.nan]}, ValueError, "finite"),
+    ({"hessian": [[1, 2], [0, 1]]}, ValueError, "symmetric"),
+    ({"hessian": [1, -1]}, ValueError, "semidefinite"),
+    ({"hessian": [0, 0]}, ValueError, "not zero"),
+    *(({"minimizer": bad}, ValueError, "minimizer") for bad in ([0], [0, np.inf])),
+    *(({"noise_std": bad}, ValueError, "noise_std") for bad in (-1, np.nan)),
+]
+LOGISTIC: Bad = [
+    ({"features": np.ones(3)}, ValueError, "features"),
+    ({"features": np.ones((0, 2)), "labels": []}, ValueError, "features"),
+    ({"features": [[1, np.nan], [1, 1]]}, ValueError, "finite"),
+    ({"features": np.zeros((2, 2))}, ValueError, "features"),
+    ({"labels": [1]}, ValueError, "labels"),
+    ({"labels": [1, 2]}, ValueError, "signed_labels"),
+    *(({"regularization": bad}, ValueError, "regularization") for bad in (-1, np.inf)),
+]
+RUN: Bad = [
+    *(({"x0": bad}, ValueError, "x0") for bad in ([1.0, 2.0], [np.nan])),
+    *(({"steps": bad}, ValueError, "steps") for bad in (-1, 2.5)),
+    ({"rng": 7}, TypeError, "default_rng"),
+    ({"rng": np.random}, TypeError, "rng"),
+    ({"problem": lambda _: [1.0, 2.0]}, ValueError, r"shape of x, \(1,\), got shape \(2,\)"),
+    ({"problem": lambda _: None}, ValueError, "real numbers"),
+    ({"problem": lambda x, _: x, "rng": None}, TypeError, "rng must be"),
+    ({"problem": 3}, TypeError, "problem must have an oracle"),
+    ({"project": abs, "prox": soft_threshold}, ValueError, "project"),
+    ({"optimizer": ScheduleFree(1.0), "project": abs}, TypeError, "project"),
+]
+TABLE: list[tuple[Any, dict[str, Any], Bad]] = [
+    (coco.solve, {"points": X, "gradients": G, "L": 1.0}, SOLVE),
+    (coco.Denoiser, {"L": 1.0}, DENOISER),
+    (coco.minimize, {"gradient": np.array, "x0": [1.0] * 3, "calls": 10}, MINIMIZE),
+    (curvature.linear_model, {"loss": "squared", "features": [[1.0], [2.0]]}, LINEAR_MODEL),
+    (Quadratic, {"hessian": [1, 1]}, QUADRATIC),
+    (LogisticRegression, {"features": np.ones((2, 2)), "labels": [1, -1]}, LOGISTIC),
+    (run, {"optimizer": SGD(0.1), "problem": LINE, "x0": [1.0], "steps": 1, "rng": RNG}, RUN),
+]
+# Functions with one bad option each.
+OPTIONS: list[tuple[Any, str, Any, str]] = [
+    *((signed_labels, "labels", bad, "two classes") for bad in ([1, 1], [1, 2, 3], [])),
+    (partial(Adam, 0.1), "beta1", 1.0, "beta1"),
+    (partial(Adam, 0.1), "beta2", -0.1, "beta2"),
+    (partial(Adam, 0.1), "eps", 0.0, "eps"),
+    (partial(IGT, 0.1), "tail", 0.0, "tail"),
+    (partial(HeavyBall, 0.1), "beta", 2, "beta"),
+    (TailAverage, "start", -1, "start"),
+    (decreasing, "C", 0.0, "C must be positive"),
+    (decreasing, "C", np.nan, "C must be finite"),
+]
 
 
-@pytest.mark.parametrize(("change", "error", "message"), BAD)
-def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    good: dict[str, Any] = {"points": X, "gradients": G, "L": 1.0}
+@pytest.mark.parametrize(
+    ("function", "arguments", "error", "message"),
+    [
+        *((f, good | change, *said) for f, good, rows in TABLE for change, *said in rows),
+        *((f, {option: bad}, ValueError, words) for f, option, bad, words in OPTIONS),
+    ],
+)
+def test_bad_input_is_named(
+    function: Any, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        coco.solve(**(good | change))
-
-
-@pytest.mark.parametrize("window", [0, -1, 2.0, "8", True])
-def test_bad_windows_are_named(window: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="window must be a positive integer or None"):
-        coco.Denoiser(L=1.0, window=window)
-
-
-def test_bad_curvature_is_named_in_a_stream() -> None:
-    with pytest.raises(ValueError, match="L must be positive"):
-        coco.Denoiser(L=0.0)
-    with pytest.raises(ValueError, match="mu must be less than L"):
-        coco.Denoiser(L=1.0, mu=3.0)
+        function(**arguments)
 
 
 def test_lists_and_integers_are_converted() -> None:

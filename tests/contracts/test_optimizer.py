@@ -186,21 +186,6 @@ def test_bad_arguments_are_named(make: Make) -> None:
         make().step(np.ones(3), np.ones(1))
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (Adam, {"beta1": 1.0}),
-        (Adam, {"beta2": -0.1}),
-        (Adam, {"eps": 0.0}),
-        (IGT, {"tail": 0.0}),
-        (HeavyBall, {"beta": 2}),
-    ],
-)
-def test_a_bad_option_is_named(kind: Any, options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        kind(0.1, **options)
-
-
 @pytest.mark.parametrize("step_size", [0.25, decreasing(0.5)])
 def test_the_repr_is_how_to_make_it_again(make: Make, name: str, step_size: Any) -> None:
     text = repr(make(step_size))

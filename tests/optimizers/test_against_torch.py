@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer, decreasing
+from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer
 from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
@@ -43,19 +43,3 @@ def test_same_gradients_same_path(
         x = optimizer.step(x, g)
         expected = parameter.detach().numpy()
         assert np.allclose(x, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
-
-
-def test_a_decreasing_step_is_a_learning_rate_scheduler() -> None:
-    rng = np.random.default_rng(0)
-    x: Array = rng.standard_normal(4)
-    parameter = torch.nn.Parameter(torch.tensor(x, dtype=torch.float64))
-    reference = torch.optim.SGD([parameter], lr=0.8)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(reference, lambda done: 1 / (done + 1))
-    optimizer = SGD(decreasing(0.8))
-    for _ in range(20):
-        g = rng.standard_normal(4)
-        parameter.grad = torch.tensor(g, dtype=torch.float64)
-        reference.step()
-        scheduler.step()
-        x = optimizer.step(x, g)
-        assert np.allclose(x, parameter.detach().numpy(), rtol=1e-13)

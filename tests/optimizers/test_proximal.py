@@ -13,7 +13,6 @@ from coco_denoiser.optimizers import (
     FrankWolfe,
     GradientEMA,
     GradientMean,
-    ScheduleFree,
     project_l1_ball,
     project_simplex,
     run,
@@ -85,20 +84,6 @@ def test_frank_wolfe_stays_in_the_set_and_finds_its_minimum() -> None:
     np.testing.assert_allclose(path.sum(axis=1), 1.0)
     assert path.min() >= 0.0
     np.testing.assert_allclose(path[-1], [1.0, 0.0, 0.0], atol=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "options", "error"),
-    [
-        (SGD(1.0), {"project": abs, "prox": lambda x, _: x}, ValueError),
-        (ScheduleFree(1.0), {"project": abs}, TypeError),
-    ],
-)
-def test_what_cannot_be_projected_is_refused(
-    optimizer: Any, options: dict[str, Any], error: type[Exception]
-) -> None:
-    with pytest.raises(error, match="project"):
-        run(optimizer, gradient, np.zeros(3), steps=1, **options)
 
 
 def test_noise_before_a_map_is_bias_behind_it_and_denoising_removes_it() -> None:

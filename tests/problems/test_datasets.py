@@ -44,12 +44,6 @@ def test_any_two_classes_become_minus_and_plus_one(labels: list[float]) -> None:
     assert signed_labels(labels).tolist() == [-1, 1, 1]
 
 
-@pytest.mark.parametrize("labels", [[1, 1], [1, 2, 3], []])
-def test_other_numbers_of_classes_are_refused(labels: list[float]) -> None:
-    with pytest.raises(ValueError, match="two classes"):
-        signed_labels(labels)
-
-
 def test_libsvm_text_may_leave_out_entries_and_lines() -> None:
     features, labels = datasets.parse_libsvm("+1 2:0.5\n\n-1 1:2 3:-1e3 \n+1\n")
     assert features.tolist() == [[0, 0.5, 0], [2, 0, -1000], [0, 0, 0]]
