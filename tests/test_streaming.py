@@ -22,50 +22,40 @@ from tests import families
 sgd = partial(families.sgd, start=30.0)
 
 
-@pytest.mark.parametrize("window", [1, 2, 4, None])
+@pytest.mark.parametrize("window", [1, 2, 4, 7, None])
 @given(
     mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
     seed=st.integers(0, 2**32),
     d=st.integers(1, 12),
     step=st.sampled_from([0.7, 0.05, 1e-3]),
+    changing=st.booleans(),
 )
 @settings(max_examples=10)
 def test_streaming_equals_batch_at_every_step(
-    window: int | None, mu: float, seed: int, d: int, step: float
+    window: int | None, mu: float, seed: int, d: int, step: float, changing: bool
 ) -> None:
-    points, gradients = sgd(np.random.default_rng(seed), 12, d, step)
-    denoiser = Denoiser(L=1.0, window=window, mu=mu)
+    rng = np.random.default_rng(seed)
+    points, gradients = sgd(rng, 12, d, step)
+    variances = rng.uniform(0.2, 5.0, 12) if changing else np.ones(12)
+    bound = 1.0
+    denoiser = Denoiser(L=lambda: bound, window=window, mu=mu)
     for k in range(1, len(points) + 1):
-        theta = denoiser(points[k - 1], gradients[k - 1])
+        bound = 1.0 + (k % 3) * changing
+        theta = denoiser(points[k - 1], gradients[k - 1], noise_variance=variances[k - 1])
         used = slice(max(0, k - (window or k)), k)
-        batch = coco.solve(points[used], gradients[used], L=1.0, mu=mu)
+        batch = coco.solve(
+            points[used], gradients[used], L=bound, mu=mu, noise_variance=variances[used]
+        )
         assert len(denoiser) == len(batch.gradients)
         solution = denoiser.solution
         assert solution.gap <= 1e-9
         assert solution.status.success
-        # Both have a relative gap of at most 1e-9, so are within sqrt(2e-9) of the optimum.
+        # Both have a relative gap of at most 1e-9, so are within sqrt(2e-9) of the optimum, in
+        # a norm that variances change by a factor of at most 5.
         moved = np.linalg.norm(batch.gradients - gradients[used])
-        reach = 2.0 * np.sqrt(2.0 * max(solution.gap, batch.gap, 1e-14)) * moved + 1e-7
+        reach = 10.0 * np.sqrt(2.0 * max(solution.gap, batch.gap, 1e-14)) * moved + 1e-7
         assert np.linalg.norm(solution.gradients - batch.gradients) <= reach
         np.testing.assert_allclose(theta, solution.gradients[-1], atol=1e-9)
-
-
-@pytest.mark.parametrize("window", [2, 4])
-def test_noise_variances_are_those_of_the_observations(window: int) -> None:
-    rng = np.random.default_rng(5)
-    points, gradients = sgd(rng, 9, 4)
-    variance = rng.uniform(0.2, 5.0, 9)
-    denoiser = Denoiser(L=1.0, window=window)
-    for k in range(1, 10):
-        theta = denoiser(points[k - 1], gradients[k - 1], noise_variance=variance[k - 1])
-        used = slice(max(0, k - window), k)
-        batch = coco.solve(points[used], gradients[used], L=1.0, noise_variance=variance[used])
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
-        np.testing.assert_allclose(denoiser.solution.weights, batch.weights, atol=1e-4)
-    bad: Any
-    for bad in (0.0, -1.0, np.nan, np.inf, np.ma.masked):
-        with pytest.raises((ValueError, TypeError), match="noise_variance"):
-            denoiser(points[0], gradients[0], noise_variance=bad)
 
 
 def test_looking_at_the_solution_changes_nothing() -> None:
@@ -89,6 +79,7 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     ([1.0, 1.0, 0.0], [1j, 0.0, 0.0], TypeError, "gradient must hold real numbers"),
     ([1e308, 0.0, 0.0], [-1.7e308, 0.0, 0.0], ValueError, "overflows"),
 ]
+BAD_VARIANCES: list[Any] = [0.0, -1.0, np.nan, np.inf, np.ma.masked]
 
 
 @pytest.mark.parametrize(("point", "gradient", "error", "message"), REFUSED)
@@ -104,6 +95,9 @@ def test_a_refused_pair_leaves_the_window_as_it_was(
     before = denoiser.state_dict()
     with pytest.raises(error, match=message):
         denoiser(point, gradient)
+    for bad in BAD_VARIANCES:
+        with pytest.raises((ValueError, TypeError), match="noise_variance"):
+            denoiser(points[0], gradients[0], noise_variance=bad)
     after = denoiser.state_dict()
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value)
@@ -314,21 +308,6 @@ def test_it_shows_its_settings_and_how_much_it_holds() -> None:
     for setting in ("L=2.0", "window=3", "mu=0.0", "tol=1e-09", "forget='fold'"):
         assert setting in shown
     assert shown.endswith("with 1 observations>")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"noise_std": 3}, "`noise_std` is only supported with model='gaussian'"),
-        ({"method": "magic"}, "method must be one of 'auto', 'fdpg', got 'magic'"),
-        ({"forget": "keep"}, "forget must be one of 'drop', 'fold', got 'keep'"),
-        ({"forget": None}, "forget must be one of"),
-        ({"forget": "fold", "window": 1}, "window of at least 2, got window=1.*Use window=2"),
-    ],
-)
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Denoiser(1.0, **options)
 
 
 @pytest.mark.parametrize("forget", ["drop", "fold"])

@@ -17,7 +17,6 @@ import torch
 
 import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
-from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.torch import GradientDenoiser, vectors
 from coco_denoiser.typing import Array, Float64
 from tests.families import sgd
@@ -195,43 +194,40 @@ SETTINGS = pytest.mark.parametrize(
 )
 
 
+CHANGING = [1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]
+
+
 @WINDOWS
-@pytest.mark.parametrize(("mu", "step"), [(-1.0, 0.7), (0.0, 0.01), (0.3, 0.7)])
+@pytest.mark.parametrize(
+    ("bounds", "step"),
+    [
+        ([(1.0, -1.0)] * STEPS, 0.7),
+        ([(1.0, 0.0)] * STEPS, 0.01),
+        ([(1.0, 0.3)] * STEPS, 0.7),
+        ([(L, -0.2 * (k % 2)) for k, L in enumerate(CHANGING)], 0.7),
+        ([], 0.7),  # the Gaussian model has none
+        ([], 0.01),
+    ],
+)
 def test_it_equals_a_batch_over_its_window_at_every_step(
-    stream: Any, window: int, mu: float, step: float
+    stream: Any, window: int, bounds: list[tuple[float, float]], step: float
 ) -> None:
     points, gradients = observations(0, step)
-    some = stream(L=1.0, mu=mu, window=window)
+    some = stream(window=window, **({"L": 1.0} if bounds else {"model": "gaussian"}))
     for k in range(STEPS):
+        options: dict[str, Any] = {"model": "gaussian"}
+        if bounds:
+            some.L, some.mu = bounds[k]
+            options = {"L": some.L, "mu": some.mu, "tol": 1e-12}
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
-        batch = coco.solve(points[used], gradients[used], L=1.0, mu=mu, tol=1e-12)
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=1e-4)
-        assert len(some) == len(batch.gradients)
-
-
-@pytest.mark.parametrize("step", [0.7, 1e-2])
-def test_without_bounds_it_equals_a_gaussian_batch_at_every_step(stream: Any, step: float) -> None:
-    points, gradients = observations(10, step)
-    some = stream(window=4, model="gaussian")
-    for k in range(STEPS):
-        theta = some(points[k], gradients[k])
-        used = slice(max(0, k - 3), k + 1)
-        batch = coco.denoise(points[used], gradients[used], model="gaussian")
-        np.testing.assert_allclose(theta, batch[-1], atol=1e-9)
-    assert not np.allclose(theta, gradients[-1], atol=1e-2)
-
-
-@WINDOWS
-def test_bounds_that_change_give_the_answer_of_one_batch(stream: Any, window: int) -> None:
-    points, gradients = observations(1)
-    some = stream(L=1.0, window=window)
-    for k, L in enumerate([1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]):
-        some.L, some.mu = L, -0.2 * (k % 2)
-        theta = some(points[k], gradients[k])
-        used = slice(max(0, k + 1 - window), k + 1)
-        batch = coco.denoise(points[used], gradients[used], L=L, mu=some.mu)
-        np.testing.assert_allclose(theta, batch[-1], atol=1e-4)
+        batch = coco.solve(points[used], gradients[used], **options).gradients
+        # Two points have a closed form.
+        atol = 1e-9 if window == 2 or not bounds else 1e-4
+        np.testing.assert_allclose(theta, batch[-1], atol=atol)
+        assert len(some) == len(batch)
+    if bounds or window > 2:  # two points alone teach the Gaussian model nothing
+        assert not np.allclose(theta, gradients[-1], atol=1e-2)
 
 
 @SETTINGS
@@ -287,14 +283,6 @@ def test_with_nothing_active_gradients_come_back_bit_for_bit(
     points, gradients = observations(7)
     found = follow(stream(L=1e9, window=window, forget=forget), points, gradients)
     np.testing.assert_array_equal(found, gradients)
-
-
-def test_at_two_it_is_the_closed_form(stream: Any) -> None:
-    points, gradients = observations(8)
-    found = follow(stream(L=1.0, mu=-0.5, window=2), points, gradients)
-    x, g = (np.stack((v[:-1], v[1:]), axis=1) for v in (points, gradients))
-    expected = denoise_pairs(x, g, L=1.0, mu=-0.5)[:, 1]
-    np.testing.assert_allclose(found[1:], expected, atol=1e-10)
 
 
 @WINDOWS

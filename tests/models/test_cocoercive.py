@@ -56,32 +56,6 @@ def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
     assert found.shape[1] == 3
 
 
-@pytest.mark.parametrize("changing", [False, True])
-@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-9), (np.float32, 1e-4)])
-@pytest.mark.parametrize("d", [2, 5, 40])
-def test_every_step_is_the_last_row_of_a_batch(
-    d: int, dtype: Any, atol: float, *, changing: bool
-) -> None:
-    K, (x, g, variances) = 7, observed(30, d, 1)
-    bound = [2.0]
-    denoiser = coco.Denoiser(L=(lambda: bound[0]) if changing else 2.0, mu=0.1, window=K, tol=1e-12)
-    for k in range(30):
-        bound[0] = 2.0 + (k % 3 if changing else 0)
-        point, gradient = x[k].astype(dtype), g[k].astype(dtype)
-        theta = denoiser(point, gradient, noise_variance=variances[k])
-        last = slice(max(0, k - K + 1), k + 1)
-        batch = coco.solve(
-            x[last].astype(dtype).astype(np.float64),
-            g[last].astype(dtype).astype(np.float64),
-            L=bound[0],
-            mu=0.1,
-            noise_variance=variances[last],
-            tol=1e-12,
-            throw=False,
-        )
-        np.testing.assert_allclose(theta, batch.gradients[-1], atol=atol * 10.0)
-
-
 def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is worthless; the certificate must notice, and another method answer."""
     honest, calls = newton.solve_fast, []
