@@ -36,16 +36,19 @@ def test_list_describes_every_experiment(capsys: pytest.CaptureFixture[str]) -> 
     assert len(printed.splitlines()) == 3 * len(EXPERIMENTS)
 
 
+@pytest.mark.parametrize("mu", [-0.5, 0.25])
 def test_denoise_writes_the_answer_and_prints_its_certificate(
-    observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    observed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mu: float
 ) -> None:
-    out = tmp_path / "theta.csv"
-    assert cli.main(["denoise", str(observed), "--L", "1", "-o", str(out)]) == 0
-    expected = denoise([[0.0], [1.0], [2.0]], [[0.0], [5.0], [2.0]], L=1.0)
+    out, given = tmp_path / "theta.csv", [str(observed), "--L", "1", f"--mu={mu}"]
+    expected = denoise([[0.0], [1.0], [2.0]], [[0.0], [5.0], [2.0]], L=1.0, mu=mu)
+    for target, said in (([], "not saved"), (["-o", str(out)], str(out))):
+        assert cli.main(["denoise", *given, *target]) == 0
+        printed = capsys.readouterr().out
+        for word in ("3 in 1 dimensions", "solved", "relative gap", "worst violation", said):
+            assert word in printed
+        assert out.exists() == bool(target)
     np.testing.assert_array_equal(np.loadtxt(out, skiprows=1, ndmin=2), expected)
-    printed = capsys.readouterr().out
-    for word in ("3 in 1 dimensions", "solved", "relative gap", "worst violation", str(out)):
-        assert word in printed
 
 
 @pytest.mark.parametrize(
@@ -91,14 +94,6 @@ def test_bad_input_ends_with_one_line_and_exit_code_2(
     assert named in _one_line(capsys)
     assert {path.name for path in tmp_path.iterdir()} == {observed.name, "out.csv", "nan.csv"}
     assert (tmp_path / "out.csv").read_text() == "mine"
-
-
-def test_without_a_target_nothing_is_saved(
-    observed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["denoise", str(observed), "--L", "1"]) == 0
-    assert "not saved" in capsys.readouterr().out
-    assert list(observed.parent.iterdir()) == [observed]
 
 
 def test_the_gaussian_model_needs_no_bound_but_must_be_named(
@@ -180,19 +175,6 @@ def test_with_the_core_alone_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "scipy", None)
     assert cli.main(command) == 2
     assert "coco-denoiser[experiments]" in _one_line(capsys)
-
-
-def test_an_interruption_is_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("coco_denoiser.experiments.units.compute", interrupt)
-    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 130
-    printed = capsys.readouterr()
-    assert printed.err == "coco-denoiser: interrupted\n"
-    assert "Stopped. 0 units of work are kept" in printed.out
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ def test_an_interruption_says_what_is_kept(
 
     monkeypatch.setattr(units, "runner", lambda *_: interrupted)
     assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 130
-    assert f"1 unit of work is kept in {tmp_path}" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"1 unit of work is kept in {tmp_path}" in printed.out
+    assert printed.err == "coco-denoiser: interrupted\n"
 
 
 def test_same_seed_same_bytes_whatever_the_jobs_and_the_order(tmp_path: Path) -> None:
