@@ -9,19 +9,13 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
-from tests.windows import windows
+from tests.windows import size, windows
 
 Window = tuple[Float64, Float64, float, float]
 
 
 def moved(points: Float64, gradients: Float64, L: float, mu: float) -> Float64:
     return coco.denoise(points, gradients, L=L, mu=mu) - gradients
-
-
-def size(points: Float64, gradients: Float64, L: float) -> float:
-    """The scale that rounding is relative to: the spread of g and of L x."""
-    spread = np.ptp(gradients, axis=0).max() + L * np.ptp(points, axis=0).max()
-    return float(spread) + 1e-300
 
 
 def assert_close(a: Float64, b: Float64, scale: float, tol: float = 2e-5) -> None:

@@ -6,31 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import coco_denoiser as coco
 from coco_denoiser.problem import nearest
 from coco_denoiser.typing import Float64
 from tests.families import box, hard
-from tests.windows import reduced, windows
+from tests.windows import near, reduced, windows
 
 Window = tuple[Float64, Float64, float, float]
 
 
 def objective(theta: Float64, gradients: Float64) -> float:
     return float(np.sum((theta - gradients) ** 2))
-
-
-def kept(points: Float64, m: int) -> NDArray[np.bool_]:
-    """The pairs that stay, from the definition: one is among the m nearest of the other."""
-    K = len(points)
-    apart = np.linalg.norm(points[:, None] - points, axis=2)
-    near = np.zeros((K, K), dtype=bool)
-    for i in range(K):
-        others = sorted(apart[i, j] for j in range(K) if apart[i, j] > 0.0)
-        reach = others[min(m, len(others)) - 1] if others else 0.0
-        near[i] = apart[i] <= reach * (1.0 + 1e-9)
-    return np.asarray(near | near.T)
 
 
 @given(window=windows(), more=st.integers(0, 3))
@@ -60,7 +47,7 @@ def test_the_pairs_that_stay_are_those_of_the_definition(d: int, m: int) -> None
     points, gradients = box(np.random.default_rng([d, m]), 12, d)
     points[7:9] = points[6]
     window = reduced(points, gradients)
-    expected = kept(points, m)
+    expected = near(points, m)
     np.testing.assert_array_equal(np.isfinite(nearest(window, m).bounds), expected)
     solution = coco.solve(points, gradients, L=1.0, neighbors=m)
     assert solution.status.success

@@ -12,19 +12,8 @@ from coco_denoiser import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.MULTILINE | re.DOTALL
-PAGES = [
-    *(
-        ROOT / name
-        for name in (
-            "README.md",
-            "CODE_OF_CONDUCT.md",
-            "CONTRIBUTING.md",
-            "RELEASING.md",
-            "SECURITY.md",
-        )
-    ),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+NAMES = ("README", "CODE_OF_CONDUCT", "CONTRIBUTING", "RELEASING", "SECURITY")
+PAGES = [*(ROOT / f"{name}.md" for name in NAMES), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -37,7 +26,9 @@ def test_python_blocks_run_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
-    for number, block in enumerate(_blocks(page, "python"), start=1):
+    blocks = _blocks(page, "python")
+    assert page != PAGES[0] or len(blocks) >= 2
+    for number, block in enumerate(blocks, start=1):
         exec(compile(block, f"{page.name}, Python block {number}", "exec"), namespace)
 
 
@@ -52,36 +43,23 @@ def test_commands_are_understood(page: Path) -> None:
                 assert {*words[3:]} <= {*BENCHMARKS}
 
 
-def test_the_readme_shows_python() -> None:
-    assert len(_blocks(ROOT / "README.md", "python")) >= 2
-
-
 @pytest.mark.parametrize("name", ["reproduce", "test", "plug-ins"])
 def test_each_command_is_marked_once_and_complete(name: str) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = PAGES[0].read_text("utf-8")
     (command,) = re.findall(rf"^<!-- {name} command -->\n```bash\n(.*?)^```$", text, BLOCK)
     assert command.startswith("python3 -m venv .venv &&\n.venv/bin/pip install ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
-    paths = [page.parent / target for target in targets]
+def test_links_lead_somewhere_and_included_files_are_included(page: Path) -> None:
+    text = page.read_text("utf-8")
+    paths = [page.parent / target for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text)]
     # A notebook becomes a page of the same name.
-    lost = [p for p in paths if not (p.exists() or p.with_suffix(".ipynb").exists())]
-    assert lost == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_included_files_are_included(page: Path) -> None:
-    # A formatter that takes the mark for Python spreads it, and the page then shows it as it is.
-    for line in page.read_text("utf-8").splitlines():
-        assert "--8" not in line or re.fullmatch(r' *--8<-- "[^"]+"', line), line
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_to_the_outside_are_whole(page: Path) -> None:
-    for target in re.findall(r"\]\((https?:[^)\s]*)\)", page.read_text("utf-8")):
+    assert [p for p in paths if not (p.exists() or p.with_suffix(".ipynb").exists())] == []
+    for target in re.findall(r"\]\((https?:[^)\s]*)\)", text):
         address = urlsplit(target)
         assert address.scheme == "https", target
         assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", address.netloc), target
+    # A formatter that takes the mark for Python spreads it, and the page then shows it as it is.
+    for line in text.splitlines():
+        assert "--8" not in line or re.fullmatch(r' *--8<-- "[^"]+"', line), line
