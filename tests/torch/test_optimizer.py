@@ -1,6 +1,7 @@
 """CocoOptimizer is an optimizer like any other: closures, hooks, gradients, directions."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,10 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
@@ -40,7 +45,7 @@ def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:
 
 
 def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
-    inner = torch.optim.Adam(parameters(), lr=0.1)
+    inner = torch.optim.Adam(parameters(), lr=0.1, fused=True)
     outer = CocoOptimizer(inner, L=1.0)
     assert isinstance(outer, Optimizer)
     for name in ("param_groups", "state", "defaults"):
@@ -48,6 +53,11 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
         value = copy.copy(getattr(inner, name))
         setattr(outer, name, value)
         assert getattr(inner, name) is value
+    # Schedulers and Accelerate replace `step` on the instance, and need a bound method for it.
+    assert inspect.ismethod(outer.step)
+    assert outer.step.__self__ is outer
+    # Lightning refuses to clip gradients, and GradScaler to unscale them, where this is true.
+    assert not getattr(outer, "_step_supports_amp_scaling", False)
     assert "Adam" in repr(outer)
     assert "window=16" in repr(outer)
 
@@ -78,7 +88,7 @@ def test_gradients_are_put_back(fails: bool) -> None:
     assert equal(values, [p.grad for p in tensors if p.grad is not None])
 
 
-def test_hooks_of_both_run() -> None:
+def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
     tensors = parameters()
     inner = torch.optim.SGD(tensors, lr=0.1)
     outer = CocoOptimizer(inner, L=1.0)
@@ -95,12 +105,21 @@ def test_hooks_of_both_run() -> None:
     outer.register_state_dict_post_hook(note("saved"))
     outer.register_load_state_dict_pre_hook(note("load"))
     outer.register_load_state_dict_post_hook(note("loaded"))
-    noisy_gradients(tensors, 1, outer.step)
-    assert outer.step() is None  # without a closure there is no loss
-    del calls[4:]
+    handles = [
+        register_optimizer_step_pre_hook(note("any before")),
+        register_optimizer_step_post_hook(note("any after")),
+    ]
+    try:
+        noisy_gradients(tensors, 1, lambda: calls.append(str(outer.step())))
+    finally:
+        for handle in handles:
+            handle.remove()
     outer.load_state_dict(outer.state_dict())
-    order = "outer before, inner before, inner after, outer after, save, saved, load, loaded"
-    assert calls == order.split(", ")
+    assert calls == [
+        *("outer before", "any before", "inner before", "inner after", "any after", "outer after"),
+        "None",  # without a closure there is no loss
+        *("save", "saved", "load", "loaded"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +129,8 @@ def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
     options: dict[str, Any],
 ) -> None:
     tensors = parameters()
-    inner = torch.optim.SGD(tensors, lr=0.1)
+    frozen = nn.Parameter(torch.ones(1000), requires_grad=False)  # costs nothing
+    inner = torch.optim.SGD([*tensors, frozen], lr=0.1)
     optimizer = coco(inner, L=0.5, **options)
     seen: list[Any] = []
     inner.register_step_pre_hook(lambda *_: seen.append(flat(tensors, gradients=True).copy()))
