@@ -84,15 +84,6 @@ def test_a_window_of_other_settings_is_refused_as_a_whole(
     assert not other.state
 
 
-def test_another_curvature_is_not_refused() -> None:
-    bounds = [1.0]
-    tensors, optimizer = begun(3, adam, L=lambda: bounds[0])
-    other = adam(others := copies(tensors), L=lambda: 3.0)
-    other.load_state_dict(saved(optimizer))
-    bounds[0] = 3.0
-    assert alike(tensors, optimizer, others, other, 3)
-
-
 @pytest.mark.parametrize("steps", [0, 2])
 def test_a_step_is_none_where_gradients_and_all_rates_are_zero(steps: int) -> None:
     """Checkpointing takes such a step to create the state."""
