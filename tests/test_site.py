@@ -36,6 +36,19 @@ FORMULA = re.compile(
 # What a formula looks like that was not marked as one: norms, LaTeX, subscripts, powers.
 UNMARKED = re.compile(r"\|\||[‖⟨Σ∇]|\\[a-z]+\b|\$\$|\b[a-zA-Z]+_[ijklm]\b|[a-z)]\^[-\d(]|<=")
 
+# What is wider than the screen where nothing scrolls, and items whose bullet would be clipped.
+CUT = """
+const scrolls = e => e && (["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX)
+                           || scrolls(e.parentElement));
+const content = document.querySelector(".md-content"), cut = [];
+if (document.documentElement.scrollWidth > 390) cut.push("the page");
+for (const e of content ? content.querySelectorAll("*") : [])
+  if (e.getBoundingClientRect().right > 391 && !scrolls(e.parentElement)) cut.push(e.outerHTML);
+for (const e of content ? content.querySelectorAll("li") : [])
+  if (getComputedStyle(e).overflowX !== "visible") cut.push(e.outerHTML);
+return cut.map(text => text.slice(0, 100));
+"""
+
 
 class Reader(HTMLParser):
     """Collects elements, their attributes, formulas, and the text that is neither code nor math."""
@@ -76,7 +89,7 @@ def _plain(latex: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reader]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)],
@@ -84,6 +97,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reader]:
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         check=True,
     )
+    return site
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Reader]:
     found: dict[str, Reader] = {}
     for path in sorted(site.rglob("*.html")):
         found[str(path.relative_to(site))] = reader = Reader()
@@ -113,6 +131,29 @@ def test_every_formula_arrives(pages: dict[str, Reader]) -> None:
 def test_no_formula_is_left_as_text(pages: dict[str, Reader]) -> None:
     left = [(n, line) for n, page in pages.items() for line in page.text if UNMARKED.search(line)]
     assert left == []
+
+
+def test_on_a_phone_nothing_is_cut_and_items_keep_their_bullets(site: Path, tmp_path: Path) -> None:
+    from tests.browser import chromium
+
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    with chromium(tmp_path) as browser:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        for page in sorted(site.rglob("index.html")):
+            browser.get(page.as_uri())
+            cut = browser.execute_script(CUT)
+            assert cut == [], page.relative_to(site)
+
+
+def test_every_picture_says_how_large_it_is() -> None:
+    """A phone shows it by its size in inches: as it is, or scrolling."""
+    from PIL import Image
+
+    pictures = sorted((ROOT / "docs").rglob("*.png"))
+    assert len(pictures) > 20
+    for path in pictures:
+        with Image.open(path) as picture:
+            assert picture.info.get("dpi"), path
 
 
 @pytest.mark.parametrize("package", PACKAGES)
