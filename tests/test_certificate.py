@@ -20,7 +20,7 @@ from coco_denoiser.problem import (
 from coco_denoiser.solvers import solve
 from coco_denoiser.typing import Float64
 from tests.families import box, path
-from tests.windows import plain, reduced, windows
+from tests.windows import Window, plain, reduced, windows
 
 SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
 
@@ -145,9 +145,7 @@ def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
 
 
 @given(window=windows(max_points=5), seed=st.integers(0, 2**32))
-def test_the_gap_bounds_the_error_of_any_weights(
-    window: tuple[Float64, Float64, float, float], seed: int
-) -> None:
+def test_the_gap_bounds_the_error_of_any_weights(window: Window, seed: int) -> None:
     """Feasible answers that are worse than the optimum have a gap of at least the difference."""
     points, gradients, L, mu = window
     rng = np.random.default_rng(seed)
@@ -169,7 +167,7 @@ def test_the_gap_bounds_the_error_of_any_weights(
 
 @given(window=windows())
 @settings(max_examples=50)
-def test_the_answer_is_co_coercive(window: tuple[Float64, Float64, float, float]) -> None:
+def test_the_answer_is_co_coercive(window: Window) -> None:
     """The paper's own inequality, for mu = 0, on the gradients as they are returned."""
     points, gradients, L, _ = window
     theta = coco.denoise(points, gradients, L=L)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
 from tests.families import box, path
-from tests.windows import near, size, windows
+from tests.windows import Window, near, size, windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
-Window = tuple[Float64, Float64, float, float]
 
 
 def spread(rng: np.random.Generator, d: int) -> Float64:

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
-from tests.windows import size, windows
-
-Window = tuple[Float64, Float64, float, float]
+from tests.windows import Window, size, windows
 
 
 def moved(points: Float64, gradients: Float64, L: float, mu: float) -> Float64:

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
-from coco_denoiser.stream import merge
 from coco_denoiser.typing import Float64
 from tests.test_streaming import sgd
 
 SEEDS = st.integers(0, 2**32)
-POSITIVE = st.floats(1e-6, 1e6)
 
 
 def stream(denoiser: Denoiser, points: Float64, gradients: Float64, v: Float64) -> Float64:
@@ -67,20 +65,6 @@ def test_a_stream_folds_as_one_would_by_hand(
     atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
     expected = by_hand(points, gradients, v, K, [1.0] * 10, mu)
     np.testing.assert_allclose(found, expected, atol=atol)
-
-
-@given(apart=POSITIVE, share=st.floats(0.0, 2.0), older=POSITIVE, newer=POSITIVE)
-def test_the_variance_falls_between_that_of_the_successor_and_that_of_the_mean(
-    apart: float, share: float, older: float, newer: float
-) -> None:
-    weight, variance = merge(apart, share * apart, older, newer)
-    mean = 1.0 / (1.0 / older + 1.0 / newer)
-    assert 0.0 <= weight <= newer / (older + newer)
-    assert mean * (1 - 1e-12) <= variance <= newer * (1 + 1e-12)
-    if share >= 1.0:
-        assert (weight, variance) == (0.0, newer)
-    if share == 0.0:
-        assert variance == pytest.approx(mean, rel=1e-12)
 
 
 @pytest.mark.parametrize("K", [2, 4])

@@ -11,7 +11,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import descent
-from coco_denoiser.optimizers import soft_threshold
+from coco_denoiser.optimizers import SGD, TailAverage, run, soft_threshold
 from coco_denoiser.typing import Float64
 
 CURVATURE, X0 = np.array([1.0, 0.7, 0.3]), np.full(3, 10.0)
@@ -35,14 +35,9 @@ def mean_excess(make: Callable[[int], Gradient], runs: int, calls: int, **option
 
 def tail_average(make: Callable[[int], Gradient], runs: int, x0: Float64, at: float = 0.0) -> float:
     """Mean excess of the average of the second half of 200 steps of SGD at 1/L = 1."""
-    ends = []
-    for seed in range(runs):
-        x, path, gradient = x0, [], make(seed)
-        for _ in range(200):
-            x = x - gradient(x)
-            path.append(x)
-        ends.append(excess(np.mean(path[100:], axis=0) - at))
-    return float(np.mean(ends))
+    average = TailAverage(101)
+    paths = (run(SGD(1.0), make(seed), x0, steps=200, average=average) for seed in range(runs))
+    return float(np.mean([excess(path.iterates[-1] - at) for path in paths]))
 
 
 @pytest.mark.parametrize("L", [1.0, None])
@@ -65,17 +60,32 @@ def test_a_path_that_arrives_early_is_averaged_for_longer() -> None:
     assert mean_excess(noisy, 40, 200, L=1.0) < 0.8 * tail_average(noisy, 40, X0)
 
 
-def test_points_that_were_still_travelling_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    flat = np.array([1.0, 0.02])
+@pytest.mark.parametrize(
+    ("option", "value", "flat", "noise", "x0", "share"),
+    [
+        ("_TRAVEL", 0.0, 0.02, 1.0, [30.0, 30.0], 0.9),  # points still travelling are left out
+        ("_FASTEST", 1.0, 0.01, 0.0, [1.0, 100.0], 0.3),  # momentum is for valleys
+    ],
+)
+def test_a_valley_is_left_sooner_than_without(
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    value: float,
+    flat: float,
+    noise: float,
+    x0: list[float],
+    share: float,
+) -> None:
+    curvature = np.array([1.0, flat])
 
     def end() -> float:
-        paths = (noisy(seed, 1.0, flat) for seed in range(20))
-        return float(np.mean([excess(coco.minimize(g, [30.0] * 2, 200, L=1.0).x, flat)
-                              for g in paths]))  # fmt: skip
+        paths = (noisy(seed, noise, curvature) for seed in range(20 if noise else 1))
+        found = [coco.minimize(gradient, x0, 200, L=1.0).x for gradient in paths]
+        return float(np.mean([excess(x, curvature) for x in found]))
 
     chosen = end()
-    monkeypatch.setattr(descent, "_TRAVEL", 0.0)
-    assert chosen < 0.9 * end()
+    monkeypatch.setattr(descent, option, value)
+    assert chosen < share * end()
 
 
 @pytest.mark.parametrize("L", [1.0, None])
@@ -92,17 +102,6 @@ def test_what_was_seen_before_the_minimum_moved_is_left_out(
     x0, last = np.full(3, 30.0), minimum(199)
     ours = mean_excess(moving, 20, 200, L=L, x0=x0, minimum=last)
     assert ours < 1.2 * tail_average(moving, 20, x0, last)
-
-
-def test_momentum_is_for_valleys(monkeypatch: pytest.MonkeyPatch) -> None:
-    valley = np.array([1.0, 0.01])
-
-    def end() -> float:
-        return excess(coco.minimize(lambda x: x * valley, [1.0, 100.0], 200, L=1.0).x, valley)
-
-    fast = end()
-    monkeypatch.setattr(descent, "_FASTEST", 1.0)
-    assert fast < 0.3 * end()
 
 
 @pytest.mark.parametrize("stretch", [1e-4, 1e4])

@@ -11,9 +11,7 @@ import coco_denoiser as coco
 from coco_denoiser.problem import nearest
 from coco_denoiser.typing import Float64
 from tests.families import box, hard
-from tests.windows import near, reduced, windows
-
-Window = tuple[Float64, Float64, float, float]
+from tests.windows import Window, near, reduced, windows
 
 
 def objective(theta: Float64, gradients: Float64) -> float:

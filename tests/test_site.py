@@ -69,11 +69,6 @@ class Reader(HTMLParser):
         if tag not in VOID:
             self._inside.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self._inside.pop()
-
     def handle_endtag(self, tag: str) -> None:
         if tag in self._inside:
             while self._inside.pop() != tag:

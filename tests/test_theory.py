@@ -16,6 +16,7 @@ from coco_denoiser.experiments.counterexample import star
 from coco_denoiser.typing import Float64
 
 Gradient = Callable[[Float64], Float64]
+Problem = tuple[Gradient, float, Float64, Float64]
 ROUNDING = 2e-5  # of the largest number involved: what a relative gap of 1e-9 leaves
 
 
@@ -31,7 +32,7 @@ def cone(x: Float64) -> Float64:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Gradient, float, Float64, Float64]:
+def problems(draw: st.DrawFn) -> Problem:
     """The gradient of a convex function, its L, points and noise, of all sizes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     K, d = draw(st.integers(2, 9)), draw(st.integers(1, 6))
@@ -120,7 +121,7 @@ def test_the_covariance_falls_in_every_direction(
 
 @given(problem=problems(), seed=st.integers(0, 2**32), factor=st.sampled_from([0.1, 1.0, 10.0]))
 def test_denoising_is_firmly_non_expansive_whatever_l(
-    problem: tuple[Gradient, float, Float64, Float64], seed: int, factor: float
+    problem: Problem, seed: int, factor: float
 ) -> None:
     gradient, L, points, noise = problem
     other = np.random.default_rng(seed).permutation(noise)
@@ -135,7 +136,7 @@ def test_denoising_is_firmly_non_expansive_whatever_l(
 
 @given(problem=problems(), factor=st.sampled_from([0.1, 1.0, 10.0]))
 def test_what_averaging_leaves_depends_on_differences_of_the_noise_only(
-    problem: tuple[Gradient, float, Float64, Float64], factor: float
+    problem: Problem, factor: float
 ) -> None:
     """So it is independent of the mean noise, and errors add up: d sigma^2 / K + E|e|^2."""
     gradient, L, points, noise = problem
@@ -151,7 +152,7 @@ def test_what_averaging_leaves_depends_on_differences_of_the_noise_only(
 
 @given(problem=problems(), mu=st.sampled_from([0.0, -0.5, -1.0]))
 def test_what_averaging_leaves_is_bounded_by_distances_and_by_the_noise(
-    problem: tuple[Gradient, float, Float64, Float64], mu: float
+    problem: Problem, mu: float
 ) -> None:
     gradient, L, points, noise = problem
     exact = gradient(points)
@@ -291,9 +292,7 @@ def test_short_steps_gain_what_the_first_order_law_says(K: int) -> None:
 
 
 @given(problem=problems(), step=st.floats(0.01, 100.0))
-def test_the_step_is_firmly_non_expansive_over_the_window(
-    problem: tuple[Gradient, float, Float64, Float64], step: float
-) -> None:
+def test_the_step_is_firmly_non_expansive_over_the_window(problem: Problem, step: float) -> None:
     gradient, _, points, noise = problem
     observed = gradient(points) + noise
     moved = step * coco.denoise(points, observed, L=1 / step)

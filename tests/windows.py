@@ -1,14 +1,17 @@
 """Random windows for hypothesis, of any shape, scale and arrangement of points."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from coco_denoiser import window as tables
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
-from coco_denoiser.window import Window
+
+# Points, gradients, L and mu.
+Window: TypeAlias = tuple[Float64, Float64, float, float]
 
 
 def reduced(points: Float64, gradients: Float64, **options: Any) -> Problem:
@@ -24,7 +27,7 @@ def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None
 
 
 @st.composite
-def windows(draw: st.DrawFn, max_points: int = 8) -> tuple[Float64, Float64, float, float]:
+def windows(draw: st.DrawFn, max_points: int = 8) -> Window:
     """Points, gradients, L and mu: any shape, scale, arrangement of points and tightness."""
     K, d = draw(st.integers(2, max_points)), draw(st.integers(1, 6))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -57,12 +60,10 @@ def near(points: Float64, m: int | None) -> NDArray[np.bool_]:
     return np.asarray(apart <= np.maximum.outer(reach, reach))
 
 
-def window_of(
-    x: Float64, g: Float64, centre: float = 0.0, *, vectors: bool = False, newest: int = -1
-) -> Window:
+def window_of(x: Float64, g: Float64, centre: float = 0.0, *, newest: int = -1) -> tables.Window:
     """Return the full window of these observations, the slot after the newest being the oldest."""
     K, h = len(x), g - centre * x
-    window = Window(K)
+    window = tables.Window(K)
     for k in range(K):
         dx, dh = x[:k] - x[k], h[:k] - h[k]
         lengths = np.linalg.norm(dx, axis=1), np.linalg.norm(dh, axis=1)
@@ -70,5 +71,5 @@ def window_of(
         cosines = (dx * dh).sum(axis=1) / np.where(product > 0.0, product, 1.0)
         window.insert(np.stack((lengths[0], cosines, lengths[1])), 1.0)
     window.centre, window.d, window.next = centre, x.shape[1], (newest + 1) % K
-    window.vectors = (x, h) if vectors else None
+    window.vectors = None
     return window

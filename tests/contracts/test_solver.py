@@ -14,7 +14,7 @@ from coco_denoiser.solvers import METHODS
 from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 from tests.families import box, hard
-from tests.windows import windows
+from tests.windows import Window, windows
 
 GENERAL = [name for name in METHODS if name not in ("closed-form", "line")]
 
@@ -44,12 +44,7 @@ def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
     neighbors=st.sampled_from([None, None, 1, 2, 3]),
 )
 @settings(max_examples=60)
-def test_all_methods_agree(
-    method: str,
-    window: tuple[Float64, Float64, float, float],
-    seed: int,
-    neighbors: int | None,
-) -> None:
+def test_all_methods_agree(method: str, window: Window, seed: int, neighbors: int | None) -> None:
     points, gradients, L, mu = window
     variance = np.ones(len(points))
     if seed % 2:
