@@ -236,14 +236,9 @@ def _traffic(size: int = 4) -> Composite:
     return Composite(smooth, towards, cars * paths.mean(axis=0), 300, shares @ paths)
 
 
-def _breast_cancer(batch: int) -> Smooth:
-    data = dataset("breast-cancer")
-    return linear("logistic", data.features, data.labels, batch=batch)
-
-
-def _mushrooms() -> Smooth:
-    data = dataset("mushrooms")
-    return linear("logistic", data.features[::4], data.labels[::4], batch=16)
+def _logistic(data: str, batch: int, every: int = 1) -> Smooth:
+    _, features, labels = dataset(data)
+    return linear("logistic", features[::every], labels[::every], batch=batch)
 
 
 def _nonnegative() -> Smooth:
@@ -266,8 +261,10 @@ HELD_OUT: dict[str, Callable[[], Composite]] = {
     "elastic net": lambda: _problem(_sparse(3, 50, 2, nonzero=6, by=0.7), _l1(0.4, 0.1), calls=600),
     "l1 ball": lambda: _problem(_sparse(4, 40, 4, nonzero=6, by=0.3), _l1_ball(8.0), calls=300),
     "box": lambda: _problem(_quadratic(), _box(-1.0, 1.0), calls=200),
-    "l1-logistic, breast cancer": lambda: _problem(_breast_cancer(1), _l1(0.02), calls=2000),
-    "l1-logistic, mushrooms": lambda: _problem(_mushrooms(), _l1(0.01), calls=400),
+    "l1-logistic, breast cancer": lambda: _problem(
+        _logistic("breast-cancer", 1), _l1(0.02), calls=2000
+    ),
+    "l1-logistic, mushrooms": lambda: _problem(_logistic("mushrooms", 16, 4), _l1(0.01), calls=400),
     "trace norm, digits": lambda: _problem(
         digits(600, batch=16), _trace_ball(64, 10, 10.0), calls=300
     ),
@@ -282,7 +279,9 @@ FRANK_WOLFE: dict[str, Callable[[], Composite]] = {
 FREE: dict[str, Callable[[], Composite]] = {
     "quadratic": lambda: _problem(_quadratic(), _FREE, calls=200),
     "least squares": lambda: _problem(_sparse(3, 50, 2, nonzero=6, by=0.7), _FREE, calls=400),
-    "logistic, breast cancer": lambda: _problem(_breast_cancer(4), _l1(0.0, 0.01), calls=400),
+    "logistic, breast cancer": lambda: _problem(
+        _logistic("breast-cancer", 4), _l1(0.0, 0.01), calls=400
+    ),
 }
 
 

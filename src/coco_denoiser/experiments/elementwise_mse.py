@@ -53,10 +53,6 @@ def _blocks(config: ElementwiseConfig) -> int:
     return -(-config.runs // _BLOCK)
 
 
-def _count(config: ElementwiseConfig) -> int:
-    return config.configurations * _blocks(config) + len(_GRID)
-
-
 def _shape(config: ElementwiseConfig, number: int) -> Float64:
     """Return the points of a configuration in [-1, 1]^d."""
     if number == _SHOWN:
@@ -280,5 +276,5 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
-    count=_count,
+    count=lambda config: config.configurations * _blocks(config) + len(_GRID),
 )

@@ -30,20 +30,27 @@ from coco_denoiser.optimizers import (
 from coco_denoiser.typing import Float64
 
 SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
-_COCO, _LARGE = "SGD+COCO_8", "SGD+COCO_32"
-_DENOISED = (OURS, _COCO, _LARGE)
+_DENOISED: dict[str, Callable[[float], Denoiser]] = {
+    OURS: lambda _: Denoiser(model="gaussian", window=32),
+    "SGD+COCO_8": lambda L: Denoiser(L, 8, tol=TOLERANCE),
+    "SGD+COCO_32": lambda L: Denoiser(L, 32, tol=TOLERANCE),
+}
 _TAIL = ", tail average"
 _AVERAGED = "tail average"  # of SGD, over SGD's last iterates
 _OTHERS: dict[str, Callable[[float], Optimizer]] = {
+    SGD_ALONE: SGD,
     "gradient EMA": GradientEMA,
     "IGT": IGT,
     "schedule-free": ScheduleFree,
 }
-_METHODS = (SGD_ALONE, *_DENOISED, *_OTHERS, "Adam")
+_METHODS = (SGD_ALONE, *_DENOISED, *list(_OTHERS)[1:], "Adam")
 _LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
 _HURT = 1.05  # above this ratio a method hurts
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
-_SETS = {"chosen": "problems that chose a setting", "held out": "problems held out"}
+_SETS = {
+    "chosen": ("problems that chose a setting", CHOSEN),
+    "held out": ("problems held out", HELD_OUT),
+}
 
 
 @dataclass(frozen=True)
@@ -52,31 +59,23 @@ class GaussianConfig(Config):
 
     Attributes:
         steps: step sizes, in multiples of 1/L; for Adam, of a tenth of the way to go.
-        window: of the Gaussian model.
         calls: an upper limit on the oracle calls of a run.
         problems: the names of the problems.
     """
 
     runs: int = 20
     steps: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0)
-    window: int = 32
     calls: int = 400
     problems: tuple[str, ...] = (*CHOSEN, *HELD_OUT)
 
 
-def _optimizer(config: GaussianConfig, method: str, step: float, problem: Scenario) -> Optimizer:
+def _optimizer(method: str, step: float, problem: Scenario) -> Optimizer:
     if method == "Adam":
         return Adam(0.1 * problem.reach * step)
-    if method in _OTHERS:
-        return _OTHERS[method](step / problem.L)
-    if method == SGD_ALONE:
-        return SGD(step / problem.L)
-    if method == OURS:
-        rows = Rows(lambda: Denoiser(model="gaussian", window=config.window))
-    else:
-        size = 8 if method == _COCO else 32
-        rows = Rows(lambda: Denoiser(problem.L, size, tol=TOLERANCE))
-    return SGD(step / problem.L, denoiser=rows)
+    if method in _DENOISED:
+        rows = Rows(lambda: _DENOISED[method](problem.L))
+        return SGD(step / problem.L, denoiser=rows)
+    return _OTHERS[method](step / problem.L)
 
 
 def _unit(config: GaussianConfig, index: int) -> Unit:
@@ -89,7 +88,7 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
     }
     with short_windows() as short:
         for method in _METHODS:
-            optimizer = _optimizer(config, method, step, problem)
+            optimizer = _optimizer(method, step, problem)
             rng = generator(config, name, 0)
             average = TailAverage(calls // 2)
             x, late = np.tile(problem.start, (config.runs, 1)), []
@@ -137,8 +136,7 @@ def _ratios(pairs: Sequence[tuple[Float64, Float64]]) -> Float64:
 
 
 def _of(config: GaussianConfig, kind: str) -> list[str]:
-    names = {"chosen": CHOSEN, "held out": HELD_OUT}[kind]
-    return [name for name in config.problems if name in names]
+    return [name for name in config.problems if name in _SETS[kind][1]]
 
 
 def _summarise(curves: Curves, config: GaussianConfig, kind: str) -> None:
@@ -168,7 +166,7 @@ def _panels(result: Result) -> list[Panel]:
     cells = Panel("", "Cells in order", "cell", y, (SGD_ALONE, *_DENOISED), log="y")
     return [
         *(
-            Panel(f"{k} by step", _SETS[k].capitalize(), "step, in 1/L", y, shown, log="xy")
+            Panel(f"{k} by step", _SETS[k][0].capitalize(), "step, in 1/L", y, shown, log="xy")
             for k in kinds
         ),
         *(replace(cells, name=f"{k} cells", new_row=k == kinds[0]) for k in kinds),
@@ -179,7 +177,7 @@ def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
     judge, tail = Judge(config.runs), f"{OURS}{_TAIL}"
     claims = []
-    for kind, what in _SETS.items():
+    for kind, (what, _) in _SETS.items():
         if not _of(config, kind):
             continue
         cells, averaged = (curves[f"{kind} cells", series].mean for series in (OURS, tail))

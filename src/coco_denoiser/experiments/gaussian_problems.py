@@ -42,7 +42,7 @@ class Scenario(NamedTuple):
     excess: Points
 
 
-def _scenario(name: str, f: Smooth, *, start: float, calls: int) -> Scenario:
+def _scenario(f: Smooth, *, start: float, calls: int) -> Scenario:
     """Find the minimum, and start from the same number in every coordinate."""
     begin = np.full(f.dimension, start)
     found = minimize(
@@ -53,19 +53,11 @@ def _scenario(name: str, f: Smooth, *, start: float, calls: int) -> Scenario:
         options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
     )
     least, reach = float(found.fun), float(np.sqrt(np.mean((begin - found.x) ** 2)))
-    return Scenario(
-        name,
-        f.L,
-        begin,
-        calls,
-        reach,
-        lambda x, _, rng: f.oracle(x, rng),
-        lambda x, _: f.value(x) - least,
-    )
+    oracle, excess = lambda x, _, rng: f.oracle(x, rng), lambda x, _: f.value(x) - least
+    return Scenario("", f.L, begin, calls, reach, oracle, excess)
 
 
 def _linear(
-    name: str,
     loss: str,
     A: Array,
     b: Array,
@@ -76,21 +68,16 @@ def _linear(
     weight: float = 1e-3,
 ) -> Scenario:
     f = linear(loss, A, b, batch=batch, weight=weight, start=start)
-    return _scenario(name, f, start=start, calls=calls)
+    return _scenario(f, start=start, calls=calls)
 
 
 def _quadratic(
-    name: str,
-    H: Array,
-    noise: Noise,
-    *,
-    calls: int = 150,
-    optimum: Callable[[int], float] = lambda _: 0.0,
+    H: Array, noise: Noise, *, calls: int = 150, optimum: Callable[[int], float] = lambda _: 0.0
 ) -> Scenario:
     """Minimise 1/2 (x - m)^T H (x - m) from 100 in every coordinate, m being optimum(call)."""
     problem = Quadratic(H)
     return Scenario(
-        name,
+        "",
         problem.L,
         np.full(problem.dimension, 100.0),
         calls,
@@ -100,10 +87,6 @@ def _quadratic(
     )
 
 
-def _softmax() -> Scenario:
-    return _scenario("softmax, digits", digits(batch=16, weight=1e-2), start=0.0, calls=300)
-
-
 def _rotated() -> Array:
     turn = np.linalg.qr(np.random.default_rng(7).standard_normal((10, 10)))[0]
     H = turn @ np.diag(np.logspace(0, -3, 10)) @ turn.T
@@ -111,41 +94,28 @@ def _rotated() -> Array:
 
 
 def _logistic(data: str, batch: int) -> Scenario:
-    start, calls = {"breast-cancer": (1.0, 300), "fourclass": (1.0, 400), "mushrooms": (0.5, 300)}[
-        data
-    ]
-    found = dataset(data)
-    A = found.features
+    start, calls = 0.5 if data == "mushrooms" else 1.0, 400 if data == "fourclass" else 300
+    _, A, labels = dataset(data)
     if data == "fourclass":
         A = A / np.linalg.norm(A, axis=1).max()
-    name = f"{data}, {'single' if batch == 1 else batch}"
-    return _linear(name, "logistic", A, found.labels, batch=batch, start=start, calls=calls)
+    return _linear("logistic", A, labels, batch=batch, start=start, calls=calls)
 
 
-def _regression(name: str, loss: str) -> Scenario:
+def _regression(loss: str) -> Scenario:
     """Fit 20 correlated features to 500 targets, a tenth of them far off for Huber's loss."""
     rng = np.random.default_rng(2024)
     A = correlated(rng, 500, 20, 0.9)
     b = A @ rng.standard_normal(20) + rng.standard_normal(500)
     if loss == "huber":
         b = b + np.where(rng.random(500) < 0.1, 20.0 * rng.standard_normal(500), 0.0)
-    return _linear(name, loss, A, b)
+    return _linear(loss, A, b)
 
 
 def _poisson() -> Scenario:
     rng = np.random.default_rng(2025)
     A = 0.3 * correlated(rng, 500, 10, 0.9)
     counts = rng.poisson(np.exp(A @ (0.5 * rng.standard_normal(10)) + 0.5)).astype(float)
-    return _linear("Poisson regression", "poisson", A, counts)
-
-
-def _support_vectors() -> Scenario:
-    data = dataset("breast-cancer")
-    return _linear("support vectors", "hinge", data.features, data.labels, weight=1e-2)
-
-
-def _white(shape: tuple[int, ...], _: int, rng: np.random.Generator) -> Array:
-    return 10.0 * rng.standard_normal(shape)
+    return _linear("poisson", A, counts)
 
 
 def _heavy(shape: tuple[int, ...], _: int, rng: np.random.Generator) -> Array:
@@ -156,17 +126,15 @@ def _uneven(shape: tuple[int, ...], _: int, rng: np.random.Generator) -> Array:
     return np.asarray(30.0 * np.logspace(0, -2, shape[-1]) * rng.standard_normal(shape))
 
 
-def _changing(before: float, after: float) -> Noise:
-    def noise(shape: tuple[int, ...], call: int, rng: np.random.Generator) -> Array:
-        return (before if call < 100 else after) * rng.standard_normal(shape)
-
-    return noise
+def _white(before: float, after: float) -> Noise:
+    """Return Gaussian noise whose size changes after 100 calls."""
+    return lambda shape, call, rng: (before if call < 100 else after) * rng.standard_normal(shape)
 
 
-_SPACED = np.diag(np.linspace(1.0, 1 / 3, 10))
+_SPACED, _STEADY = np.diag(np.linspace(1.0, 1 / 3, 10)), _white(10.0, 10.0)
 CHOSEN: dict[str, Callable[[], Scenario]] = {
-    "quadratic": lambda: _quadratic("quadratic", _SPACED, _white),
-    "narrow valley": lambda: _quadratic("narrow valley", _rotated(), _white),
+    "quadratic": partial(_quadratic, _SPACED, _STEADY),
+    "narrow valley": lambda: _quadratic(_rotated(), _STEADY),
     **{
         f"{data}, {'single' if batch == 1 else batch}": partial(_logistic, data, batch)
         for data in ("breast-cancer", "fourclass", "mushrooms")
@@ -175,20 +143,18 @@ CHOSEN: dict[str, Callable[[], Scenario]] = {
 }
 # Run once, when every setting was fixed.
 HELD_OUT: dict[str, Callable[[], Scenario]] = {
-    "least squares": lambda: _regression("least squares", "square"),
+    "least squares": partial(_regression, "square"),
     "Poisson regression": _poisson,
-    "support vectors": _support_vectors,
-    "Huber regression": lambda: _regression("Huber regression", "huber"),
-    "softmax, digits": _softmax,
-    "heavy tails": lambda: _quadratic("heavy tails", _rotated(), _heavy),
-    "uneven noise": lambda: _quadratic("uneven noise", _rotated(), _uneven),
-    "noise falls": lambda: _quadratic("noise falls", _SPACED, _changing(30.0, 3.0), calls=200),
-    "noise rises": lambda: _quadratic("noise rises", _SPACED, _changing(3.0, 30.0), calls=200),
-    "optimum drifts": lambda: _quadratic(
-        "optimum drifts", _SPACED, _white, calls=200, optimum=lambda k: 0.5 * k
-    ),
-    "optimum jumps": lambda: _quadratic(
-        "optimum jumps", _SPACED, _white, calls=200, optimum=lambda k: 0.0 if k < 150 else 50.0
+    "support vectors": lambda: _linear("hinge", *dataset("breast-cancer")[1:], weight=1e-2),
+    "Huber regression": partial(_regression, "huber"),
+    "softmax, digits": lambda: _scenario(digits(batch=16, weight=1e-2), start=0.0, calls=300),
+    "heavy tails": lambda: _quadratic(_rotated(), _heavy),
+    "uneven noise": lambda: _quadratic(_rotated(), _uneven),
+    "noise falls": partial(_quadratic, _SPACED, _white(30.0, 3.0), calls=200),
+    "noise rises": partial(_quadratic, _SPACED, _white(3.0, 30.0), calls=200),
+    "optimum drifts": partial(_quadratic, _SPACED, _STEADY, calls=200, optimum=lambda k: 0.5 * k),
+    "optimum jumps": partial(
+        _quadratic, _SPACED, _STEADY, calls=200, optimum=lambda k: 0.0 if k < 150 else 50.0
     ),
 }
 
@@ -196,4 +162,4 @@ HELD_OUT: dict[str, Callable[[], Scenario]] = {
 @cache
 def scenario(name: str) -> Scenario:
     """Return a scenario by its name."""
-    return (CHOSEN | HELD_OUT)[name]()
+    return (CHOSEN | HELD_OUT)[name]()._replace(name=name)

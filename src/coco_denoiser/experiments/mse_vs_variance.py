@@ -39,10 +39,6 @@ class VarianceConfig(Config):
     blocks: int = 4
 
 
-def _count(config: VarianceConfig) -> int:
-    return len(config.variances) * config.blocks
-
-
 def _unit(config: VarianceConfig, index: int) -> Unit:
     """Return, for a block of runs at one variance, errors (runs, K) of the oracle and of COCO.
 
@@ -214,5 +210,5 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     figure="MSE_totalVsVariance",
-    count=_count,
+    count=lambda config: len(config.variances) * config.blocks,
 )

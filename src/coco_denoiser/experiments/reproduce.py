@@ -155,7 +155,7 @@ def _compute(
     store = units.Store(folder / "units", experiment.name, config)
     label = f"computing {experiment.name}"
     with _stage(label, experiment.count(config)) as advance:
-        found = units.complete(experiment, config, store, runner, lambda done, _: advance(done))
+        found = units.complete(experiment, config, store, runner, advance)
     save_curves(Result(config, experiment.gather(config, found)), folder)
     save_run(folder, time.perf_counter() - begun)
 

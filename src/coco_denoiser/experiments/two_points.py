@@ -80,9 +80,9 @@ def _panel(name: str, title: str, y: str, **options: Any) -> Panel:
     return Panel(name, title, "distance Δx", y, **options)
 
 
-def _p_active_panel(figure: str) -> Panel:
-    title = "Probability of an active constraint"
-    return _panel("p_active", title, "p_active", figure=figure, y_range=(0.0, 1.0))
+_P_ACTIVE = _panel(
+    "p_active", "Probability of an active constraint", "p_active", figure="7", y_range=(0.0, 1.0)
+)
 
 
 # Figures 7 and 8: the formula.
@@ -90,31 +90,21 @@ def _p_active_panel(figure: str) -> Panel:
 _DOUBLED = ", σ=20"
 
 
-def _formula_unit(config: PairConfig, _: int) -> Unit:
-    """Return p_active (L, distances) at sigma and at twice sigma."""
-    at = config.distances
-    return {
-        f"{factor}": np.stack([p_active(L, at, factor * config.sigma) for L in config.L])
-        for factor in (1, 2)
-    }
-
-
-def _formula_gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
-    (unit,) = units
-    curves = Curves()
-    for row, L in enumerate(config.L):
-        curves.exact("p_active", _name(L), config.distances, unit["1"][row])
-    for factor, noise in (("1", ""), ("2", _DOUBLED)):
-        for row, L in list(enumerate(config.L))[::2]:  # every other L, as in the paper
-            curves.exact("noise", _name(L, noise), config.distances, unit[factor][row])
+def _formula_gather(config: PairConfig, _: Sequence[Unit]) -> Curves:
+    curves, at = Curves(), config.distances
+    for L in config.L:
+        curves.exact("p_active", _name(L), at, p_active(L, at, config.sigma))
+    for factor, noise in ((1, ""), (2, _DOUBLED)):
+        for L in config.L[::2]:  # every other L, as in the paper
+            curves.exact("noise", _name(L, noise), at, p_active(L, at, factor * config.sigma))
     return curves
 
 
 def _formula_panels(result: Result) -> list[Panel]:
     doubled = frozenset(name for name in result.curves.series("noise") if "σ" in name)
-    first = _p_active_panel("7")
     title = "The same with twice the noise"
-    return [first, replace(first, name="noise", title=title, references=doubled, figure="8")]
+    noisier = replace(_P_ACTIVE, name="noise", title=title, references=doubled, figure="8")
+    return [_P_ACTIVE, noisier]
 
 
 def _formula_claims(result: Result) -> list[Claim]:
@@ -245,7 +235,7 @@ def _panels(result: Result) -> list[Panel]:
     error = _panel("MSE", "Total error of the two gradients", "MSE(θ)", references=raw)
     bias = _panel("Bias", "Bias", "|Bias(θ)|", magnitude=True)
     return [
-        _p_active_panel("9, top"),
+        replace(_P_ACTIVE, figure="9, top"),
         replace(error, figure="9, bottom", y_range=(0.0, 250.0), new_row=True),
         replace(error, title="The same in full, on a logarithmic axis", log="y"),
         replace(bias, figure="12", y_range=(0.0, 5.0), new_row=True),
@@ -469,7 +459,7 @@ EXPERIMENTS = (
         "Probability that two noisy gradients break co-coercivity, by the paper's formula.",
         PairConfig(runs=1),
         {},
-        _formula_unit,
+        lambda *_: {},
         _formula_gather,
         _formula_panels,
         _formula_claims,

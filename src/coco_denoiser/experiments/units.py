@@ -77,21 +77,20 @@ def complete(
     config: Config,
     store: Store,
     runner: Runner,
-    progress: Callable[[int, int], None],
+    progress: Callable[[int], object],
 ) -> list[Unit]:
     """Return all units in order, computing and saving those that are missing.
 
-    `progress` is told how many units are there, and how many of them were found on disk.
+    `progress` is told how many units are there.
     """
     store.prepare()
     total = experiment.count(config)
     units = {i: unit for i in range(total) if (unit := store.load(i)) is not None}
-    found = len(units)
-    progress(found, found)
+    progress(len(units))
     for index, unit in runner(experiment.name, config, [i for i in range(total) if i not in units]):
         store.save(index, unit)
         units[index] = unit
-        progress(len(units), found)
+        progress(len(units))
     return [units[i] for i in range(total)]
 
 

@@ -56,31 +56,30 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
         )
         return reduced, float(np.ldexp(units.scale, units.exponent))
 
+    def iterate(on: Problem, limit: int, dual: Float64 | None = None) -> tuple[Float64, Float64]:
+        end, _, history = fdpg.iterate(on, tol=0.0, max_iter=limit, dual=dual, restart=False)
+        return end, history
+
+    def table(dual: Float64) -> Float64:
+        pairs = np.zeros((K, K, dual.shape[1]))
+        pairs[np.triu_indices(K, 1)] = dual
+        return pairs
+
     before, unit_before = window(0)
     after, unit_after = window(1)
-    dual, _, _ = fdpg.iterate(before, tol=0.0, max_iter=config.iterations, restart=False)
-    carried = np.zeros((K, K, config.dimension))
-    carried[np.triu_indices(K, 1)] = dual * (unit_before / unit_after)
-    moved = np.zeros_like(carried)
-    moved[:-1, :-1] = carried[1:, 1:]
-    values = []
-    for start in (moved[np.triu_indices(K, 1)], None):
-        _, _, history = fdpg.iterate(
-            after, tol=0.0, max_iter=config.iterations, dual=start, restart=False
-        )
-        values.append(history * unit_after**2)
+    dual, _ = iterate(before, config.iterations)
+    moved = np.zeros((K, K, config.dimension))
+    moved[:-1, :-1] = table(dual * (unit_before / unit_after))[1:, 1:]
+    starts = (moved[np.triu_indices(K, 1)], None)
+    values = [iterate(after, config.iterations, start)[1] * unit_after**2 for start in starts]
     plain, heights = np.zeros_like(dual), []
     for _ in range(config.shown):  # one iteration after the other has no momentum
-        plain, _, history = fdpg.iterate(after, tol=0.0, max_iter=1, dual=plain, restart=False)
+        plain, history = iterate(after, 1, plain)
         heights.append(history)
     values.append(np.array([heights[0][0], *(end for _, end in heights)]) * unit_after**2)
     best = min(history.min() for history in values)
-    primal = []
-    for limit in (*_CHECKED, config.iterations):
-        dual, _, _ = fdpg.iterate(after, tol=0.0, max_iter=limit, restart=False)
-        pairs = np.zeros((K, K, dual.shape[1]))
-        pairs[np.triu_indices(K, 1)] = dual
-        primal.append(pairs.sum(axis=0) - pairs.sum(axis=1))
+    ends = (table(iterate(after, limit)[0]) for limit in (*_CHECKED, config.iterations))
+    primal = [pairs.sum(axis=0) - pairs.sum(axis=1) for pairs in ends]
     return {
         "excess": np.stack([history[: config.shown + 1] - best for history in values]),
         "primal": np.array([np.linalg.norm(moved - primal[-1]) for moved in primal[:-1]]),

@@ -11,10 +11,10 @@ import gzip
 import hashlib
 import importlib
 import os
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,7 @@ class DatasetError(RuntimeError):
     """A data set is not available; the message says what to do about it."""
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A binary classification task: features (n, d) and labels (n,) of -1 and +1."""
 
     name: str
