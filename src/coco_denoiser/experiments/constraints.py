@@ -14,7 +14,6 @@ from functools import partial
 
 import numpy as np
 
-from coco_denoiser import Denoiser
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.constraint_problems import (
     FRANK_WOLFE,
@@ -27,7 +26,7 @@ from coco_denoiser.experiments.constraint_problems import (
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows
+from coco_denoiser.experiments.paths import Rows, named, short_windows
 from coco_denoiser.optimizers import (
     SGD,
     Adam,
@@ -65,26 +64,8 @@ _FW_RIVALS: dict[str, Callable[[], DenoiserLike | None]] = {
 }
 
 
-def _fold(window: int, L: float, _: float) -> Denoiser:
-    return Denoiser(L, window, tol=TOLERANCE, forget="fold")
-
-
-def _step_fold(window: int, _: float, step: float) -> Denoiser:
-    return Denoiser(1 / step, window, tol=TOLERANCE, forget="fold")
-
-
-def _gaussian(window: int, *_: float) -> Denoiser:
-    return Denoiser(model="gaussian", window=window)
-
-
-_Make = Callable[[float, float], Denoiser]  # from L and the step
-_OURS: dict[str, _Make] = {
-    "COCO_16": lambda L, _: Denoiser(L, 16, tol=TOLERANCE),
-    **{f"fold {n}": partial(_fold, n) for n in (2, 16, 32)},
-    **{f"Gaussian {n}": partial(_gaussian, n) for n in (32, 128)},
-}
-# Not under Frank-Wolfe, whose steps say nothing about L.
-_STEP_L: dict[str, _Make] = {f"fold {n}, L=1/s": partial(_step_fold, n) for n in (2, 16)}
+_OURS = ("COCO_16", "fold 2", "fold 16", "fold 32", "Gaussian 32", "Gaussian 128")
+_STEP_L = ("fold 2, L=1/s", "fold 16, L=1/s")  # under Frank-Wolfe steps say nothing about L
 _DEAR = ("fold 32", "Gaussian 128")
 _METHODS, _FW_METHODS = (*_RIVALS, *_OURS, *_STEP_L), (*_FW_RIVALS, *_OURS)
 # Of ours, the lowest at its best step on the problems seen before, in the geometric mean.
@@ -141,8 +122,10 @@ class _OneScale(Adam):
 def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:
     """Return a method for a batch of runs, at a multiple of 1/L; NaN for Frank-Wolfe."""
     L, step = of.smooth.L, multiple / of.smooth.L
-    ours = (_OURS | _STEP_L).get(method)
-    rows = None if ours is None else Rows(lambda: ours(L, step))
+    rows = None
+    if method in _OURS + _STEP_L:
+        bound = 1 / step if method in _STEP_L else L
+        rows = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
     if math.isnan(multiple):
         return FrankWolfe(of.map.corner, denoiser=rows or _FW_RIVALS[method]())
     if method == "Adam":

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coco_denoiser import Denoiser
 from coco_denoiser.experiments.claims import Claim, Judge
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows
+from coco_denoiser.experiments.paths import Rows, named, short_windows
 from coco_denoiser.optimizers import (
     IGT,
     SGD,
@@ -30,11 +29,7 @@ from coco_denoiser.optimizers import (
 from coco_denoiser.typing import Float64
 
 SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
-_DENOISED: dict[str, Callable[[float], Denoiser]] = {
-    OURS: lambda _: Denoiser(model="gaussian", window=32),
-    "SGD+COCO_8": lambda L: Denoiser(L, 8, tol=TOLERANCE),
-    "SGD+COCO_32": lambda L: Denoiser(L, 32, tol=TOLERANCE),
-}
+_DENOISED = (OURS, "SGD+COCO_8", "SGD+COCO_32")
 _TAIL = ", tail average"
 _AVERAGED = "tail average"  # of SGD, over SGD's last iterates
 _OTHERS: dict[str, Callable[[float], Optimizer]] = {
@@ -73,7 +68,7 @@ def _optimizer(method: str, step: float, problem: Scenario) -> Optimizer:
     if method == "Adam":
         return Adam(0.1 * problem.reach * step)
     if method in _DENOISED:
-        rows = Rows(lambda: _DENOISED[method](problem.L))
+        rows = Rows(lambda: named(method.removeprefix("SGD+"), problem.L))
         return SGD(step / problem.L, denoiser=rows)
     return _OTHERS[method](step / problem.L)
 

@@ -41,6 +41,14 @@ def coco(
     return Denoiser(problem.L, window, tol=TOLERANCE, forget=forget)
 
 
+def named(name: str, L: float) -> Denoiser:
+    """Return the denoiser of a name, such as COCO_8, fold 2 or Gaussian_32, which ignores L."""
+    kind, window = name.replace(" ", "_").split("_")
+    if kind == "Gaussian":
+        return Denoiser(model="gaussian", window=int(window))
+    return Denoiser(L, int(window), tol=TOLERANCE, forget="fold" if kind == "fold" else "drop")
+
+
 def coco_name(base: str, window: int | None) -> str:
     """Return the paper's name of a method with a window: SGD, SGD+COCO_2, …, SGD+COCO."""
     if window == 1:

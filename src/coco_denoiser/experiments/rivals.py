@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser import Denoiser
 from coco_denoiser.experiments import logistic
 from coco_denoiser.experiments.claims import Claim, Judge, critical, t_statistic
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.panels import Panel
-from coco_denoiser.experiments.paths import TOLERANCE, Rows, short_windows, solved
+from coco_denoiser.experiments.paths import TOLERANCE, Rows, named, short_windows, solved
 from coco_denoiser.optimizers import (
     IGT,
     SGD,
@@ -115,13 +114,6 @@ RIVALS = (
 )
 
 
-def _rows(name: str, problem: Problem) -> Rows | None:
-    """Return denoisers of a name, if it is not empty. The Gaussian model is not told L."""
-    if name == COCO:
-        return Rows(lambda: Denoiser(problem.L, 8, tol=TOLERANCE))
-    return Rows(lambda: Denoiser(model="gaussian", window=32)) if name else None
-
-
 def walk(
     rival: Rival,
     problem: Problem,
@@ -138,7 +130,8 @@ def walk(
     steps whose window was solved to less than the tolerance. Beyond twice the start's distance it
     counts as twice, so that a mean over runs says something of the others.
     """
-    optimizer = rival.make(step, second, _rows(rival.denoiser, problem))
+    rows = Rows(lambda: named(rival.denoiser, problem.L)) if rival.denoiser else None
+    optimizer = rival.make(step, second, rows)
     with short_windows() as short:
         iterates = run(optimizer, problem, starts, steps=calls, rng=rng).iterates
     recorded = [iterates]
