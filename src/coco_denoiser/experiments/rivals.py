@@ -50,9 +50,6 @@ _COLUMNS = {
 COCO, GAUSSIAN = "COCO_8", "Gaussian_32"
 DENOISERS = (COCO, GAUSSIAN)
 MOMENTA = (0.5, 0.9)
-_NONE = (0.0,)  # the grid of a method that has no second parameter
-
-Make = Callable[[float, float, DenoiserLike | None], Optimizer]
 
 
 class Rival(NamedTuple):
@@ -60,7 +57,8 @@ class Rival(NamedTuple):
 
     Attributes:
         name: the series of its iterates.
-        make: its optimizer, from a step size, its second parameter and a denoiser.
+        make: its optimizer, from a step size, its second parameter by name and a denoiser.
+        second: the name of the second parameter; "" for none.
         textbook: the second parameter as its authors set it.
         grid: the second parameter's values when it is tuned.
         adaptive: whether its steps are lengths in x, as Adam's, and not multiples of 1/L.
@@ -69,9 +67,10 @@ class Rival(NamedTuple):
     """
 
     name: str
-    make: Make
+    make: Callable[..., Optimizer]
+    second: str = ""
     textbook: float = 0.0
-    grid: tuple[float, ...] = _NONE
+    grid: tuple[float, ...] = (0.0,)
     adaptive: bool = False
     averages: bool = False
     denoiser: str = ""
@@ -88,28 +87,21 @@ def helped(name: str, denoiser: str) -> str:
     return f"{name}, {denoiser}"
 
 
+def _decreasing(step: float, denoiser: DenoiserLike | None) -> Optimizer:
+    return SGD(decreasing(step), denoiser=denoiser)
+
+
 _COMBINED = (
-    Rival("SGD", lambda step, _, coco: SGD(step, denoiser=coco), averages=True),
-    Rival("decreasing", lambda step, _, coco: SGD(decreasing(step), denoiser=coco)),
-    Rival(
-        "Adam",
-        lambda step, beta, coco: Adam(step, beta1=beta, denoiser=coco),
-        0.9,
-        MOMENTA,
-        adaptive=True,
-    ),
-    Rival(
-        "schedule-free",
-        lambda step, beta, coco: ScheduleFree(step, beta=beta, denoiser=coco),
-        0.9,
-        MOMENTA,
-    ),
+    Rival("SGD", SGD, averages=True),
+    Rival("decreasing", _decreasing),
+    Rival("Adam", Adam, "beta1", 0.9, MOMENTA, adaptive=True),
+    Rival("schedule-free", ScheduleFree, "beta", 0.9, MOMENTA),
 )
 RIVALS = (
     *_COMBINED,
-    Rival("heavy ball", lambda step, beta, _: HeavyBall(step, beta=beta), 0.9, MOMENTA),
-    Rival("gradient EMA", lambda step, beta, _: GradientEMA(step, beta=beta), 0.9, MOMENTA),
-    Rival("IGT", lambda step, tail, _: IGT(step, tail=tail), 1.0, (1.0, 0.5)),
+    Rival("heavy ball", HeavyBall, "beta", 0.9, MOMENTA),
+    Rival("gradient EMA", GradientEMA, "beta", 0.9, MOMENTA),
+    Rival("IGT", IGT, "tail", 1.0, (1.0, 0.5)),
     *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),
 )
 
@@ -131,7 +123,8 @@ def walk(
     counts as twice, so that a mean over runs says something of the others.
     """
     rows = Rows(lambda: named(rival.denoiser, problem.L)) if rival.denoiser else None
-    optimizer = rival.make(step, second, rows)
+    given = {rival.second: second} if rival.second else {}
+    optimizer = rival.make(step, denoiser=rows, **given)
     with short_windows() as short:
         iterates = run(optimizer, problem, starts, steps=calls, rng=rng).iterates
     recorded = [iterates]
