@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, vectors
 from tests.torch.problems import adam, coco, copies, equal, history, noisy_gradients, parameters
 
 WINDOWS = pytest.mark.parametrize(
@@ -73,8 +73,10 @@ def test_without_a_scaler_such_an_observation_is_skipped_or_refused(
     assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
 
 
-def test_mixed_dtypes_are_one_point() -> None:
+@pytest.mark.parametrize("large", [10**6, 1])
+def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored of narrow parameters is exact: weights are those of wide ones."""
+    monkeypatch.setattr(vectors, "_LARGE", large)  # tensors that are read where they are
     narrow, double = [torch.bfloat16, torch.float16, torch.float64], parameters()
     mixed = [nn.Parameter(p.detach().to(t)) for p, t in zip(double, narrow, strict=True)]
     some, others = (GradientDenoiser(t, L=1.0, window=3) for t in (mixed, double))
