@@ -54,8 +54,7 @@ def insert(
             home[PREFIX + name] = value
             if isinstance(value, np.ndarray):
                 # The same shape however many slots are in use.
-                empty, fill = vectors.slots - len(value), float(name == "variances")
-                table = np.pad(value, [(0, empty)] * value.ndim, constant_values=fill)
+                table = np.pad(value, [(0, vectors.slots - len(value))] * value.ndim)
                 home[PREFIX + name] = torch.from_numpy(table)
 
 

@@ -226,13 +226,13 @@ class Block:
         return sums
 
     def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield parameters with gradients that are like them, valid until the next step."""
-        for p, part in zip(self.members, self._buffer(2)[1], strict=True):
-            if self._alike and p.is_contiguous():
-                yield p, part
-            else:  # same dtype and strides as the parameter: fused optimizers rely on both
-                result = torch.empty_like(sharding.local(p.detach()))
-                yield p, sharding.like(p, result.copy_(part))
+        """Return parameters with gradients that are like them, valid until the next step."""
+        pairs = zip(self.members, self._buffer(2)[1], strict=True)
+        if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
+            return pairs
+        # Same dtype and same strides as the parameter: fused optimizers rely on both.
+        empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
+        return ((p, sharding.like(p, result.copy_(part))) for p, result, part in empty)
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
