@@ -38,6 +38,8 @@ def test_shape_is_the_standard_one() -> None:
         for k in range(4):
             assert entries[f"coco_point_{k}"].shape == p.shape
             assert entries[f"coco_residual_{k}"].shape == p.shape
+    # A new optimizer has room for the window, into which a checkpoint can be read in place.
+    assert saved(coco(parameters()))["state"].keys() == state["state"].keys()
     # The wrapped optimizer stays free of our entries.
     optimizer.load_state_dict(saved(optimizer))
     names = [name for entries in optimizer.state.values() for name in entries]
