@@ -1,6 +1,7 @@
 """Live groups, gradients that are missing, and a history that nobody else can touch."""
 
 import copy
+import operator
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,14 @@ def replace(p: nn.Parameter, value: torch.Tensor) -> None:
     [
         lambda optimizer, _: optimizer.add_param_group({"params": parameters()[:1], "lr": 0.5}),
         lambda optimizer, _: optimizer.wrapped.add_param_group({"params": parameters()[:1]}),
+        lambda optimizer, _: operator.setitem(
+            optimizer.param_groups[0]["params"], 0, parameters()[0]
+        ),
         lambda _, p: freeze(p),
         lambda _, p: replace(p, p.detach().reshape(4, 3).clone()),
         lambda _, p: replace(p, p.detach().float()),
     ],
-    ids=["added", "added inside", "frozen", "shape", "dtype"],
+    ids=["added", "added inside", "exchanged", "frozen", "shape", "dtype"],
 )
 def test_what_changes_the_point_begins_a_new_window(change: Any) -> None:
     tensors, optimizer = begun(3)
@@ -50,9 +54,10 @@ def test_what_changes_the_point_begins_a_new_window(change: Any) -> None:
     fresh.reset()
     assert alike(members, optimizer, others, fresh, 5)
     assert optimizer.diagnostics().moved > 0.0
-    tensors[0].requires_grad_()  # where it was frozen
+    thawed = not tensors[0].requires_grad
+    tensors[0].requires_grad_()
     noisy_gradients(tensors, 1, optimizer.step)
-    assert len(optimizer.denoiser) == (1 if tensors[0] not in set(members) else 4)
+    assert len(optimizer.denoiser) == (1 if thawed else 4)
 
 
 @pytest.mark.parametrize(("set_to_none", "large"), [(True, 10**6), (False, 10**6), (False, 3)])

@@ -65,6 +65,13 @@ def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_lo
     assert alike(tensors, optimizer, others, alone, 1)
 
 
+def test_tables_without_vectors_are_refused() -> None:
+    _, optimizer = begun(3)
+    state = saved(optimizer)
+    with pytest.raises(ValueError, match="tables of 3 observations and no vectors"):
+        optimizer.load_state_dict({**state, "state": {}})
+
+
 @pytest.mark.filterwarnings("ignore:Adam normalises")
 @pytest.mark.parametrize(
     ("mine", "saved_with", "name"),

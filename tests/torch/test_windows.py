@@ -107,6 +107,11 @@ def test_a_state_of_other_windows_is_refused() -> None:
         with pytest.raises(ValueError, match=f"with per={other}, this one has per={per}"):
             made_of[per][1].load_state_dict(made_of[other][1].state_dict())
     assert all(len(o.denoiser) == 4 for _, o in made_of.values())
+    state = made_of["group"][1].state_dict()
+    names = [name for group in state["param_groups"] for name in group["params"]]
+    state["param_groups"] = [{**state["param_groups"][0], "params": names}]
+    with pytest.raises(ValueError, match="state lacks centre"):
+        made_of["group"][1].load_state_dict(state)
 
 
 def test_a_group_may_have_a_window_of_its_own_or_none() -> None:

@@ -81,7 +81,7 @@ def check(
     parameters: list[torch.Tensor],
     per: str = "model",
 ) -> Callable[[], None]:
-    """Check all that `insert` has saved; return what puts it back, which cannot fail.
+    """Check all that `insert` has saved; return what puts it back, and refuses nothing more.
 
     Raises:
         ValueError: if something is damaged or of other settings.
@@ -93,14 +93,13 @@ def check(
             f"state was saved with {len(names)} parameters, this optimizer has {len(parameters)}."
         )
     by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
-    saved_per = {group.get(f"{PREFIX}per") for group in groups} - {None}
     found = []
     for group, window in windows.items():
-        home = groups[group]
-        if saved_per != {per}:  # then its tables may be in another group
-            home = {f"{PREFIX}per": ", ".join(map(str, saved_per))}
-        tables = _tables(home, window, per)
-        found.append((window, tables, _vectors(ours["state"], window, by_id)))
+        tables = _tables(groups[group] if group < len(groups) else {}, window, per)
+        held = _vectors(ours["state"], window, by_id)
+        if tables["count"] and not held:
+            raise damaged(f"it has tables of {tables['count']} observations and no vectors")
+        found.append((window, tables, held))
 
     def restore() -> None:
         for window, tables, held in found:
