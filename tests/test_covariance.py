@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
-from tests.families import box, path
+from tests.families import Case, box, path
+from tests.fuzz import judge
 from tests.windows import Window, near, size, windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
@@ -57,6 +58,8 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float, m: int 
             away = (ours.gradients - gradients) @ root
             assert np.sum(away**2 / variance[:, None]) == pytest.approx(value, rel=1e-6)
             np.testing.assert_allclose(ours.gradients, theta.value, atol=2e-2)
+            case = Case(points, gradients, 1.0, mu, variance, covariance)
+            assert m or not judge(case, ours, 1e-7).wrong  # and so are the multipliers
             unchanged = ours.status is coco.Status.UNCHANGED
             assert unchanged or np.isnan(ours.weights).all() == coloured
 
