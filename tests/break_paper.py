@@ -3,8 +3,9 @@
     python -m tests.break_paper [NAMES ...]
 
 runs the paper's experiments (or those named) at their quick sizes, once as they are and once for
-each break below, and prints how many statements are then confirmed, contradicted and open. The
-exit code is 1 if a statement on COCO is still confirmed when the denoiser does nothing.
+each break below, and prints how many statements are then confirmed, contradicted and open, and
+which of those confirmed at first are not any more. The exit code is 1 if a statement on COCO is
+still confirmed when the denoiser does nothing.
 """
 
 # ruff: noqa: T201
@@ -152,30 +153,47 @@ BREAKS: dict[str, Callable[[], Any]] = {
 }
 
 
-def judged(names: list[str]) -> Iterator[tuple[str, Claim]]:
-    """Yield the paper's claims at the quick sizes, with the name of their experiment."""
+def judged(names: list[str]) -> list[tuple[str, Claim]]:
+    """Return the paper's claims at the quick sizes, with the name of their experiment."""
+    found = []
     for name in names:
         experiment = EXPERIMENTS[name]
         result = experiment.run(replace(experiment.paper, **experiment.quick))
-        yield from ((name, c) for c in experiment.claims(result) if c.figure is not None)
+        claims = [claim for claim in experiment.claims(result) if claim.figure is not None]
+        found += [(name, claim) for claim in claims]
+    return found
+
+
+def on_coco(name: str, claim: Claim) -> bool:
+    return name not in NO_DENOISER and not claim.sentence.startswith(NOT_ON_COCO)
 
 
 def main(names: list[str]) -> int:
     chosen = [name for name, e in EXPERIMENTS.items() if e.numbers and name in (names or [name])]
+    whole: list[tuple[str, Claim]] = []
     survivors: list[str] = []
-    print(f"{'broken':30}{'confirmed':>10}{'contradicted':>14}{'open':>6}")
+    print(f"{'broken':30}{'confirmed':>10}{'contradicted':>14}{'open':>6}   noticed by")
     for broken, breaking in BREAKS.items():
         with breaking(), np.errstate(all="ignore"):
-            found = list(judged(chosen))
-        holds, fails, left = (sum(claim.verdict is v for _, claim in found) for v in Verdict)
-        print(f"{broken:30}{holds:10}{fails:14}{left:6}", flush=True)
+            found = judged(chosen)
+        whole = whole or found
+        count = {v: sum(claim.verdict is v for _, claim in found) for v in Verdict}
+        lost = [
+            name
+            for (name, claim), (_, before) in zip(found, whole, strict=True)
+            if before.verdict is Verdict.HOLDS and claim.verdict is not Verdict.HOLDS
+        ]
+        noticed = ", ".join(f"{name} {lost.count(name)}" for name in dict.fromkeys(lost))
+        print(
+            f"{broken:30}{count[Verdict.HOLDS]:10}{count[Verdict.FAILS]:14}"
+            f"{count[Verdict.OPEN]:6}   {noticed or 'none'}",
+            flush=True,
+        )
         if breaking is nothing:
             survivors = [
                 f"{name}: {claim.sentence}"
                 for name, claim in found
-                if claim.verdict is Verdict.HOLDS
-                and name not in NO_DENOISER
-                and not claim.sentence.startswith(NOT_ON_COCO)
+                if claim.verdict is Verdict.HOLDS and on_coco(name, claim)
             ]
     for sentence in survivors:
         print("confirmed by a denoiser that does nothing:", sentence)
