@@ -30,8 +30,7 @@ def squares(v: Float64) -> Float64:
 
 @partial(jax.jit, static_argnums=(4,))
 def estimated(points: Any, gradients: Any, precision: Any, slot: Any, d: int, known: Any) -> Any:
-    products = jnp.stack([points, points, gradients])
-    tables = Tables(slot, slot, precision[0], products, precision)
+    tables = Tables(slot, slot, precision[0], points, points, gradients, precision)
     given = {"L": None, "noise_std": None} | known
     return _estimate(tables, slot, d, tol=1e-6, **given)
 
@@ -141,8 +140,6 @@ def test_a_variance_that_is_none_changes_nothing() -> None:
     g, state = noisy_gradient(params, 0), tx.init(params)
     with pytest.raises(ValueError, match="noise_variance must be positive and finite, got 0"):
         tx.update(g, state, params, noise_variance=0.0)
-    with pytest.raises(TypeError, match=r"noise_variance must be a single number.*\(1,\)"):
-        tx.update(g, state, params, noise_variance=np.ones(1))
     u, after = jax.jit(tx.update)(g, state, params, noise_variance=-1.0)  # traced: passed through
     for a, b in zip(jax.tree.leaves((g, state)), jax.tree.leaves((u, after)), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -180,7 +177,6 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         (GAUSSIAN | {"window": "large"}, TypeError, "window must be"),
         ({"L": 1.0, "noise_std": 1.0}, ValueError, "`noise_std` is only supported with model='g"),
         ({"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
-        ({"L": np.ones(2)}, TypeError, "L must be a single number, got an array (2,)"),
     ],
 )
 def test_settings_of_another_model_are_refused(

@@ -67,7 +67,7 @@ def table_error(path, tables):
     flat = [np.concatenate([np.ravel(leaf).astype(float) for leaf in jax.tree.leaves(p)])
             for p in path[-K:]]
     slots = [(int(tables.slot) + n) % K for n in range(K)]
-    return max(abs(tables.products[0, slots[i], slots[j]] / np.sum((flat[i] - flat[j]) ** 2) - 1)
+    return max(abs(tables.point[slots[i], slots[j]] / np.sum((flat[i] - flat[j]) ** 2) - 1)
                for i in range(K) for j in range(i))
 
 def collectives(program):

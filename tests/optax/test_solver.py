@@ -55,8 +55,7 @@ def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
     dh = dg - c * dx
     point, cross, residual = ((a * b).sum(-1) for a, b in ((dx, dx), (dx, dh), (dh, dh)))
     one = jnp.ones(K, x.dtype)
-    products = jnp.stack([point, cross, residual])
-    tables = Tables(jnp.array(K), jnp.array(0), c, products, one)
+    tables = Tables(jnp.array(K), jnp.array(0), c, point, cross, residual, one)
     w, gap = newest_weights(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
     return g[-1] + w @ (dh[:, -1]), gap
 

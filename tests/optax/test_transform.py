@@ -226,7 +226,7 @@ def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> N
     expected: list[Any] = [P(None, "data"), P("data"), P()]  # type: ignore[no-untyped-call]
     assert found[0].points["w"] == found[0].gradients["w"] == expected[0]
     assert found[1][0].trace["w"] == expected[1]
-    assert found[0].tables.products == expected[2]
+    assert found[0].tables.point == expected[2]
 
 
 def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:

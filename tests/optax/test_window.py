@@ -44,10 +44,9 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             dx = points[i] - points[j]
             dh = gradients[i] - gradients[j] - L / 2 * dx
             size = np.linalg.norm(dx) * np.linalg.norm(dh)
-            point, cross, residual = state.tables.products[:, i, j]
-            assert np.isclose(point, dx @ dx, rtol=2e-6)
-            assert np.isclose(residual, dh @ dh, rtol=2e-6)
-            assert np.isclose(cross, dx @ dh, rtol=0.0, atol=2e-6 * size)
+            assert np.isclose(state.tables.point[i, j], dx @ dx, rtol=2e-6)
+            assert np.isclose(state.tables.residual[i, j], dh @ dh, rtol=2e-6)
+            assert np.isclose(state.tables.cross[i, j], dx @ dh, rtol=0.0, atol=2e-6 * size)
 
 
 def test_a_mesh_of_one_device_changes_nothing() -> None:

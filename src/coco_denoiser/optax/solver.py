@@ -1,21 +1,22 @@
-"""Exact weights of one window in pure JAX: an interior-point method with static shapes.
+"""Exact multipliers of one window in pure JAX: an interior-point method with static shapes.
 
 Solves, for K residuals h_i with precisions n_i and bounds rho_ml on all P = K (K - 1) / 2 pairs,
 
-    minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml,
+    minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
 
-in arrays whose shapes never change, so that it can be compiled, batched by vmap, and run in
-float32. The unknowns of a pair are its force f = lam rho and its relative slack
-sigma = (1 - ||u||^2) / 2, with u = (phi_m - phi_l) / rho. With B (P, K) the incidence matrix,
-N = diag(n) and M = (N + B' diag(lam) B)^-1, the optimum is the end, tau = 0, of the central path
+It is the method of `solvers/interior_point.py`, written for arrays whose shapes never change, so
+that it can be compiled, batched by vmap, and run in float32. What differs:
 
-    phi = M N h,    sigma_e = (1 - ||u_e||^2) / 2,    f_e sigma_e = tau.
+- all pairs stay in the linear system; pairs of empty slots have no force and take no part;
+- the unknowns of a pair are its force f = lam rho and its relative slack
+  sigma = (1 - ||u||^2) / 2, u = (phi_m - phi_l) / rho. The system is then
+  diag(sigma) + R * (u u'), where R = lam^1/2 B M B' lam^1/2 has eigenvalues in [0, 1]: its
+  entries are of order 1 whatever the bounds are;
+- points that coincide are not merged. Their bound is raised to what the precision can resolve,
+  and M comes from an elimination without subtractions, which large multipliers do not harm.
 
-Mehrotra's predictor and corrector follow it from a rough start. Their linear system is
-diag(sigma) + R * (u u'), where R = lam^1/2 B M B' lam^1/2 has eigenvalues in [0, 1]: its entries
-are of order 1 whatever the bounds are. Pairs that are not constrained get a bound that nothing
-reaches. Points that coincide are not merged: their bound is raised to what the precision can
-resolve, and M comes from an elimination without subtractions, which large multipliers do not harm.
+Letters: B (P, K) is the incidence matrix, N = diag(n), M = (N + B' diag(lam) B)^-1, hat = M N h
+the residuals that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
 """
 
 from functools import lru_cache
@@ -27,14 +28,13 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-_Point: TypeAlias = tuple[Array, Array, Array]  # forces (P,), slacks (P,), phi (K, q)
-
-_LEAST = 0.05  # distance for which a pair has a force at the start
-_INSIDE = 1.025  # how far inside its bounds the start is
+# The multiplicative start ends when no pair exceeds its bound by more than _READY, and none that
+# has a share _STRONG of the largest force is pulled to less than a share _LOOSE of its bound.
+_ROUNDS, _READY, _STRONG, _LOOSE = 30, 1.05, 0.1, 0.7
+_START = 1.025  # how far inside its bounds the interior-point method starts
 _GROWTH, _FLOOR = 2.0, 0.2  # a step may double the residual, or lift it to the floor
-_SHORTEST = 2.0**-8  # a step so short is taken anyway
-_STEPS = 100  # limit on steps and halvings
-_PATIENCE = 10  # steps without progress after which rounding is to blame
+_STEPS = 50  # limit on the steps of the interior-point method
+_PATIENCE = 8  # iterations without progress after which rounding is to blame
 
 
 class Precision(NamedTuple):
@@ -52,8 +52,13 @@ class Precision(NamedTuple):
 def precision(dtype: Any) -> Precision:
     """Return the constants of float64 or float32."""
     if dtype == jnp.float64:
-        return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-19, 1e-10, 1e-9)
-    return Precision(2.0**-23, 3e-5, 1e-6, 2e-6, 1e-11, 1e-3, 1e-6)
+        return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-16, 1e-10, 1e-9)
+    return Precision(2.0**-23, 3e-5, 1e-6, 2e-6, 1e-8, 1e-3, 1e-6)
+
+
+def default_tolerance(dtype: Any) -> float:
+    """Return the relative gap to reach unless the caller says otherwise."""
+    return precision(dtype).tol
 
 
 @lru_cache
@@ -67,12 +72,12 @@ def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return first, second, B
 
 
-def _dot(a: Array, b: Array) -> Array:
+def dot(a: Array, b: Array) -> Array:
     """Multiply matrices in full precision, also where hardware prefers less."""
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def _inverse(lam: Array, n: Array) -> Array:
+def inverse(lam: Array, n: Array) -> Array:
     """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (P,) and precisions (K,).
 
     Nodes are eliminated one by one, as by Gauss and Jordan, in place. As in the elimination of
@@ -99,6 +104,67 @@ def _inverse(lam: Array, n: Array) -> Array:
     return a
 
 
+_Six: TypeAlias = tuple[Array, Array, Array, Array, Array, Array]
+
+
+class _Point(NamedTuple):
+    """Where the interior-point method stands."""
+
+    f: Array  # (P,) forces
+    sigma: Array  # (P,) relative slacks
+    phi: Array  # (K, q)
+    M: Array  # (K, K)
+    hat: Array  # (K, q)
+    residual: Array
+    ridge: Array  # in units of the rounding in the linear system
+
+
+class _Best(NamedTuple):
+    """The best multipliers so far, and how long they have been the best."""
+
+    lam: Array
+    shrink: Array  # the factor by which hat must shrink for every pair to fit
+    gap: Array
+    tau: Array  # the least so far
+    age: Array  # iterations since the gap or tau has become much less
+
+
+@jax.jit  # so that it is compiled once where the caller is not compiled
+def multipliers(
+    h: Array,
+    n: Array,
+    apart: Array,
+    rho: Array,
+    on: Array,
+    *,
+    tol: float | Array,
+) -> tuple[Array, Array, Array]:
+    """Return the multipliers (P,), the shrinkage, and the relative gap.
+
+    Args:
+        h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
+        n: (K,), their precisions, positive.
+        apart: (P,), their distances, as accurate as they are known.
+        rho: (P,), their bounds.
+        on: (P,), False for pairs that take no part.
+        tol: relative duality gap to reach.
+    """
+    limits = precision(h.dtype)
+    active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
+    on = _needed(h.shape[0], rho, on, limits)
+    rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
+    lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
+    return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol)
+
+
+@jax.jit
+def weights(lam: Array, shrink: Array, n: Array) -> Array:
+    """Return W (K, K), so that phi = W h: M N, drawn towards the mean; n is 0 in empty slots."""
+    total = n.sum()
+    mean = n / jnp.where(total > 0.0, total, 1.0)
+    return shrink * inverse(lam, jnp.where(n > 0.0, n, 1.0)) * n + (1.0 - shrink) * mean
+
+
 def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
     """Return the pairs that no other pairs imply: dependent ones would make the system singular.
 
@@ -110,171 +176,215 @@ def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
     table = jnp.full((K, K), jnp.inf, rho.dtype)
     table = table.at[first, second].set(jnp.where(on, rho, jnp.inf))
     table = jnp.minimum(table, table.T)
-    same = (table <= limits.closest) & np.tri(K, k=-1, dtype=bool)
+    earlier = np.tri(K, k=-1, dtype=bool)
+    same = (table <= limits.closest) & earlier
     single = ~same.any(1)
     leader = jnp.where(single, np.arange(K), same.argmax(1))
     part = jnp.where(single[:, None] & single, table, jnp.inf)
-    to, on_from, direct = part[:, :, None], part[None, :, :], part[:, None, :]
-    shorter = direct * (1.0 - 1e3 * limits.collinear)
-    detour = (to + on_from <= direct * (1.0 + limits.collinear)) & jnp.isfinite(direct)
+    shorter = part[:, None, :] * (1.0 - 1e3 * limits.collinear)  # of the pair (m, l), for every p
+    to, on_from = part[:, :, None], part[None, :, :]
+    detour = (to + on_from <= part[:, None, :] * (1.0 + limits.collinear)) & jnp.isfinite(
+        part[:, None, :]
+    )
     implied = (detour & (to < shorter) & (on_from < shorter)).any(1)
     keep = (single[:, None] & single & ~implied) | (leader[None, :] == np.arange(K)[:, None])
     return on & keep[first, second]
 
 
-class _State(NamedTuple):
-    """Where the method stands, the step that it tries next, and the best answer so far."""
+def _multiplicative(
+    h: Array, n: Array, apart: Array, rho: Array, on: Array, active: Array, limits: Precision
+) -> tuple[Array, Array, Array]:
+    """Improve lam from a rough guess until the pairs with forces are near their bounds."""
+    K = h.shape[0]
+    lam = jnp.where(on, jnp.maximum(apart / rho - 1.0, 0.01) / K, 0.0)
 
-    point: _Point
-    step: _Point
-    scale: Array  # of the step; 0 to factor the system again where it stands
-    residual: Array
-    ridge: Array  # in units of the rounding in the linear system
-    tau: Array  # the least so far
-    age: Array  # steps since the gap or tau has become much less
-    trials: Array
-    gap: Array
-    W: Array
+    def improve(carry: _Six) -> _Six:
+        lam, last, _, _, rounds, _ = carry
+        M = inverse(lam, n)
+        hat = dot(M, n[:, None] * h)
+        w = lengths(hat)
+        ratio = jnp.maximum(w / rho, 0.1)
+        strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
+        near = jnp.all(~on | ~strong | (ratio >= _LOOSE)) & (_worst(w, rho, on, limits) <= _READY)
+        more = active & ~near & (rounds + 1 < _ROUNDS)
+        # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but oscillates on such
+        # a pair, and is given up there.
+        factor = jnp.where((ratio - 1.0) * (last - 1.0) >= 0.0, ratio * ratio, ratio)
+        return jnp.where(more, lam * factor, lam), ratio, M, hat, rounds + 1, more
 
-
-@jax.jit  # so that it is compiled once where the caller is not compiled
-def weights(
-    h: Array, n: Array, apart: Array, rho: Array, on: Array, *, tol: float | Array
-) -> tuple[Array, Array]:
-    """Return W (K, K), so that phi = W h, and the relative duality gap.
-
-    Args:
-        h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
-        n: (K,), their precisions; 0 in empty slots, whose residuals are zero.
-        apart: (P,), their distances, as accurate as they are known.
-        rho: (P,), their bounds.
-        on: (P,), False for pairs that take no part.
-        tol: relative duality gap to reach.
-    """
-    K, limits = h.shape[0], precision(h.dtype)
-    first, second, _ = pairs(K)
-    active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
-    rho = jnp.where(_needed(K, rho, on, limits), rho, jnp.inf)
-    rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
-    N = jnp.where(n > 0.0, n, 1.0)[:, None]
-    mean = n / jnp.maximum(n.sum(), limits.eps)
-    least = limits.floor * (N * h**2).sum()
-
-    def edges(phi: Array) -> Array:
-        return (phi[first] - phi[second]) / rho[:, None]
-
-    def tried(state: _State) -> _State:
-        f, sigma, phi = (
-            v + jnp.where(state.scale > 0.0, state.scale * dv, 0.0)
-            for v, dv in zip(state.point, state.step, strict=True)
-        )
-        M = _inverse(f / rho, N[:, 0])
-        hat = _dot(M, N * h)
-        v = edges(hat)
-        ratio = jnp.sqrt((v * v).sum(1))
-        # hat, drawn towards the mean until every pair fits, is an answer; the gap is that of it.
-        shrink = 1.0 / jnp.maximum(jnp.max(ratio - limits.rounding / rho), 1.0)
-        gap = 0.5 * (1.0 - shrink) ** 2 * (N * hat**2).sum()
-        gap += (f * rho * ratio * jnp.abs(1.0 - shrink * ratio)).sum()
-        gap /= 0.5 * jnp.maximum((N * (shrink * hat - h) ** 2).sum(), least)
-
-        begins = state.trials == 0
-        phi = jnp.where(begins, shrink / _INSIDE * hat, phi)
-        u = edges(phi)
-        slack = 0.5 * (1.0 - (u * u).sum(1))
-        sigma = jnp.where(begins, slack, sigma)
-        off = jnp.sqrt(((u - v) ** 2).sum(1))
-        residual = jnp.max(jnp.maximum(jnp.abs(sigma - slack), off))
-        fine = jnp.isfinite(residual)
-        in_bounds = residual <= jnp.maximum(_GROWTH * state.residual, _FLOOR)
-        taken = fine & (in_bounds | (state.scale <= _SHORTEST))
-        # A system that rounding has made indefinite has no factor: try again with a larger ridge.
-        ridge = jnp.where(fine, jnp.maximum(0.1 * state.ridge, 1.0), 300.0 * state.ridge)
-        tau = (f * sigma).mean()
-        # The gap of hat may well rise on the way while the path is followed.
-        progress = (gap < 0.5 * state.gap) | (taken & (tau < 0.5 * state.tau))
-        best = gap < state.gap
-
-        def if_taken(new: _Point, old: _Point) -> _Point:
-            a, b, c = (jnp.where(taken, *both) for both in zip(new, old, strict=True))
-            return a, b, c
-
-        return _State(
-            if_taken((f, sigma, phi), state.point),
-            if_taken(_newton((f, sigma, phi), M, hat, u, v, rho, tau, ridge), state.step),
-            jnp.where(taken, 1.0, jnp.where(fine, 0.5 * state.scale, 0.0)),
-            jnp.where(taken, residual, state.residual),
-            ridge,
-            jnp.where(taken, jnp.minimum(tau, state.tau), state.tau),
-            jnp.where(progress, 0, state.age + taken),
-            state.trials + 1,
-            jnp.where(best, gap, state.gap),
-            jnp.where(best, shrink * M * n + (1.0 - shrink) * mean, state.W),
-        )
-
-    def unfinished(state: _State) -> Array:
-        more = (state.gap > tol) & (state.age < _PATIENCE) & (state.trials < _STEPS)
-        return active & more
-
-    n_first, n_second = N[first, 0], N[second, 0]
-    # What would hold K alike at a share of the distances that they have now.
-    pull = 2.0 / K * n_first * n_second / (n_first + n_second)
-    f = pull * jnp.maximum(apart, _LEAST)
-    # Made from the residuals, so that under shard_map they vary over the devices as these do.
-    zero = 0.0 * (h.sum() + f.sum() + rho.sum())
-    none, new = zero + jnp.inf, zero.astype(int)
-    point = f + zero, zero + jnp.ones_like(f), zero + h
-    still = jax.tree.map(jnp.zeros_like, point)
-    same = zero + jnp.eye(K, dtype=h.dtype)
-    start = _State(point, still, zero, none, zero + 1.0, none, new, new, none, same)
-    end = lax.while_loop(unfinished, tried, start)
-    return end.W, jnp.where(active, end.gap, 0.0)
+    # Made from lam, so that under shard_map it varies over the devices as lam does. No matter what
+    # M is: without active bounds there is no step that reads it.
+    M = jnp.zeros_like(lam, shape=(K, K))
+    start = (lam, jnp.ones_like(lam), M, h, jnp.asarray(0), active)
+    lam, _, M, hat, _, _ = lax.while_loop(lambda carry: carry[-1], improve, start)
+    return lam, M, hat
 
 
-def _newton(
-    point: _Point,
+def _interior_point(
+    h: Array,
+    n: Array,
+    rho: Array,
+    on: Array,
+    active: Array,
+    lam: Array,
     M: Array,
     hat: Array,
-    u: Array,
-    v: Array,
-    rho: Array,
-    tau: Array,
-    ridge: Array,
-) -> _Point:
-    """Return Mehrotra's step from a point, with forces and slacks kept positive.
+    limits: Precision,
+    tol: float | Array,
+) -> tuple[Array, Array, Array]:
+    w = lengths(hat)
+    force = jnp.max(lam * rho, initial=0.0)
+    f = jnp.where(on, jnp.maximum(lam * rho, 1e-6 * force), 0.0)
+    omega = jnp.where(on, jnp.maximum(f, 1e-3 * force), 0.0)
+    shrink = 1.0 / (_START * jnp.clip(_worst(w, rho, on, limits), 1.0, _READY))
+    sigma = 0.5 * jnp.maximum(1.0 - (shrink * w / rho) ** 2, 1.0 - 1.0 / _START)
+    phi = shrink * hat
+    residual = _residual(phi, hat, sigma, rho, on)
+    point = _Point(f, sigma, phi, M, hat, residual, jnp.ones_like(residual))
+    none = jnp.full_like(lam, jnp.inf, shape=())
+    age = jnp.zeros_like(lam, int, shape=())
+    best = _Best(jnp.zeros_like(lam), jnp.ones_like(none), none, none, age)
 
-    M and hat are those of its forces, u = B phi / rho, v = B hat / rho, tau the mean of f sigma.
-    """
-    f, sigma, phi = point
-    limits, B = precision(f.dtype), jnp.asarray(pairs(M.shape[0])[2], f.dtype)
-    root = jnp.sqrt(f / rho)
-    R = _dot(_dot(B, M), B.T) * root[:, None] * root
-    # What rounding leaves of a difference of entries of M is magnified by the multiplier.
-    lost = limits.eps * (8.0 + 2.0 * f.size**0.5 * root * root)
-    system = R * _dot(u, u.T) + jnp.diag(sigma + ridge * lost)
-    factor = lax.linalg.cholesky(system, symmetrize_input=False)
-    target = 0.5 * (1.0 + (u * u).sum(1)) - (u * v).sum(1)
+    def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
+        _, best, iterations = carry
+        return active & (best.gap > tol) & (best.age < _PATIENCE) & (iterations < _STEPS)
 
-    def direction(aim: Array) -> tuple[Array, Array]:
-        x = (aim / root - root * rho * target)[:, None]
-        for transposed in (False, True):
-            x = lax.linalg.triangular_solve(
-                factor, x, left_side=True, lower=True, transpose_a=transposed
-            )
-        df = root * x[:, 0]
-        return df, (aim - sigma * df) / f - sigma
+    def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
+        point, best, iterations = carry
+        point = _step(point, h, n, rho, on, omega)
+        lam = point.f / rho
+        gap, shrink = _relative_gap(lam, point.hat, h, n, rho, on, limits)
+        tau = (point.f * point.sigma).sum() / omega.sum()
+        better = gap < best.gap
+        # The gap of hat may well rise on the way while the path is followed.
+        progress = (gap < 0.5 * best.gap) | (tau < 0.5 * best.tau)
+        best = _Best(
+            jnp.where(better, lam, best.lam),
+            jnp.where(better, shrink, best.shrink),
+            jnp.where(better, gap, best.gap),
+            jnp.where(progress, jnp.minimum(tau, best.tau), best.tau),
+            jnp.where(progress, 0, best.age + 1),
+        )
+        return point, best, iterations + 1
 
-    df, ds = direction(jnp.zeros_like(f))
-    affine = ((f + _longest(f, df, 1.0) * df) * (sigma + _longest(sigma, ds, 1.0) * ds)).mean()
-    df, ds = direction(jnp.maximum((affine / tau) ** 3 * tau, limits.end) - df * ds)
+    _, best, _ = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
+    return best.lam, best.shrink, jnp.where(active, best.gap, 0.0)
+
+
+def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array) -> _Point:
+    """Take one predictor-corrector step, halved until the residual is in bounds."""
+    f, sigma, phi, M, hat, before, ridge = point
+    K = h.shape[0]
+    u, v_hat = _edges(phi) / rho[:, None], _edges(hat) / rho[:, None]
+    target = 0.5 * (1.0 + (u * u).sum(1)) - (u * v_hat).sum(1)
+    safe = jnp.where(on, f, 1.0)
+    root = jnp.where(on, jnp.sqrt(safe / rho), 0.0)
+    factor = newton_factor(root, M, u, sigma, ridge)
+    tau_now = (f * sigma).sum() / omega.sum()
+
+    def direction(tau: Array | float, second: Array | float) -> tuple[Array, Array]:
+        aim = jnp.where(on, tau * omega - second, 0.0)
+        rhs = jnp.where(on, aim / jnp.where(on, root, 1.0), 0.0) - root * rho * target
+        df = root * newton_solve(factor, rhs)
+        return df, jnp.where(on, (aim - sigma * df) / safe - sigma, 0.0)
+
+    df, ds = direction(0.0, 0.0)
+    step_s, step_f = _longest(sigma, ds, 1.0), _longest(safe, df, 1.0)
+    affine = ((f + step_f * df) * (sigma + step_s * ds)).sum() / omega.sum()
+    tau = jnp.maximum((affine / tau_now) ** 3 * tau_now, precision(h.dtype).end)
+    df, ds = direction(tau, df * ds)
     # As close to the boundary as the path allows: 0.9 far out, 1 - tau near the end.
-    keep = jnp.clip(1.0 - tau, 0.9, 1.0 - 4.0 * limits.eps)
-    dphi = hat - phi - _dot(M, _dot(B.T, df[:, None] * u))
-    step = _longest(sigma, ds, keep)
-    return _longest(f, df, keep) * df, step * ds, step * dphi
+    keep = jnp.clip(1.0 - tau_now, 0.9, 1.0 - 4 * precision(h.dtype).eps)
+    step_s, step_f = _longest(sigma, ds, keep), _longest(safe, df, keep)
+    dphi = hat - phi - dot(M, dot(incidence(K, h.dtype).T, df[:, None] * u))
+
+    def moved(scale: Array) -> _Point:
+        f_new = f + scale * step_f * df
+        sigma_new = sigma + scale * step_s * ds
+        phi_new = phi + scale * step_s * dphi
+        M_new = inverse(f_new / rho, n)
+        hat_new = dot(M_new, n[:, None] * h)
+        residual = _residual(phi_new, hat_new, sigma_new, rho, on)
+        return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)
+
+    def too_long(carry: tuple[_Point, Array]) -> Array:
+        new, scale = carry
+        return ~(new.residual <= jnp.maximum(_GROWTH * before, _FLOOR)) & (scale > 2.0**-8)
+
+    def halve(carry: tuple[_Point, Array]) -> tuple[_Point, Array]:
+        _, scale = carry
+        return moved(0.5 * scale), 0.5 * scale
+
+    start = (point._replace(residual=jnp.inf * before), jnp.asarray(2.0, h.dtype))
+    new, _ = lax.while_loop(too_long, halve, start)
+    # A system that rounding has made indefinite has no factor: try again with a larger ridge.
+    fine = jnp.isfinite(new.residual)
+    new = new._replace(ridge=jnp.maximum(0.1 * ridge, 1.0))
+    again = point._replace(ridge=30.0 * ridge)
+    return _Point(*(jnp.where(fine, a, b) for a, b in zip(new, again, strict=True)))
+
+
+def newton_factor(
+    root: Array, M: Array, u: Array, sigma: Array, ridge: Array | float = 1.0
+) -> Array:
+    """Return the Cholesky factor of diag(sigma) + (root root') * (B M B') * (u u')."""
+    B = incidence(M.shape[0], M.dtype)
+    R = dot(dot(B, M), B.T) * root[:, None] * root
+    # What rounding leaves of a difference of entries of M is magnified by the multiplier.
+    eps, P = precision(M.dtype).eps, root.size
+    diagonal = jnp.diag(sigma + ridge * eps * (8.0 + 2.0 * P**0.5 * root * root))
+    return lax.linalg.cholesky(R * dot(u, u.T) + diagonal, symmetrize_input=False)
+
+
+def newton_solve(factor: Array, rhs: Array) -> Array:
+    """Solve the system whose factor is given, for one right-hand side (P,)."""
+    x = rhs[:, None]
+    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)
+    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True, transpose_a=True)
+    return x[:, 0]
+
+
+def incidence(K: int, dtype: Any) -> Array:
+    """Return B (P, K)."""
+    return jnp.asarray(pairs(K)[2], dtype)
+
+
+def _edges(phi: Array) -> Array:
+    """Return phi_m - phi_l for every pair, (P, q)."""
+    first, second, _ = pairs(phi.shape[0])
+    return phi[first] - phi[second]
+
+
+def lengths(phi: Array) -> Array:
+    """Return ||phi_m - phi_l|| for every pair, (P,)."""
+    return jnp.sqrt((_edges(phi) ** 2).sum(-1))
+
+
+def _worst(w: Array, rho: Array, on: Array, limits: Precision) -> Array:
+    return jnp.max(jnp.where(on, (w - limits.rounding) / rho, 0.0), initial=0.0)
 
 
 def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
     """Return the step, at most 1, that keeps x + step dx positive by a share of its way."""
     ratio = jnp.where(dx < 0.0, -keep * x / jnp.where(dx < 0.0, dx, 1.0), 1.0)
     return jnp.min(ratio, initial=1.0)
+
+
+def _residual(phi: Array, hat: Array, sigma: Array, rho: Array, on: Array) -> Array:
+    """Return the worst error of the slacks, and of phi against hat, over the pairs."""
+    u = _edges(phi) / rho[:, None]
+    off = lengths(phi - hat) / rho
+    slack = jnp.abs(sigma - 0.5 * (1.0 - (u * u).sum(1)))
+    return jnp.max(jnp.where(on, jnp.maximum(slack, off), 0.0), initial=0.0)
+
+
+def _relative_gap(
+    lam: Array, hat: Array, h: Array, n: Array, rho: Array, on: Array, limits: Precision
+) -> tuple[Array, Array]:
+    """Return the gap of hat, shrunk until every pair fits, and the factor; h has mean 0."""
+    w, n = lengths(hat), n[:, None]
+    shrink = 1.0 / jnp.maximum(_worst(w, rho, on, limits), 1.0)
+    gap = 0.5 * (1.0 - shrink) ** 2 * (n * hat**2).sum()
+    gap += (lam * w * jnp.abs(rho - shrink * w)).sum()
+    value = (n * (shrink * hat - h) ** 2).sum()
+    return gap / (0.5 * jnp.maximum(value, limits.floor * (n * h**2).sum())), shrink

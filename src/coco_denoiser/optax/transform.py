@@ -1,6 +1,7 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
 import math
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -10,8 +11,9 @@ from jax import Array, lax
 
 from coco_denoiser import _validation as check
 from coco_denoiser import gaussian
-from coco_denoiser.optax import solver, tree
+from coco_denoiser.optax import tree
 from coco_denoiser.optax import window as windows
+from coco_denoiser.optax.solver import default_tolerance
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
 from coco_denoiser.stream import GAUSSIAN_WINDOW
@@ -148,7 +150,8 @@ def coco_denoise(
     is_gaussian = _is_gaussian(model, L, mu, noise_std, forget)
     K = _size(window, GAUSSIAN_WINDOW if is_gaussian else _WINDOW)
     for name, value in (("tol", tol), ("noise_std", noise_std)):
-        _check(name, value, check.positive)
+        if value is not None:
+            _check(name, value, check.positive)
     dtype = None if state_dtype is None else _floating(state_dtype)
     folds = check.forgetting(forget, K) == "fold"
     if folds and K == 2:
@@ -169,37 +172,40 @@ def coco_denoise(
         number = state.gap.dtype
         c, r = (jnp.zeros((), number), None) if is_gaussian else _centre_and_radius(L, mu, number)
         precision = tree.precision(noise_variance, number)
-        new = _stored(state.points, params), _stored(state.gradients, updates)
-        fits = _fits(_squares(tree.joined(*new), c), precision)
+        g = jax.tree.leaves(updates)
+        new = tree.joined(list(zip(jax.tree.leaves(params), g, strict=True)))
+        fits = _is_measurable(new, c) & jnp.isfinite(precision) & (precision > 0)
         old, gradients = windows.recentred(state.tables, c), state.gradients
         if folds:
             old, gradients = _folded(old, state.points, gradients, r, fits)
-        points, X = _written(old.slot, fits, state.points, new[0])
-        gradients, G = _written(old.slot, fits, gradients, new[1])
-        rows = _rows(X, G, *new, K, c)
+        points, gradients = (
+            _written(old.slot, fits, stacks, rows)
+            for stacks, rows in ((state.points, params), (gradients, updates))
+        )
+        newest = _leaf_by_leaf(points, gradients, params, updates)
+        rows = _rows(tree.joined(newest), K, c)
         tables = _if(fits, windows.insert(old, rows, precision), state.tables)
-        reach = solver.precision(number).tol if tol is None else tol
+        reach = default_tolerance(number) if tol is None else tol
         if is_gaussian:
             d = _coordinates(params)
             w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)
         else:
             w, report = _project(tables, old.slot, r, tol=reach)
         moved = fits & (w[old.slot] != 1.0)
-        w = w.at[old.slot].set(0.0)  # its own difference is zero, whatever the slot still holds
 
-        def averaged() -> Any:
+        def averaged() -> list[Array]:
             centre = None if is_gaussian else c
-
-            def average(u: Array, X: Array, G: Array, x: Array, g: Array) -> Array:
-                return _shifted(u, windows.weighted_sum(X, G, x, g, centre, w))
-
-            return jax.tree.map(average, updates, X, G, *new)
+            return [
+                _shifted(each, windows.weighted_sum(*leaf, centre, w))
+                for each, leaf in zip(g, newest, strict=True)
+            ]
 
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
-        theta = lax.cond(moved, averaged, lambda: updates)
+        theta: list[Array] = lax.cond(moved, averaged, lambda: g)
+        denoised = jax.tree.unflatten(jax.tree.structure(updates), theta)
         report = _if(fits, report, state[3:])
-        return _with_none(theta, given), CocoState(points, gradients, tables, *report)
+        return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -213,12 +219,12 @@ def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, forget: Any) -> bo
         "mu": None if traced[1] or mu == 0.0 else mu,
         "forget='fold'": forget if forget == "fold" else None,
     }
-    if check.model(model, L, cocoercive=own, gaussian={"noise_std": noise_std}) == "gaussian":
+    chosen = check.model(model, L, cocoercive=own, gaussian={"noise_std": noise_std})
+    if chosen == "gaussian" and L is not None:
         _check("L", L, check.positive)
-        return True
-    if not any(traced):
-        check.curvature(tree.number("L", L), tree.number("mu", mu))
-    return False
+    elif chosen == "cocoercive" and not any(traced):
+        check.curvature(_number(L), _number(mu))
+    return chosen == "gaussian"
 
 
 def _check(name: str, value: Any, rule: Any = None) -> None:
@@ -234,8 +240,12 @@ def _check(name: str, value: Any, rule: Any = None) -> None:
             f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds "
             "computes L and mu of a loss."
         )
-    if value is not None:
-        tree.number(name, value, rule)
+    if rule is not None and not isinstance(value, jax.core.Tracer):
+        rule(name, _number(value))
+
+
+def _number(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def _size(window: Any, default: int) -> int:
@@ -274,7 +284,8 @@ def _estimate(
     """Return the weights (K,) of the Gaussian model for the slot, and what is known of it."""
     used = tables.precision > 0.0
     points, gradients = (
-        jnp.sqrt(jnp.where(used[:, None] & used, squares, 0.0)) for squares in tables.products[::2]
+        jnp.sqrt(jnp.where(used[:, None] & used, squares, 0.0))
+        for squares in (tables.point, tables.residual)
     )
     d = max(d, 1)
     with jax.default_matmul_precision("highest"):
@@ -308,33 +319,37 @@ def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformati
         updates, params = tree.observation(updates, params, state.points, ())
         number = state.precision.dtype
         c, r = _centre_and_radius(L, mu, number)
-        new = _stored(state.points, params), _stored(state.gradients, updates)
-        trees = (state.points, state.gradients, *new)
-        leaves: list[_Leaf] = tree.joined(*trees)
-        sums = sum((windows.filter_sums(*leaf, c) for leaf in leaves), start=jnp.zeros(3, number))
+        pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
+        joined: list[_Leaf] = tree.joined(pairs)
+        sums = sum((windows.filter_sums(*leaf, c) for leaf in joined), start=jnp.zeros(3, number))
         own = tree.precision(noise_variance, number)
-        fits = _fits(sums[2], own)
-        apart, distance = jnp.sqrt(sums[1]), jnp.sqrt(sums[0])
-        weight, precision = windows.fold(apart, r * distance, state.precision, own)
+        fits = _is_small(sums[2]) & jnp.isfinite(own) & (own > 0.0)
+        weight, precision = windows.fold(
+            jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, own
+        )
         moved = fits & (weight > 0.0)
-
-        def folded(X: Array, G: Array, x: Array, g: Array, u: Array) -> tuple[Array, Array, Array]:
-            by = windows.weighted_sum(X[None], G[None], x, g, c, weight[None])
-            after = jnp.where(fits, jnp.where(moved, _shifted(g, by), g), G)
+        leaves, structure = jax.tree.flatten(updates)
+        points, gradients, denoised = [], [], []
+        for g, (X, G, x, rounded) in zip(leaves, pairs, strict=True):
+            by = windows.weighted_sum(X[None], G[None], x, rounded, c, weight[None])
+            after = jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G)
             # Not fused into its uses, which read it instead. Written in this order, G, X and at
             # last the parameters, each can take the place of the old one, and nothing is copied.
             after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
             here = jnp.where(windows.once_written(after, fits), x, X)
             done = windows.once_written(here, fits)
-            alike = after.dtype == u.dtype
-            theta = jnp.where(done, after, u) if alike else jnp.where(moved, _shifted(u, by), u)
-            return theta, here, after
-
-        found = jax.tree.map(folded, *trees, updates)
-        three = jax.tree.structure((0, 0, 0))
-        denoised, points, gradients = jax.tree.transpose(jax.tree.structure(updates), three, found)
-        own = jnp.where(fits, precision, state.precision)
-        return _with_none(denoised, given), FoldState(points, gradients, own)
+            denoised.append(
+                jnp.where(done, after, g)
+                if after.dtype == g.dtype
+                else jnp.where(moved, _shifted(g, by), g)
+            )
+            points.append(here)
+            gradients.append(after)
+        return _with_none(jax.tree.unflatten(structure, denoised), given), FoldState(
+            jax.tree.unflatten(structure, points),
+            jax.tree.unflatten(structure, gradients),
+            jnp.where(fits, precision, state.precision),
+        )
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -343,26 +358,26 @@ def _folded(
     tables: windows.Tables, points: Any, gradients: Any, r: Any, fits: Array
 ) -> tuple[windows.Tables, Any]:
     """Mix the observation that is about to leave, if there is one, into its successor."""
-    old, after, c = tables.slot, windows.successor(tables), tables.centre
-    distance, _, apart = jnp.sqrt(tables.products[:, old, after])
-    n = tables.precision
-    weight, precision = windows.fold(apart, r * distance, n[old], n[after])
+    old, successor, c = tables.slot, windows.successor(tables), tables.centre
+    weight, precision = windows.leaving(tables, r)
 
     def mix(X: Array, G: Array) -> Array:
-        by = windows.weighted_sum(X[old][None], G[old][None], X[after], G[after], c, weight[None])
-        return _put(after, G, _shifted(G[after], by))
+        pair = X[old][None], G[old][None], X[successor], G[successor]
+        by = windows.weighted_sum(*pair, c, weight[None])
+        return _put(successor, G, _shifted(G[successor], by))
 
     def mixed() -> tuple[windows.Tables, Any]:
-        mixture = jax.tree.map(mix, points, gradients)
+        after = jax.tree.map(mix, points, gradients)
+        window = zip(jax.tree.leaves(points), jax.tree.leaves(after), strict=True)
         # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
-        x, g = (jax.tree.map(lambda v: v[after], stacks) for stacks in (points, mixture))
-        rows = _rows(points, mixture, x, g, n.size, c)
-        return windows.replace(tables, after, rows, precision), mixture
+        leaves = [(X, G, X[successor], G[successor]) for X, G in window]
+        rows = _rows(leaves, tables.precision.size, c)
+        return windows.replace(tables, successor, rows, precision), after
 
-    found: tuple[windows.Tables, Any] = lax.cond(
+    after: tuple[windows.Tables, Any] = lax.cond(
         fits & (weight > 0.0), mixed, lambda: (tables, gradients)
     )
-    return found
+    return after
 
 
 def _if(condition: Array, yes: Any, no: Any) -> Any:
@@ -374,9 +389,9 @@ def _coordinates(params: Any) -> int:
     return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
-def _rows(X: Any, G: Any, x: Any, g: Any, K: int, c: Array) -> Array:
-    leaves: list[_Leaf] = tree.joined(X, G, x, g, lead=1)
-    return sum((windows.new_rows(*leaf, c) for leaf in leaves), start=jnp.zeros((3, K), c.dtype))
+def _rows(leaves: list[_Leaf], K: int, c: Array) -> Array:
+    rows = (windows.new_rows(*leaf, c) for leaf in leaves)
+    return sum(rows, start=jnp.zeros((3, K), c.dtype))
 
 
 def _zeros(p: Any, dtype: Any) -> Array:
@@ -389,9 +404,10 @@ def _zeros(p: Any, dtype: Any) -> Array:
     return jnp.zeros_like(p, dtype=own)
 
 
-def _stored(stacks: Any, rows: Any) -> Any:
-    """Return rows as they would be stored."""
-    return jax.tree.map(lambda X, x: x.astype(X.dtype), stacks, rows)
+def _leaf_by_leaf(points: Any, gradients: Any, params: Any, updates: Any) -> list[_Leaf]:
+    """Return what is held and what is new of each leaf, the new as it would be stored."""
+    trees = (jax.tree.leaves(each) for each in (points, gradients, params, updates))
+    return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
 
 
 def _with_none(updates: Any, given: Any) -> Any:
@@ -401,42 +417,40 @@ def _with_none(updates: Any, given: Any) -> Any:
     return jax.tree.map(emptied, given, updates, is_leaf=lambda g: g is None)
 
 
-def _written(slot: Array, fits: Array, stacks: Any, rows: Any) -> tuple[Any, Any]:
-    """Return stacks (K, *shape) with these rows in a slot, if they fit; and stacks to read.
+def _written(slot: Array, fits: Array, stacks: Any, rows: Any) -> Any:
+    """Return stacks (K, *shape) with these rows in a slot, if they fit.
 
-    A large one is written before it is read, and one row of it, so that compiled code updates it
-    in place. A small one is read as it was: what joins it with others then need not write it
-    again. For these a selection is quicker to compile, and to run under vmap.
+    A large one is written before it is read, and in a branch, so that compiled code updates it in
+    place: a selection would make a copy, and for large rows new memory is slow. For small ones a
+    selection is quicker to compile.
     """
-
-    def written(X: Array, x: Array) -> Array:
+    before, structure = jax.tree.flatten(stacks)
+    after = []
+    for X, x in zip(before, jax.tree.leaves(rows), strict=True):
         if tree.is_small(x):
             here = (jnp.arange(X.shape[0]) == slot) & fits
-            return jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x, X)
-        before = lax.dynamic_index_in_dim(X, slot, keepdims=False)
-        return _put(slot, X, jnp.where(fits, x, before))
-
-    after = jax.tree.map(written, stacks, rows)
-    return after, jax.tree.map(lambda X, x, Y: X if tree.is_small(x) else Y, stacks, rows, after)
+            after.append(jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x.astype(X.dtype), X))
+        else:
+            after.append(lax.cond(fits, partial(_put, slot, X, x), lambda X=X: X))
+    return jax.tree.unflatten(structure, after)
 
 
 def _put(slot: Array, stack: Array, row: Array) -> Array:
-    after: Array = lax.dynamic_update_index_in_dim(stack, row, slot, 0)
+    after: Array = lax.dynamic_update_index_in_dim(stack, row.astype(stack.dtype), slot, 0)
     return after
 
 
-def _squares(leaves: list[Any], c: Array) -> Array:
-    """Return (1 + c^2) ||x||^2 + ||g||^2, which is finite if distances to others alike are."""
+def _is_measurable(leaves: list[tuple[Array, Array]], c: Array) -> Array:
+    """Say whether points and gradients are finite, and distances to others like them are."""
     points, gradients = (
-        sum((windows.squared_norm(leaf[n], c.dtype) for leaf in leaves), start=jnp.zeros_like(c))
+        sum((windows.squared_norm(leaf[n], c.dtype) for leaf in leaves), jnp.zeros_like(c))
         for n in (0, 1)
     )
-    return points + gradients + c * c * points
+    return _is_small(points + gradients + c * c * points)
 
 
-def _fits(squares: Array, precision: Array) -> Array:
-    """Say whether an observation can be measured, and has a precision."""
-    return jnp.isfinite(64.0 * squares) & jnp.isfinite(precision) & (precision > 0.0)
+def _is_small(squares: Any) -> Array:
+    return jnp.isfinite(64.0 * squares)
 
 
 def _shifted(g: Array, by: Array) -> Array:

@@ -80,45 +80,39 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
 
 def is_small(leaf: Any) -> bool:
     """Say whether to join a leaf with others; on several devices it may be sharded."""
-    one_device = jax.device_count() == 1 and not any(jax.typeof(leaf).sharding.spec)
-    return leaf.size <= _SMALL and one_device
+    return leaf.size <= _SMALL and jax.device_count() == 1
 
 
-def joined(*trees: Any, lead: int = 0) -> list[Any]:
-    """Join small leaves of trees alike end to end, so that a program hardly grows with them.
+def joined(leaves: list[Any]) -> list[Any]:
+    """Join small leaves end to end, so that a program hardly grows with their number.
 
-    Returns one array of each tree for each group of leaves whose dtypes agree, and for each leaf
-    that is large. Before some trees' shapes come leading axes, which are kept: `lead` of them in
-    all trees but the last two.
+    Each is a tuple of arrays of one shape, some of them with leading axes, which are kept.
     """
     groups: dict[Any, list[Any]] = {}
-    for i, leaves in enumerate(zip(*map(jax.tree.leaves, trees), strict=True)):
-        kind = tuple(str(leaf.dtype) for leaf in leaves)
-        groups.setdefault(kind if is_small(leaves[-1]) else i, []).append(leaves)
+    for i, leaf in enumerate(leaves):
+        kind = tuple(str(v.dtype) for v in leaf)
+        groups.setdefault(kind if is_small(leaf[-1]) else i, []).append(leaf)
 
-    def end_to_end(parts: Any, kept: int) -> Any:
-        return jnp.concatenate([v.reshape(*v.shape[:kept], -1) for v in parts], axis=-1)
+    def end_to_end(parts: list[Any], lead: int) -> Any:
+        return jnp.concatenate([v.reshape(*v.shape[:lead], -1) for v in parts], axis=-1)
 
-    leading = [lead] * (len(trees) - 2) + [0, 0]
     return [
-        tuple(map(end_to_end, zip(*group, strict=True), leading)) if len(group) > 1 else group[0]
+        tuple(
+            end_to_end([leaf[n] for leaf in group], v.ndim - group[0][-1].ndim)
+            for n, v in enumerate(group[0])
+        )
+        if len(group) > 1
+        else group[0]
         for group in groups.values()
     ]
 
 
-def number(name: str, value: Any, rule: Any = None) -> Any:
-    """Return a number, which may be traced, and refuse any that breaks a rule."""
-    if jnp.shape(value):
-        raise TypeError(f"{name} must be a single number, got an array {jnp.shape(value)}.")
-    if isinstance(value, jax.core.Tracer):
-        return value
-    value = value.item() if hasattr(value, "item") else value
-    return value if rule is None else rule(name, value)
-
-
 def precision(noise_variance: Any, dtype: Any) -> Any:
     """Return 1 / noise variance; not positive for a traced variance that is not."""
-    return 1.0 / jnp.asarray(number("noise_variance", noise_variance, check.positive), dtype)
+    if not isinstance(noise_variance, jax.core.Tracer):
+        value = noise_variance.item() if hasattr(noise_variance, "item") else noise_variance
+        check.positive("noise_variance", value)
+    return 1.0 / jnp.asarray(noise_variance, dtype)
 
 
 def _array(name: str, where: str, leaf: Any) -> Any:

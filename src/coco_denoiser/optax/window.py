@@ -4,7 +4,7 @@ The solver needs the distances between points and between residuals h = g - c x.
 may change from step to step, the window holds points and gradients as they came, and the
 tables, with dx = x_i - x_j and dh = h_i - h_j for the centre of the last step, are
 
-    ||dx||^2,    <dx, dh>,    ||dh||^2.
+    point[i, j] = ||dx||^2,    cross[i, j] = <dx, dh>,    residual[i, j] = ||dh||^2.
 
 For another centre c + e they are ||dx||^2, <dx, dh> - e ||dx||^2, and
 ||dh||^2 - 2 e <dx, dh> + e^2 ||dx||^2. As long as c stays, nothing is added and nothing is lost.
@@ -22,18 +22,22 @@ from jax import Array, lax
 from coco_denoiser.optax import solver, tree
 
 _Three: TypeAlias = tuple[Array, Array, Array]
+_Terms: TypeAlias = Callable[..., _Three]
 
-_CACHE = 1 << 13  # entries of a block: its sums fit into a core's own cache
-_SHORTEST = 512  # of the rows of a block: shorter ones are read more slowly
+_BLOCK = 512  # the sums of a block, for K = 8, fit into a core's own cache
+
+_TOGETHER = 2  # blocks that are added at once
 
 
 class Tables(NamedTuple):
-    """What the window knows of its observations; slots in use are the first ones."""
+    """What the window knows, in tables (K, K); slots in use are the first ones."""
 
     size: Array  # slots in use
     slot: Array  # the slot that the next observation takes
     centre: Array  # c of the tables
-    products: Array  # (3, K, K): ||dx||^2, <dx, dh>, ||dh||^2
+    point: Array
+    cross: Array
+    residual: Array
     precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
@@ -42,7 +46,8 @@ def empty(K: int, leaves: list[Array]) -> Tables:
     zero = origin(leaves)
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
-    return Tables(*numbers, *(jnp.zeros_like(zero, shape=shape) for shape in ((3, K, K), (K,))))
+    tables = [jnp.zeros_like(zero, shape=shape) for shape in 3 * [(K, K)] + [(K,)]]
+    return Tables(*numbers, *tables)
 
 
 def origin(leaves: list[Array]) -> Array:
@@ -59,10 +64,9 @@ def origin(leaves: list[Array]) -> Array:
 
 def recentred(tables: Tables, centre: Array) -> Tables:
     """Return the tables for a centre."""
-    e, (point, cross, residual) = centre - tables.centre, tables.products
-    residual = jnp.maximum(residual - 2.0 * e * cross + e * e * point, 0.0)
-    products = jnp.stack([point, cross - e * point, residual])
-    return tables._replace(centre=centre, products=products)
+    e, point, cross = centre - tables.centre, tables.point, tables.cross
+    residual = jnp.maximum(tables.residual - 2.0 * e * cross + e * e * point, 0.0)
+    return tables._replace(centre=centre, cross=cross - e * point, residual=residual)
 
 
 def insert(tables: Tables, rows: Array, precision: Array) -> Tables:
@@ -81,12 +85,25 @@ def successor(tables: Tables) -> Array:
 def replace(tables: Tables, slot: Array, rows: Array, precision: Array) -> Tables:
     """Return the tables with other rows (3, K), and another precision, of one slot."""
     here = jnp.arange(tables.precision.size) == slot
-    rows = jnp.where(here, 0.0, rows)
-    products = jnp.where(here, rows[:, :, None], tables.products)
+    mine, yours = here[:, None], here[None, :]
+
+    def replaced(table: Array, row: Array) -> Array:
+        row = jnp.where(here, 0.0, row)
+        return jnp.where(mine, row[None, :], jnp.where(yours, row[:, None], table))
+
     return tables._replace(
-        products=jnp.where(here[:, None], rows[:, None, :], products),
+        point=replaced(tables.point, rows[0]),
+        cross=replaced(tables.cross, rows[1]),
+        residual=replaced(tables.residual, rows[2]),
         precision=jnp.where(here, precision, tables.precision),
     )
+
+
+def leaving(tables: Tables, radius: Array) -> tuple[Array, Array]:
+    """Return the weight of the oldest in its successor, and the precision after that."""
+    old, new, n = tables.slot, successor(tables), tables.precision
+    apart, distance = (jnp.sqrt(table[old, new]) for table in (tables.residual, tables.point))
+    return fold(apart, radius * distance, n[old], n[new])
 
 
 def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, Array]:
@@ -111,23 +128,27 @@ def newest_weights(
     tables: Tables, slot: Array, radius: Array, *, tol: float | Array
 ) -> tuple[Array, Array]:
     """Return the weights (K,) that denoise the slot, and the relative gap."""
-    n, K = tables.precision, tables.precision.size
+    K = tables.point.shape[0]
     if K == 1:
-        return jnp.ones_like(n), jnp.zeros_like(tables.centre)
-    point, _, residual = tables.products
+        return jnp.ones_like(tables.precision), jnp.zeros_like(tables.centre)
     used = jnp.arange(K) < tables.size
-    h = _embed(residual, slot, used)
+    h = jnp.where(used[:, None], _embed(tables.residual, slot, used), 0.0)
+    n = tables.precision
     total = n.sum()
     mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
     h = jnp.where(used[:, None], h - mean, 0.0)
     top = jnp.max(jnp.abs(h))
     scale = jnp.where(top > 0.0, top, 1.0)
     first, second, _ = solver.pairs(K)
+    rho = radius * jnp.sqrt(tables.point[first, second]) / scale
+    apart = jnp.sqrt(tables.residual[first, second]) / scale
     on = used[first] & used[second]
-    rho = radius * jnp.sqrt(point[first, second]) / scale
-    apart = jnp.where(on, jnp.sqrt(residual[first, second]) / scale, 0.0)
-    W, gap = solver.weights(h / scale, n, apart, rho, on, tol=tol)
-    return lax.dynamic_index_in_dim(W, slot, keepdims=False), gap
+    apart = jnp.where(on, apart, 0.0)
+    lam, shrink, gap = solver.multipliers(
+        h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol
+    )
+    w = lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False)
+    return w, gap
 
 
 @jax.jit
@@ -172,7 +193,7 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
         dh = _difference(G, g, c.dtype) - c * dx
         return _product(dx, dx), _product(dx, dh), _product(dh, dh)
 
-    return _sums(terms, X, G, x, g)
+    return _rows(terms, X, G, x, g)
 
 
 def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
@@ -193,31 +214,32 @@ def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
         size = (1.0 + c * c) * _product(x, x) + _product(g, g)
         return _product(dx, dx), _product(dh, dh), jnp.broadcast_to(size, dx.shape)
 
-    return _sums(terms, X[None], G[None], x, g)[:, 0]
+    return _rows(terms, X[None], G[None], x, g)[:, 0]
 
 
-def _sums(terms: Callable[..., _Three], X: Array, G: Array, x: Array, g: Array) -> Array:
+def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
     """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
-    K = X.shape[0]
-    block = max(_CACHE // K, _SHORTEST)
-    count = x.size // block if _in_blocks(X) else 0
-    vectors = [X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()] if count else [X, G, x, g]
+    if not _in_blocks(X):
+        return _sums(terms, X, G, x, g)
+    K, block = X.shape[0], _block(X.shape[0])
+    count = x.size // block
+    vectors = [X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()]
 
     def part(start: int | Array, size: int) -> list[Array]:
         return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
 
-    def add(n: int | Array, sums: list[Array]) -> list[Array]:
-        return [s + t for s, t in zip(sums, terms(*part(n * block, block)), strict=True)]
+    def add(n: int | Array, sums: _Three) -> _Three:
+        # Several blocks at once: the sums are read and written less often.
+        for m in range(_TOGETHER):
+            sums = _add(sums, terms(*part((n * _TOGETHER + m) * block, block)))
+        return sums
 
-    rows: Array | float = 0.0
-    if count:
-        kind = jax.eval_shape(terms, *part(0, block))[0]
-        zeros = [jnp.zeros(kind.shape, kind.dtype)] * 3
-        rows = jnp.stack([s.sum(1) for s in lax.fori_loop(0, count, add, zeros)])
-        vectors = part(count * block, x.size - count * block)
-    # Three reductions, and not one of three: devices would have to gather its parts instead of
-    # adding them up.
-    return rows + jnp.stack([t.sum(range(1, t.ndim)) for t in terms(*vectors)])
+    zero = jnp.zeros((K, block), jax.eval_shape(terms, *part(0, block))[0].dtype)
+    sums = lax.fori_loop(0, count // _TOGETHER, add, (zero, zero, zero))
+    rows = jnp.stack([s.sum(1) for s in sums])
+    count -= count % _TOGETHER
+    rest = x.size - count * block
+    return rows + _sums(terms, *part(count * block, rest)) if rest else rows
 
 
 def once_written(vector: Array, flag: Array) -> Array:
@@ -227,15 +249,25 @@ def once_written(vector: Array, flag: Array) -> Array:
     return flag & ~(vector.ravel()[0].real > jnp.inf)  # which is never true
 
 
+def _block(K: int) -> int:
+    return max(_BLOCK, 8 * _BLOCK // K)
+
+
 def _in_blocks(X: Array) -> bool:
     """Say whether to sum a stack (K, *shape) block by block.
 
-    Compiled for a CPU, three reductions of fused terms take six times as long. Sums of blocks,
-    entry by entry, are fast. But blocks would cut across the devices of a sharded leaf, and other
-    hardware needs none.
+    Compiled for a CPU, a reduction adds one number after the other: that is slow, and in float32
+    only two digits are left after 10^7 numbers. Sums of blocks, entry by entry, are fast and keep
+    them. But blocks would cut across the devices of a sharded leaf, and other hardware needs none.
     """
     one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
-    return one_cpu and X.size > _CACHE and not any(X.aval.sharding.spec)
+    return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
+
+
+def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
+    # Three reductions, and not one of three: that one would add one number after the other, and
+    # devices would have to gather its parts instead of adding them up.
+    return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, *others)])
 
 
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array) -> Array:
@@ -244,13 +276,17 @@ def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Arr
         dg = _difference(G, g, w.dtype)
         dh = dg if c is None else dg - c * _difference(X, x, w.dtype)
         return (w.reshape(-1, *(1 for _ in x.shape)) * dh).sum(0)
-
-    def term(i: int) -> Array:
-        dg = _difference(G[i], g, w.dtype)
-        return w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
-
     # Term by term: compiled reductions over the leading axis are quick to compile, but very slow.
-    return sum((term(i) for i in range(w.size)), start=jnp.zeros((), w.dtype))
+    differences = (_difference(G[i], g, w.dtype) for i in range(w.size))
+    terms = (
+        w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
+        for i, dg in enumerate(differences)
+    )
+    return sum(terms, start=jnp.zeros((), w.dtype))
+
+
+def _add(a: _Three, b: _Three) -> _Three:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 def _difference(stack: Array, one: Array, dtype: Any) -> Array:
