@@ -85,6 +85,26 @@ def test_same_seed_same_bytes_whatever_the_jobs_and_the_order(tmp_path: Path) ->
             assert a.read_bytes() == b.read_bytes(), (name, file)
 
 
+def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
+    """Kill the command with no chance to clean up; the same command then goes on from there."""
+    name = "mse-vs-distance"
+    command = [sys.executable, "-m", "coco_denoiser.cli", "reproduce", name]
+    command += ["--out", str(tmp_path), "--jobs", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    assert done
+    assert not list(tmp_path.rglob("claims.json"))
+    assert cli.main(["reproduce", name, "--out", str(tmp_path), "--jobs", "1"]) == 0
+    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
+    total = EXPERIMENTS[name].count(EXPERIMENTS[name].paper)
+    assert len(list(tmp_path.rglob("*.npz"))) == total
+
+
 _SLOW = """
 import os, pathlib, time
 from coco_denoiser.experiments import units
