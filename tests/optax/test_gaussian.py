@@ -140,6 +140,8 @@ def test_a_variance_that_is_none_changes_nothing() -> None:
     g, state = noisy_gradient(params, 0), tx.init(params)
     with pytest.raises(ValueError, match="noise_variance must be positive and finite, got 0"):
         tx.update(g, state, params, noise_variance=0.0)
+    with pytest.raises(TypeError, match="noise_variance must be a real number, got array"):
+        tx.update(g, state, params, noise_variance=np.ones(2))
     u, after = jax.jit(tx.update)(g, state, params, noise_variance=-1.0)  # traced: passed through
     for a, b in zip(jax.tree.leaves((g, state)), jax.tree.leaves((u, after)), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -177,6 +179,7 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         (GAUSSIAN | {"window": "large"}, TypeError, "window must be"),
         ({"L": 1.0, "noise_std": 1.0}, ValueError, "`noise_std` is only supported with model='g"),
         ({"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
+        ({"L": np.ones(2)}, TypeError, "L must be a real number, got array"),
     ],
 )
 def test_settings_of_another_model_are_refused(

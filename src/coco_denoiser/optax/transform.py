@@ -223,7 +223,7 @@ def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, forget: Any) -> bo
     if chosen == "gaussian" and L is not None:
         _check("L", L, check.positive)
     elif chosen == "cocoercive" and not any(traced):
-        check.curvature(_number(L), _number(mu))
+        check.curvature(tree.plain(L), tree.plain(mu))
     return chosen == "gaussian"
 
 
@@ -241,11 +241,7 @@ def _check(name: str, value: Any, rule: Any = None) -> None:
             "computes L and mu of a loss."
         )
     if rule is not None and not isinstance(value, jax.core.Tracer):
-        rule(name, _number(value))
-
-
-def _number(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+        rule(name, tree.plain(value))
 
 
 def _size(window: Any, default: int) -> int:

@@ -107,11 +107,15 @@ def joined(leaves: list[Any]) -> list[Any]:
     ]
 
 
+def plain(value: Any) -> Any:
+    """Return an array without axes as a number, and all else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
 def precision(noise_variance: Any, dtype: Any) -> Any:
     """Return 1 / noise variance; not positive for a traced variance that is not."""
     if not isinstance(noise_variance, jax.core.Tracer):
-        value = noise_variance.item() if hasattr(noise_variance, "item") else noise_variance
-        check.positive("noise_variance", value)
+        check.positive("noise_variance", plain(noise_variance))
     return 1.0 / jnp.asarray(noise_variance, dtype)
 
 
