@@ -144,6 +144,7 @@ MUTATIONS = [
         "solvers/large.py": [
             ("own.T * self.v * self.v", "own.T * self.v"),
             ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
+            ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
         ],
         "solvers/interior_point.py": [
             ("1e-3 * tol * dual", "1e-3 * tol"),
@@ -195,7 +196,7 @@ MUTATIONS = [
         "vectors.py": [
             (".max) / 4.0", ".max)"),
             ("_FLOAT64: 1e300", "_FLOAT64: 1.7e308"),
-            ("bad += 0 if abs(M[j]) <= 2.0 * limit else 1", "bad += 0"),
+            ("if abs(M[j]) <= 2.0 * limit else kind(1.0)", ""),
         ],
         "stream.py": [
             ("(window.next + 1) % window.count", "window.next"),
