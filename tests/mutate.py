@@ -89,7 +89,6 @@ MUTATIONS = [
             ("y = (force[i, c] - force[j, c]) / count", "y = force[i, c] - force[j, c]"),
             ("work += y * v", "work += y * (v + u[i, c] - u[j, c])"),
             ("value += 0.5 * force", "value += force"),
-            ("given.size == 0 and lam", "lam"),
             ("np.minimum(multipliers, 1e30), problem, rest)", "multipliers, problem, 0.0 * rest)"),
         ],
         "problem.py": [
