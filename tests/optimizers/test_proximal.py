@@ -87,7 +87,7 @@ def test_frank_wolfe_stays_in_the_set_and_finds_its_minimum() -> None:
 
 
 def test_noise_before_a_map_is_bias_behind_it_and_denoising_removes_it() -> None:
-    """|x| held at 0 by the threshold: SGD's average is off, the denoised one's far less."""
+    """The minimum 0.5 lies outside x >= 1: SGD's average is off, the denoised one's far less."""
     rng, ends = np.random.default_rng(1), {}
     for name, denoiser in (("raw", None), ("fold", Denoiser(1.0, 2, forget="fold"))):
         path = run(
