@@ -7,9 +7,9 @@ import pytest
 
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import interior_point, large, newton
+from coco_denoiser.solvers import interior_point, large, newton, solve_fast
 from coco_denoiser.typing import Float64
-from tests.families import sgd
+from tests.families import FAMILIES, sgd
 from tests.windows import plain, reduced
 
 
@@ -61,6 +61,21 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
         lam, _ = newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 0.92 * count
+
+
+@pytest.mark.parametrize("name", ["L off by 0.1", "rotated tight, variances 1e±6", "far gradients"])
+def test_most_hard_windows_are_solved_too(name: str) -> None:
+    """Those of the first need the line search and multipliers that stay above zero, of the second
+    the first guess, of the third the rounding of each pair."""
+    rng, solved = np.random.default_rng(1), 0
+    for K, d in ((8, 2), (16, 2), (16, 3), (16, 10), (24, 2)):
+        for _ in range(20):
+            case = FAMILIES[name](rng, K, d)
+            v = np.ones(K) if case.noise_variance is None else case.noise_variance
+            window = reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
+            answer = solve_fast(window, 1e-9)
+            solved += answer is not None and answer.status.success
+    assert solved >= 85
 
 
 @pytest.mark.parametrize("method", [newton, interior_point, large])

@@ -242,7 +242,7 @@ def _multipliers(
     distinct = merge(problem, labels)
     count = len(distinct.bounds)
     multipliers, iterations = np.zeros_like(distinct.bounds), 0
-    if not distinct.is_feasible(within=0.0):
+    if not distinct.is_feasible():
         options = {} if start is None or count < labels.size else {"start": start}
         multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit, **options)
     if count == labels.size:
@@ -259,7 +259,7 @@ def _multipliers(
             full[inside] = np.where(np.eye(members.size), 0.0, np.inf)
             continue
         own = subproblem(problem, members, pull[members])
-        if not own.is_feasible(within=0.0):
+        if not own.is_feasible():
             held, steps = _multipliers(own, _inner(name, own), near, tol, limit)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
