@@ -100,6 +100,7 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
     A, hat, columns = np.empty((K, q + 1 + K)), np.empty((K, q)), np.empty((q, K))
     pivot, size, near = np.empty(K), np.empty(K), np.empty(K)
     of_pairs, index = np.empty((11, pairs)), np.empty((4, pairs), np.int64)
+    free, space = np.empty(pairs, np.bool_), np.empty((0, 0))  # the latter grows when needed
     first, second = index[0], index[1]  # the two points of a pair
     listed, at = index[2], index[3]  # pairs that take part in a step; which of them are free
     lam, best_lam, old_lam = of_pairs[0], of_pairs[1], of_pairs[2]
@@ -283,9 +284,10 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
         ridge = 1e-12
         if m > CROWDED * (K - 1) * q:
             ridge = min(RIDGE, gap)
-        X, Y = np.empty((K, m)), np.empty((K, m))
-        H, R = np.empty((m + 1, m)), np.empty((m, m + 1))
-        free, target = np.empty(m, np.bool_), H[m]
+        if space.shape[1] <= m:
+            space = np.empty((2 * K + 2 * m + 1, m + 1))
+        X, Y, H, R = space[:K], space[K : 2 * K], space[2 * K :], space[2 * K + m + 1 :]
+        target = H[m]
         for i in range(K):
             p, out = M[i], X[i]
             for k in range(m):
