@@ -146,7 +146,8 @@ class Block:
         here = self._local()
         narrow = {dtype, torch.promote_types(dtype, torch.complex32)}
         self._alike = not self._sharded and narrow >= {p.dtype for p in members}
-        self._shapes = [(*p.shape, 2) if p.is_complex() else tuple(p.shape) for p in here]
+        self._complex = here[0].is_complex()
+        self._shapes = [(*p.shape, 2) if self._complex else tuple(p.shape) for p in here]
         size = slots, sum(map(math.prod, self._shapes))
         self.points, self.residuals = (
             torch.zeros(size, dtype=dtype, device=here[0].device) for _ in range(2)
@@ -172,8 +173,10 @@ class Block:
         """Return views of a row in the shapes of the parameters."""
         parts = torch.split(row, list(map(math.prod, self._shapes)))
         views = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
-        pairs = zip(self.members, views, strict=True)
-        return [torch.view_as_complex(v) if p.is_complex() else v for p, v in pairs]
+        if not self._complex:
+            return views
+        # Rows without entries begin at odd ones.
+        return [torch.view_as_complex(v if v.numel() else v.clone()) for v in views]
 
     def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
         """Return a row to write to, and its views in the shapes of the parameters."""
@@ -288,9 +291,10 @@ class TensorVectors:
             wide = p.dtype in (torch.float64, torch.complex128)
             dtype = torch.float64 if wide else torch.float32
             alone = number if p.numel() >= _LARGE else -1
-            key = alone, p.device, dtype, sharding.share(p, self._group)
+            # Complex ones apart: views of pairs must begin at an even entry.
+            key = alone, p.is_complex(), p.device, dtype, sharding.share(p, self._group)
             alike.setdefault(key, []).append(p)
-        self.blocks = [Block(p, self.slots, *key[2:]) for key, p in alike.items()]
+        self.blocks = [Block(p, self.slots, *key[3:]) for key, p in alike.items()]
         self.members, self._kinds = list(members), list(map(_kind, members))
         self.seen = [False] * len(members)
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
