@@ -129,6 +129,15 @@ def test_memory_formats_are_no_obstacle() -> None:
         layer = nn.Conv2d(3, 4, 3).to(memory_format=layout)  # type: ignore[call-overload]
         optimizer = coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=True), window=3)
         for seed in range(5):
+def test_a_gradient_of_another_size_is_never_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_LARGE", 1)
+    tensor = nn.Parameter(torch.ones(4))
+    tensor.grad = torch.ones(4)
+    tensor.grad.data = torch.ones(2)
+    with pytest.raises(RuntimeError, match="size"):
+        GradientDenoiser(tensor, L=1.0).denoise()
+
+
             draw = torch.Generator().manual_seed(seed)
             optimizer.zero_grad()
             layer(torch.randn(2, 3, 8, 8, generator=draw)).square().mean().backward()

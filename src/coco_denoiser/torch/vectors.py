@@ -187,8 +187,8 @@ class Block:
 
     def _row(self, number: int, tensors: Sequence[Any]) -> Any:
         """Return tensors as a row to read: a single one as it is, if the passes can take it."""
-        first = tensors[0]
-        if len(tensors) == 1 and first is not None and first.dtype is self.points.dtype:
+        first, kind = tensors[0], (self._shapes[0], self.points.dtype)
+        if len(tensors) == 1 and first is not None and (first.shape, first.dtype) == kind:
             # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
             with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
                 return self.ring.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001
