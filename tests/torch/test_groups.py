@@ -84,6 +84,13 @@ def test_history_is_aliased_by_nothing(
         assert np.array_equal(optimizer.diagnostics().weights, reference.diagnostics().weights)
 
 
+def test_a_step_in_inference_mode_is_a_step() -> None:
+    tensors, optimizer = begun(0)
+    with torch.inference_mode():
+        noisy_gradients(tensors, 2, optimizer.step)
+    assert alike(tensors, optimizer, *begun(2), 3)
+
+
 def test_a_missing_gradient_counts_as_zero() -> None:
     tensors = parameters()
     others = copies(tensors)

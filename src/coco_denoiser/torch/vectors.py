@@ -149,9 +149,10 @@ class Block:
         self._complex = here[0].is_complex()
         self._shapes = [(*p.shape, 2) if self._complex else tuple(p.shape) for p in here]
         size = slots, sum(map(math.prod, self._shapes))
-        self.points, self.residuals = (
-            torch.zeros(size, dtype=dtype, device=here[0].device) for _ in range(2)
-        )
+        with torch.inference_mode(mode=False):  # what is kept is written to outside of it too
+            self.points, self.residuals = (
+                torch.zeros(size, dtype=dtype, device=here[0].device) for _ in range(2)
+            )
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,7 +182,8 @@ class Block:
     def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
         """Return a row to write to, and its views in the shapes of the parameters."""
         if number not in self._buffers:
-            row = self.points.new_empty(self.points.shape[1])
+            with torch.inference_mode(mode=False):
+                row = self.points.new_empty(self.points.shape[1])
             self._buffers[number] = self.ring.read(row), self._split(row)
         return self._buffers[number]
 
