@@ -129,13 +129,6 @@ def test_sparse_gradients_are_refused() -> None:
         optimizer.step()
 
 
-def test_memory_formats_are_no_obstacle() -> None:
-    ends = []
-    for layout in (torch.contiguous_format, torch.channels_last):
-        torch.manual_seed(0)
-        layer = nn.Conv2d(3, 4, 3).to(memory_format=layout)  # type: ignore[call-overload]
-        optimizer = coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=True), window=3)
-        for seed in range(5):
 def test_a_gradient_of_another_size_is_never_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_LARGE", 1)
     tensor = nn.Parameter(torch.ones(4))
@@ -145,6 +138,13 @@ def test_a_gradient_of_another_size_is_never_read_in_place(monkeypatch: pytest.M
         GradientDenoiser(tensor, L=1.0).denoise()
 
 
+def test_memory_formats_are_no_obstacle() -> None:
+    ends = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        layer = nn.Conv2d(3, 4, 3).to(memory_format=layout)  # type: ignore[call-overload]
+        optimizer = coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=True), window=3)
+        for seed in range(5):
             draw = torch.Generator().manual_seed(seed)
             optimizer.zero_grad()
             layer(torch.randn(2, 3, 8, 8, generator=draw)).square().mean().backward()

@@ -102,6 +102,26 @@ def test_one_that_replaces_the_gradients_is_refused() -> None:
         noisy_gradients(tensors, 1, optimizer.step)
 
 
+def test_one_may_exchange_the_memory_of_gradients_and_clear_them() -> None:
+    class Bounded(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            for p in self.param_groups[0]["params"]:
+                p.grad.data = p.grad.data.clamp(-0.5, 0.5)
+            loss = super().step(closure)
+            self.zero_grad()
+            return loss
+
+    tensors = parameters()
+    x, core = flat(tensors), Denoiser(1.0, window=4)
+    optimizer = CocoOptimizer(Bounded(tensors, lr=0.1), L=1.0, window=4)
+    for seed in range(6):
+        noisy_gradients(tensors, 1, seed=seed)
+        x = x - 0.1 * core(x, flat(tensors, gradients=True)).clip(-0.5, 0.5)
+        optimizer.step()
+        np.testing.assert_allclose(flat(tensors), x)
+        assert all(p.grad is None for p in tensors)
+
+
 def test_a_hook_may_change_the_arguments() -> None:
     tensors, optimizer = begun(0)
     given = []

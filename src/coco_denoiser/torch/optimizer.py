@@ -64,7 +64,7 @@ class CocoOptimizer(Optimizer):
        tables, solve, combine;
     3. put the denoised gradients in place;
     4. step the wrapped optimizer;
-    5. put the gradients back.
+    5. put the gradients back, unless that has cleared them.
 
     Args:
         optimizer: the optimizer to wrap.
@@ -264,7 +264,8 @@ class CocoOptimizer(Optimizer):
             raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
             for p, original in zip(parameters, originals, strict=True):
-                p.grad = original
+                if p.grad is not None:  # else the wrapped one has cleared it
+                    p.grad = original
         return loss
 
     def diagnostics(self, index: int = 0) -> Diagnostics:

@@ -234,7 +234,8 @@ class Block:
         """Return parameters with gradients that are like them, valid until the next step."""
         pairs = zip(self.members, self._buffer(2)[1], strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
-            return pairs
+            # Not the views themselves: whoever exchanges their memory would keep them.
+            return ((p, part.data) for p, part in pairs)
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
         empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
         return ((p, sharding.like(p, result.copy_(part))) for p, result, part in empty)
