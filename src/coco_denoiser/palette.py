@@ -25,6 +25,7 @@ _NAMED = {
     "STRSAGA": Style("#7d5a00", (8, 2), 3),
     "SGD+DecreasingSS": Style("#1f8a70", (3, 1.5), 4),
     "SGD+PRaveraging": Style("#7c4dbd", (2, 1, 2, 3), 5),
+    "SGD+COCO_8, L=1/s": Style("#5aa9e6", (9, 2), 6),
     "SGD+Gaussian_32": Style(GAUSSIAN, (8, 1, 1, 1), 2),
     "tail average": Style("#111111", (1, 1.2), 5),
     "gradient EMA": Style("#8a6d00", (3, 1.5), 3),
