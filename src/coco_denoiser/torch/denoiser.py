@@ -7,6 +7,7 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -201,11 +202,11 @@ def observe_together(
         The parameters whose gradient changes, each with the denoised one, valid until the next
         call; None if the observation was refused.
     """
-    changed, found, held = [], [], []
-    try:
+    changed, found = [], []
+    with ExitStack() as held:
         for window in windows:
-            window.stream.__enter__()
-            held.append(window)
+            held.enter_context(window.stream)
+            held.callback(window.vectors.release)
             members = [p for p in window.parameters if p.requires_grad or p.grad is not None]
             if not window.vectors.covers(members):
                 window.stream.reset()
@@ -213,17 +214,13 @@ def observe_together(
             window.vectors.hold()
             found.append(window.stream.compare(window.vectors, sign=sign, standing=standing))
         if Outcome.REFUSED not in found:
-            for window, comparison in zip(held, found, strict=True):
+            for window, comparison in zip(windows, found, strict=True):
                 if isinstance(comparison, Comparison):
                     outcome = window.stream.accept(window.vectors, comparison, variance)
                     window.in_a_row = 0
                     if outcome is Outcome.DENOISED:
                         changed += window.vectors.theta()
             return changed
-    finally:
-        for window in held:
-            window.vectors.release()
-            window.stream.__exit__()
     for window in windows:
         window.skipped += 1
         window.in_a_row += 1
