@@ -263,7 +263,7 @@ class _Contrasts(NamedTuple):
 
     kappa: Any  # (K - 1,), how far each has moved, ascending
     y: Any  # (K - 1,), its squared norm
-    terms: Any  # (K - 1, 4), y, less / n^1/2, less^2, y less; less is kappa - kappa_b, or kappa
+    terms: Any  # (4, K - 1), y, less / n^1/2, less^2, y less; less is kappa - kappa_b, or kappa
     R: Any  # (K - 1, K - 1), y being its diagonal
     A: Any  # (K, K - 1), Q U
     mean: Any  # (K,), p
@@ -277,10 +277,10 @@ class _Contrasts(NamedTuple):
 
     def noise(self, rest: Any) -> Any:
         """Return sigma^2 as given, or what is most likely, for rest = 1 / (1 + t kappa)."""
-        return rest @ self.y / (self.d * self.n) if self.sigma2 is None else self.sigma2
+        return self.y @ rest / (self.d * self.n) if self.sigma2 is None else self.sigma2
 
     def slope(self, t: Any) -> tuple[Any, Any]:
-        """Return the derivative of the log likelihood in log t, and rest, for ratios (m,).
+        """Return the derivative of the log likelihood in log t, and rest (K - 1, m), for m ratios.
 
         Sigma is integrated out. The prior of log t is Jeffreys': the root of the information that
         a window of such a shape holds on it. Without it the most likely slope is often zero, and
@@ -290,13 +290,14 @@ class _Contrasts(NamedTuple):
         derivative of D_k is D_k (rest_k - f_b).
         """
         xp = self.xp
-        rest = 1.0 / (1.0 + t[:, None] * self.kappa)
-        squares = rest * rest
-        S, D = (rest @ self.terms[:, :2]).T
-        DR, DD, SD = (squares @ self.terms[:, 1:]).T
-        DDR, half = (rest * squares) @ self.terms[:, 2], 0.5 * self.d
+        rest = 1.0 / (1.0 + self.kappa[:, None] * t)
+        squares, half = rest * rest, 0.5 * self.d
+        # Matrices, and not vectors, times a matrix: XLA has these in a library.
+        S, D, *_ = self.terms @ rest
+        _, DR, DD, SD = self.terms @ squares
+        DDR = (self.terms @ (rest * squares))[2]
         if self.sigma2 is None:
-            far = rest[:, -1]
+            far = rest[-1]
             DD, DDR = DD - D * D, DDR - D * DR
             scale, base, fit = t * far, 1.0 - far, SD / S * (half * self.n)
         else:
@@ -321,7 +322,7 @@ class _Contrasts(NamedTuple):
             return top / self.sigma2
 
         def left(log: Any) -> Any:
-            noise = self.noise(1.0 / (1.0 + xp.exp(log)[:, None] * self.kappa))
+            noise = self.noise(1.0 / (1.0 + self.kappa[:, None] * xp.exp(log)))
             return xp.log(top) - log - xp.log(xp.maximum(noise, self.tiny))
 
         base = xp.log(_either(last > 0.0, last, 1.0, xp))
@@ -343,10 +344,11 @@ class _Contrasts(NamedTuple):
         if limit is not None:
             weights = xp.where(t <= limit * (1.0 + 1e-6), weights, 0.0)
         weights = weights / weights.sum()
-        sigma2, shares = weights * self.noise(rest), 1.0 - rest
-        change = shares - f
-        mixed = (weights[:, None] * change).T @ change
-        return self.noise(rest[_RATIOS // 2]), sigma2.sum(), sigma2 @ shares, mixed
+        noise, shares = self.noise(rest), 1.0 - rest
+        found = noise if self.sigma2 is not None else noise[_RATIOS // 2]
+        sigma2, change = weights * noise, shares - f[:, None]
+        mixed = (weights * change) @ change.T
+        return found, sigma2.sum(), shares @ sigma2, mixed
 
 
 def _contrasts(
@@ -366,7 +368,7 @@ def _contrasts(
         # Contrasts of empty slots are put below all others: they come first and do not mix.
         used = root > 0.0
         n = xp.maximum(used.sum() - 1, 1)
-        M = M - xp.diag(xp.where(used[1:], 0.0, xp.trace(M) + tiny))
+        M = M - xp.where(used[1:], 0.0, M.max() + tiny) * np.eye(K - 1, dtype=M.dtype)
     kappa, U = xp.linalg.eigh(M)
     B = B @ U
     R = -(B.T @ G @ B)
@@ -379,20 +381,20 @@ def _contrasts(
         real = np.arange(K - 1) >= K - 1 - n
         kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
         least, n = kappa[K - 1 - n], n.astype(y.dtype)  # lest d n overflow
-    terms = xp.array([y, less / n**0.5, less * less, y * less]).T
+    terms = xp.array([y, less / n**0.5, less * less, y * less])
     return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, sigma2, flat, tiny, xp)
 
 
 def _basis(root: Any, xp: Any) -> tuple[Any, Any]:
     """Return p and Q.
 
-    The reflection I - 2 h h' turns v^-1/2 to the first axis; its other columns are Q. To drop the
-    smallest eigenvector of a centred matrix instead would mix the constant with other directions
-    that no point moved in.
+    The reflection I - h h' / h_1 turns v^-1/2 to the first axis; its other columns are Q. To drop
+    the smallest eigenvector of a centred matrix instead would mix the constant with other
+    directions that no point moved in.
     """
-    K, unit = root.shape[0], root / xp.sqrt(root @ root)
-    h = unit + (np.arange(K) == 0)
-    return unit * unit, (xp.eye(K, dtype=h.dtype) - (2.0 / (h @ h)) * h[:, None] * h)[:, 1:]
+    unit, axes = root / xp.sqrt(root @ root), np.eye(root.shape[0], dtype=root.dtype)
+    h = unit + axes[0]
+    return unit * unit, axes[:, 1:] - (h / h[0])[:, None] * h[1:]
 
 
 @lru_cache
@@ -444,10 +446,10 @@ def _maximum(slope: Any, low: Any, high: Any, xp: Any) -> Any:
     The highest cell of a grid is found by integrating. In it the derivative is interpolated by a
     polynomial, whose zero is returned, or the end at which the function is higher.
     """
-    grid, nodes, matrix = (xp.asarray(v, low.dtype) for v in _interpolation())
+    grid, nodes, rule, matrix = (xp.asarray(v, low.dtype) for v in _interpolation())
     width = (high - low) / (_GRID - 1)
     seen = slope(low + width * grid)
-    top = (seen.cumsum() - 0.5 * seen).argmax()  # the trapezoidal rule
+    top = (rule @ seen).argmax()
     cell = _clip(top - (seen[top] <= 0.0), 0, _GRID - 2, xp)
     v = matrix @ slope(low + width * (cell + nodes))
     k = _clip((v > 0.0).sum(), 1, _FINE - 1, xp)
@@ -456,12 +458,13 @@ def _maximum(slope: Any, low: Any, high: Any, xp: Any) -> Any:
 
 
 @lru_cache
-def _interpolation() -> tuple[Float64, Float64, Float64]:
-    """Return the grid, nodes in (0, 1), and the matrix from these to a finer grid."""
+def _interpolation() -> tuple[Float64, Float64, Float64, Float64]:
+    """Return the grid, nodes in (0, 1), the trapezoidal rule, and the matrix to a finer grid."""
     nodes = -np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
     fine = chebyshev.chebvander(np.linspace(-1.0, 1.0, _FINE), _NODES - 1)
     matrix = fine @ np.linalg.inv(chebyshev.chebvander(nodes, _NODES - 1))
-    return np.arange(float(_GRID)), 0.5 * (1.0 + nodes), matrix
+    rule = np.tri(_GRID) - 0.5 * np.eye(_GRID)
+    return np.arange(float(_GRID)), 0.5 * (1.0 + nodes), rule, matrix
 
 
 def _either(condition: Any, yes: Any, no: Any, xp: Any) -> Any:
