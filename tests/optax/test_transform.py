@@ -232,7 +232,7 @@ def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> N
 def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
     sums = []
     for leaves in (2, 40):
-        params = {n: jnp.ones(3) for n in range(leaves)}
+        params = {n: jnp.ones(n + 1) for n in range(leaves)}
         tx = coco_denoise(model="gaussian", window=K)
         lowered = jax.jit(tx.update).lower(params, tx.init(params), params)
         sums.append(lowered.as_text().count("stablehlo.reduce("))

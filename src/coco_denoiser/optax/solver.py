@@ -56,11 +56,6 @@ def precision(dtype: Any) -> Precision:
     return Precision(2.0**-23, 3e-5, 1e-6, 2e-6, 1e-8, 1e-3, 1e-6)
 
 
-def default_tolerance(dtype: Any) -> float:
-    """Return the relative gap to reach unless the caller says otherwise."""
-    return precision(dtype).tol
-
-
 @lru_cache
 def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the first and second member of every pair, and the incidence matrix (P, K)."""

@@ -11,9 +11,8 @@ from jax import Array, lax
 
 from coco_denoiser import _validation as check
 from coco_denoiser import gaussian
-from coco_denoiser.optax import tree
+from coco_denoiser.optax import solver, tree
 from coco_denoiser.optax import window as windows
-from coco_denoiser.optax.solver import default_tolerance
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
 from coco_denoiser.stream import GAUSSIAN_WINDOW
@@ -185,7 +184,7 @@ def coco_denoise(
         newest = _leaf_by_leaf(points, gradients, params, updates)
         rows = _rows(tree.joined(newest), K, c)
         tables = _if(fits, windows.insert(old, rows, precision), state.tables)
-        reach = default_tolerance(number) if tol is None else tol
+        reach = solver.precision(number).tol if tol is None else tol
         if is_gaussian:
             d = _coordinates(params)
             w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)

@@ -24,8 +24,7 @@ from coco_denoiser.optax import solver, tree
 _Three: TypeAlias = tuple[Array, Array, Array]
 _Terms: TypeAlias = Callable[..., _Three]
 
-_BLOCK = 512  # the sums of a block, for K = 8, fit into a core's own cache
-
+_BLOCK = 512  # entries of each slot that are summed together, at least
 _TOGETHER = 2  # blocks that are added at once
 
 
@@ -177,6 +176,7 @@ def _embed(squares: Array, origin: Array, used: Array) -> Array:
     return factor
 
 
+@jax.jit  # traced once for leaves that are alike
 def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     """Return one leaf's share of the rows (3, K) of the tables.
 
@@ -196,6 +196,7 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     return _rows(terms, X, G, x, g)
 
 
+@jax.jit
 def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
     """Return one leaf's share of ||dx||^2, ||dh||^2 and (1 + c^2) ||x||^2 + ||g||^2, (3,).
 
@@ -231,7 +232,7 @@ def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
     def add(n: int | Array, sums: _Three) -> _Three:
         # Several blocks at once: the sums are read and written less often.
         for m in range(_TOGETHER):
-            sums = _add(sums, terms(*part((n * _TOGETHER + m) * block, block)))
+            sums = jax.tree.map(jnp.add, sums, terms(*part((n * _TOGETHER + m) * block, block)))
         return sums
 
     zero = jnp.zeros((K, block), jax.eval_shape(terms, *part(0, block))[0].dtype)
@@ -250,7 +251,7 @@ def once_written(vector: Array, flag: Array) -> Array:
 
 
 def _block(K: int) -> int:
-    return max(_BLOCK, 8 * _BLOCK // K)
+    return max(_BLOCK, 16 * _BLOCK // K)  # the sums fit into a core's own cache
 
 
 def _in_blocks(X: Array) -> bool:
@@ -270,6 +271,7 @@ def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
     return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, *others)])
 
 
+@jax.jit
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction; c is None for 0."""
     if tree.is_small(x):
@@ -283,10 +285,6 @@ def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Arr
         for i, dg in enumerate(differences)
     )
     return sum(terms, start=jnp.zeros((), w.dtype))
-
-
-def _add(a: _Three, b: _Three) -> _Three:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 def _difference(stack: Array, one: Array, dtype: Any) -> Array:
