@@ -13,7 +13,7 @@ import pytest
 
 import coco_denoiser
 from coco_denoiser import _jit
-from coco_denoiser.compile import PARTS
+from coco_denoiser.compile import PARTS, compile_part
 from coco_denoiser.compile import main as compile_ahead
 from coco_denoiser.solvers import METHODS, Method
 
@@ -115,6 +115,15 @@ def test_a_user_is_told_that_it_compiles(
     assert compiled(1) == 2
     assert compiled(1.5) == 2.5
     assert caplog.text.count("compiling kernels (first run only)") == told
+
+
+def test_compiling_ahead_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _jit._say_compiling.cache_clear()
+    monkeypatch.setitem(PARTS, "solve()", _jit._say_compiling)
+    compile_part("solve()")
+    assert not caplog.text
 
 
 def test_the_help_compiles_nothing(

@@ -4,6 +4,7 @@ What is compiled is kept where Numba keeps it: beside the package, or in NUMBA_C
 """
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -59,8 +60,17 @@ PARTS: dict[str, Callable[[], None]] = {"solve()": _batch, "Denoiser": _stream}
 
 
 def compile_part(name: str) -> None:
-    """Compile one of the PARTS: processes that meet the same function at once each compile it."""
-    PARTS[name]()
+    """Compile one of the PARTS: processes that meet the same function at once each compile it.
+
+    The caller says that it does, and no process says it again.
+    """
+    logger = logging.getLogger("coco_denoiser")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        PARTS[name]()
+    finally:
+        logger.setLevel(level)
 
 
 def main(arguments: Sequence[str] = ()) -> int:
