@@ -62,7 +62,7 @@ PARTS: dict[str, Callable[[], None]] = {"solve()": _batch, "Denoiser": _stream}
 def compile_part(name: str) -> None:
     """Compile one of the PARTS: processes that meet the same function at once each compile it.
 
-    The caller says that it does, and no process says it again.
+    The caller announces it, so the notice of the first call is silenced.
     """
     logger = logging.getLogger("coco_denoiser")
     level = logger.level

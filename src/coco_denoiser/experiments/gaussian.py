@@ -30,7 +30,7 @@ from coco_denoiser.optimizers import (
 from coco_denoiser.typing import Float64
 
 SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
-_STEP_L = ", L=1/s"  # the bound that a step assumes, in place of the true one
+_STEP_L = ", L=1/s"  # instead of the true L
 _DENOISED = (OURS, "SGD+COCO_8", f"SGD+COCO_8{_STEP_L}", "SGD+COCO_32")
 _TAIL = ", tail average"
 _AVERAGED = "tail average"  # of SGD, over SGD's last iterates

@@ -176,7 +176,7 @@ class Block:
         views = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
         if not self._complex:
             return views
-        # Rows without entries begin at odd ones.
+        # Rows without entries may have odd offsets, which PyTorch refuses.
         return [torch.view_as_complex(v if v.numel() else v.clone()) for v in views]
 
     def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
@@ -234,7 +234,7 @@ class Block:
         """Return parameters with gradients that are like them, valid until the next step."""
         pairs = zip(self.members, self._buffer(2)[1], strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
-            # Not the views themselves: whoever exchanges their memory would keep them.
+            # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
             return ((p, part.data) for p, part in pairs)
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
         empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
