@@ -55,8 +55,7 @@ TESTS = {
     "descent.py": ("test_minimize.py", ""),
     "optimizers/driver.py": ("optimizers/test_proximal.py test_validation.py", ""),
     "optimizers/proximal.py": ("optimizers/test_proximal.py", ""),
-    "files.py": ("test_files.py", ""),
-    "_storage.py": ("test_storage.py", ""),
+    "files.py": ("test_files.py", "test_storage.py"),
     "experiments/claims.py": ("experiments/test_claims.py", ""),
     "experiments/units.py": ("experiments/test_units.py", ""),
     "explore/simulation.py": ("explore/test_simulation.py", ""),
@@ -222,8 +221,6 @@ MUTATIONS = [
             (" or len({*names}) < len(names)", ""),
             ("    check_regular(path)\n", ""),
             ("table.shape[1] != len(names) or ", ""),
-        ],
-        "_storage.py": [
             ("if part and not _running(int(part[1])):", "if part:"),
             ("if part and not _running(int(part[1])):", "if False:"),
         ],

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_denoiser import files, solve
-from coco_denoiser._storage import RefusedError
+from coco_denoiser.files import RefusedError
 
 POINTS = np.array([[0.0, 1.0], [0.5, 1.0], [0.25, -1.0]])
 GRADIENTS = np.array([[1.0, 2.0], [-3.0, 0.1], [0.0, 7.0]])

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from coco_denoiser._storage import RefusedError, prepare_folder, write_bytes, write_whole
+from coco_denoiser.files import RefusedError, prepare_folder, write_bytes, write_whole
 
 
 def test_a_file_is_written_and_replaced_under_the_longest_name(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not
     tmp_path: Path,
 ) -> None:
     script = (
-        "import os, pathlib, sys; from coco_denoiser._storage import write_whole;"
+        "import os, pathlib, sys; from coco_denoiser.files import write_whole;"
         "write_whole(pathlib.Path(sys.argv[1]), lambda file: os.kill(os.getpid(), 9))"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "result")], check=False)

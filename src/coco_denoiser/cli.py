@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from coco_denoiser._storage import RefusedError, reason
 from coco_denoiser._version import __version__
+from coco_denoiser.files import RefusedError, reason
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Experiments: every figure of the paper, recomputed, with every claim checked."""
 
-from coco_denoiser._storage import RefusedError
+from coco_denoiser.files import RefusedError
 
 
 class ExperimentError(RefusedError):

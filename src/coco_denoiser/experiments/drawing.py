@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_denoiser.experiments.curves import Curve, Curves
+from coco_denoiser.experiments.palette import COCO, Style
 from coco_denoiser.experiments.panels import Kind, Panel, companion_styles, companions, styles
-from coco_denoiser.palette import COCO, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

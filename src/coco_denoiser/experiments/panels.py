@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from coco_denoiser import palette
-from coco_denoiser.palette import Style
+from coco_denoiser.experiments import palette
+from coco_denoiser.experiments.palette import Style
 
 _COLOURS = ("#111111", "#3b1c8c", "#21708c", "#1fa187", "#7aa61e", "#c98f00", "#b3401f")
 _DASHES = ((), (7, 2), (4, 1.5, 1, 1.5), (3, 1.5), (1, 1.2), (9, 2, 2, 2), (5, 1, 1, 1, 1, 1))

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coco_denoiser._storage import write_bytes, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result
 from coco_denoiser.experiments.page import Entry
+from coco_denoiser.files import write_bytes, write_whole
 
 
 def save_curves(result: Result, folder: Path) -> None:

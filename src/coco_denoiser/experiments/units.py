@@ -20,10 +20,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from coco_denoiser._storage import RefusedError, prepare_folder, read_arrays, write_whole
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.experiment import Config, Experiment, Unit
+from coco_denoiser.files import RefusedError, prepare_folder, read_arrays, write_whole
 
 # Takes the name of an experiment, its configuration and the units wanted; yields each of them
 # as it is ready.
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 # No number of a unit depends on these.
-_SHOWING = ("claims", "drawing", "page", "panels", "summary")
+_SHOWING = ("claims", "drawing", "page", "palette", "panels", "summary")
 _APART = ("torch/", "optax/", "explore/", "cli", *(f"experiments/{name}.py" for name in _SHOWING))
 
 

@@ -19,11 +19,11 @@ from bokeh.embed import file_html
 from bokeh.resources import INLINE
 from jinja2 import Template
 
-from coco_denoiser._storage import write_bytes
 from coco_denoiser.explore.objectives import OBJECTIVES, contours
 from coco_denoiser.explore.pictures import RUNS, Columns, axes, curves, frame, legend, plots
 from coco_denoiser.explore.remarks import medians, remarks, summary
 from coco_denoiser.explore.simulation import LIMITS, PRESETS, Settings, Simulation, simulate
+from coco_denoiser.files import write_bytes
 
 
 def run(settings: Settings) -> dict[str, Any]:

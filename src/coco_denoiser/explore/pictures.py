@@ -12,8 +12,8 @@ import numpy as np
 from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
 from bokeh.plotting import figure
 
+from coco_denoiser.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.explore.simulation import START, Simulation
-from coco_denoiser.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.typing import Array
 
 ARROWS = 3  # at so many last points: more hide the path

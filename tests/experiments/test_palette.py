@@ -2,7 +2,7 @@
 
 import pytest
 
-from coco_denoiser import palette
+from coco_denoiser.experiments import palette
 from coco_denoiser.experiments.panels import styles
 
 
