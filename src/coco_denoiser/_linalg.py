@@ -6,8 +6,8 @@ not start from 0 is not negative, and does not vectorise what may have to wrap a
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel
-from coco_denoiser.typing import Array, Float64
+from coco_denoiser._jit import kernel, sweep
+from coco_denoiser.typing import Float64
 
 _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
 MANY = 192  # number of nodes from which that is faster
@@ -81,34 +81,24 @@ def _back(a: Float64, b: Float64, inverse: Float64) -> None:
             b[i, j] *= inverse[i]
 
 
-@kernel
 def substitute(U: Float64, x: Float64) -> None:
     """Overwrite x by (U'U)^-1 x."""
-    m = U.shape[0]
-    for k in range(m):
+    for k in range(x.size):
         x[k] /= U[k, k]
-        factor, row, rest = x[k], U[k, k + 1 :], x[k + 1 :]
-        for j in range(rest.size):
-            rest[j] -= factor * row[j]
-    for k in range(m - 1, -1, -1):
-        # Four sums, since each addition to a single one would wait for the last.
-        s0, s1, s2, s3 = x[k], 0.0, 0.0, 0.0
-        whole = k + 1 + (m - k - 1) // 4 * 4
-        for j in range(k + 1, whole, 4):
-            s0 -= U[k, j] * x[j]
-            s1 -= U[k, j + 1] * x[j + 1]
-            s2 -= U[k, j + 2] * x[j + 2]
-            s3 -= U[k, j + 3] * x[j + 3]
-        for j in range(whole, m):
-            s0 -= U[k, j] * x[j]
-        x[k] = ((s0 + s1) + (s2 + s3)) / U[k, k]
+        x[k + 1 :] -= x[k] * U[k, k + 1 :]
+    for k in range(x.size - 1, -1, -1):
+        x[k] = (x[k] - U[k, k + 1 :] @ x[k + 1 :]) / U[k, k]
 
 
-@fragment
-def squared_distance(x: Array, y: Array) -> float:
-    """Return ||x - y||^2, in float64 whatever the vectors are."""
-    total = 0.0
-    for j in range(x.size):
-        difference = np.float64(x[j]) - np.float64(y[j])
-        total += difference * difference
-    return total
+@sweep
+def distances(v: Float64) -> Float64:
+    """Return the distances between vectors (K, d)."""
+    K, d = v.shape
+    table = np.zeros((K, K))
+    for i in range(K):
+        for j in range(i):
+            total = 0.0
+            for c in range(d):
+                total += (v[i, c] - v[j, c]) ** 2
+            table[i, j] = table[j, i] = np.sqrt(total)
+    return table

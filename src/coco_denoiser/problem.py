@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel, sweep
-from coco_denoiser._linalg import solve_large_laplacian, squared_distance
+from coco_denoiser._jit import fragment, sweep
+from coco_denoiser._linalg import distances, solve_large_laplacian
 from coco_denoiser.solution import Solution, Status
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser.typing import Float64, Int64
 
 # Relative to the largest residual: points whose bound is below this count as one for the others,
 # and are then told apart in a problem of their own.
@@ -74,7 +74,7 @@ class Problem:
     def is_feasible(self, within: float = WITHIN) -> bool:
         """Say whether every pair obeys its bound, up to rounding and this share of it."""
         h = self.residuals
-        return bool(worst_ratio(h, h, self.bounds, 1.0) <= 1.0 + within)
+        return worst_ratio(h, h, self.bounds, 1.0) <= 1.0 + within
 
 
 class Units(NamedTuple):
@@ -124,16 +124,12 @@ class Units(NamedTuple):
                 status = Status.STALLED
             elif moved and status is Status.UNCHANGED:
                 status = Status.SOLVED
-        return Solution(
+        return replace(
+            answer,
             gradients=theta,
-            weights=answer.weights,
             multipliers=lam if self.multiplier == 1.0 else self.multiplier * lam,
-            gap=answer.gap,
             violation=max(answer.violation, worst),
-            iterations=answer.iterations,
-            method=answer.method,
             status=status,
-            std=answer.std,
         )
 
 
@@ -165,10 +161,11 @@ def from_observations(
     curvature = c, r
     x, g, exponent, scale = points, gradients, 0, 0.0
     if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
-        h, bounds, scale = _reduce(x, g, c, r, _LARGEST)
+        h, scale = _reduce(x, g, c, _LARGEST)
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
-        h, bounds, scale = _reduce(x, g, c, r, np.inf)
+        h, scale = _reduce(x, g, c, np.inf)
+    bounds = r * distances(x) / scale
     axes, least, spread, coordinates, shares = NONE, float(variances.min()), 1.0, h, ones(d)
     isotropic = covariance is None
     if covariance is not None:
@@ -320,19 +317,16 @@ def average(
 
 
 @sweep
-def _reduce(
-    points: Float64, gradients: Float64, c: float, r: float, largest: float
-) -> tuple[Float64, Float64, float]:
-    """Return residuals, bounds and the scale, which is 0 for input out of range."""
+def _reduce(points: Float64, gradients: Float64, c: float, largest: float) -> tuple[Float64, float]:
+    """Return residuals and their scale, which is 0 for input out of range."""
     K, d = points.shape
-    h, bounds = np.empty((K, d)), np.empty((K, K))
-    x, g = 0.0, 0.0
+    h, x, g = np.empty((K, d)), 0.0, 0.0
     for i in range(K):
         for j in range(d):
             x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
     for top in (x, g):
         if top != 0.0 and not 1.0 / largest < top < largest:
-            return h, bounds, 0.0
+            return h, 0.0
     origin, central = 0, 0
     for attempt in range(2):
         # Differences first: a shift of all points or gradients leaves no rounding behind. From an
@@ -345,29 +339,7 @@ def _reduce(
         if attempt == 1 or central == 0:
             break
         origin = central
-    scale = standardise(h, central)
-    for i in range(K):
-        bounds[i, i] = 0.0
-        for j in range(i):
-            squared = squared_distance(points[i], points[j])
-            bounds[i, j] = bounds[j, i] = r * _root(squared, points[i], points[j]) / scale
-    return h, bounds, scale
-
-
-@fragment
-def _root(squared: float, x: Array, y: Array) -> float:
-    """Return ||x - y|| from its square, or computed afresh with a scale if that is out of range."""
-    if 1e-250 < squared < 1e250:
-        return math.sqrt(squared)
-    top = 0.0
-    for j in range(x.size):
-        top = max(top, abs(np.float64(x[j]) - np.float64(y[j])))
-    if top == 0.0:
-        return 0.0
-    total = 0.0
-    for j in range(x.size):
-        total += ((np.float64(x[j]) - np.float64(y[j])) / top) ** 2
-    return top * math.sqrt(total)
+    return h, standardise(h, central)
 
 
 @fragment
@@ -405,58 +377,33 @@ def standardise(h: Float64, central: int) -> float:
     return scale
 
 
-@kernel
+@np.errstate(divide="ignore")  # points that must coincide, and do not
 def worst_ratio(phi: Float64, h: Float64, bounds: Float64, roundings: float) -> float:
     """Return the largest ratio of distance to bound, so many roundings of phi forgiven."""
-    worst, size = 0.0, rounding_sizes(phi, h)
-    for i in range(phi.shape[0]):
-        for j in range(i):
-            squared = 0.0
-            for c in range(phi.shape[1]):
-                squared += (phi[i, c] - phi[j, c]) ** 2
-            apart = np.sqrt(squared) - roundings * ROUNDING * min(1.0, size[i] + size[j])
-            if apart > 0.0:
-                worst = max(worst, apart / bounds[i, j])
-    return worst
+    apart = distances(phi) - roundings * roundings_of_pairs(phi, h)
+    ratio = np.divide(apart, bounds, out=np.zeros_like(bounds), where=apart > 0.0)
+    return float(ratio.max())
 
 
-@kernel
-def rounding_sizes(phi: Float64, h: Float64) -> Float64:
-    """Return what the rounding of each residual is relative to: it, and how far it has moved.
+def roundings_of_pairs(phi: Float64, h: Float64) -> Float64:
+    """Return how well the distance of each pair is known, (K, K).
 
-    Not the largest of all: next to one that is far away, the others still have all their digits.
+    That is relative to the two residuals, and to how far they have moved. Not to the largest of
+    all: next to one that is far away, the others still have all their digits.
     """
-    size = np.zeros(phi.shape[0])
-    for i in range(phi.shape[0]):
-        for c in range(phi.shape[1]):
-            size[i] += abs(phi[i, c]) + abs(h[i, c] - phi[i, c])
-    return size
+    size = np.sum(np.abs(phi) + np.abs(h - phi), axis=1)
+    return np.asarray(ROUNDING * np.minimum(1.0, size[:, None] + size))
 
 
-@kernel
 def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
     """Number the groups of points no further apart than this, in the order of first members."""
-    K = bounds.shape[0]
-    labels = np.empty(K, np.int64)
-    for i in range(K):
-        labels[i] = -1
-    stack = np.empty(K, np.int64)
-    count = 0
-    for i in range(K):
-        if labels[i] >= 0:
-            continue
-        labels[i] = count
-        stack[0], size = i, 1
-        while size > 0:
-            size -= 1
-            member = stack[size]
-            for j in range(i + 1, K):
-                if labels[j] < 0 and bounds[member, j] <= limit:
-                    labels[j] = count
-                    stack[size] = j
-                    size += 1
-        count += 1
-    return labels
+    K = len(bounds)
+    near, labels, last = bounds <= limit, np.arange(K), np.full(K, K)
+    while (labels != last).any():
+        last = labels
+        labels = np.minimum(labels, np.where(near, labels, K).min(axis=1))
+        labels = labels[labels]  # halves the way to the first member
+    return np.unique(labels, return_inverse=True)[1]
 
 
 @sweep

@@ -19,9 +19,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser._jit import kernel, sweep
-from coco_denoiser._linalg import solve_large_laplacian, squared_distance
-from coco_denoiser.problem import ROUNDING, Problem, rounding_sizes, stationary, worst_ratio
+from coco_denoiser._jit import sweep
+from coco_denoiser._linalg import distances, solve_large_laplacian
+from coco_denoiser.problem import ROUNDING, Problem, roundings_of_pairs, stationary, worst_ratio
 from coco_denoiser.solvers import newton
 from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, inverse_bounds
 from coco_denoiser.typing import Float64, Int64
@@ -61,7 +61,7 @@ def _newton(
     """Do as newton.py does, from multipliers above the diagonal; return the best, and the steps."""
     cube = float(len(bounds)) ** 3
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
-    left, ratio = max(_ALLOWED * cube, small), np.zeros_like(bounds)
+    left = max(_ALLOWED * cube, small)
     iterations, halvings, best, top, kept, last = 0, 0, np.inf, -np.inf, table, table
     while True:
         system = System(problem, table)
@@ -78,7 +78,7 @@ def _newton(
         if iterations >= max_iter:
             return kept, iterations
         top, halvings, last = dual, 0, table
-        _ratios(system.hat, bounds, ratio)
+        ratio, _ = _ratios(system.hat, bounds)
         first, second = np.nonzero((table > 0.0) | (ratio > 1.0))
         system.list_pairs(first, second)
         ridge = min(newton.RIDGE, gap / value)
@@ -212,8 +212,7 @@ def duality(
     first, second = np.nonzero(table)
     rho, lam = bounds[first, second], table[first, second]
     w = np.sqrt(np.sum((hat[first] - hat[second]) ** 2, axis=1))
-    size = rounding_sizes(hat, h)
-    lost = ROUNDING * np.minimum(1.0, size[first] + size[second])
+    lost = roundings_of_pairs(hat, h)[first, second]
     shrink = 1.0 / max(worst_ratio(hat, h, bounds, 1.0), 1.0)
     gap = 0.5 * (1.0 - shrink) ** 2 * float(np.sum(n * hat * hat))
     gap += float(np.sum(lam * w * np.maximum(np.abs(rho - shrink * w) - 0.5 * lost, 0.0)))
@@ -226,19 +225,16 @@ def multiplicative(problem: Problem, bounds: Float64, near: float) -> Float64:
 
     Those are the pairs whose distance exceeds this share of their bound.
     """
-    ratio, reach, last = np.zeros_like(bounds), np.empty_like(bounds), np.ones_like(bounds)
-    _ratios(problem.residuals, bounds, ratio)
-    n = problem.precisions
+    (ratio, _), last, n = _ratios(problem.residuals, bounds), np.ones(1), problem.precisions
     soft = 2.0 * n[:, None] * n / (n[:, None] + n)
     excess = float(np.max((ratio - 1.0)[ratio > 1.0] * bounds[ratio > 1.0], initial=0.0))
-    least = np.minimum(0.01, excess / np.where(bounds > 0.0, bounds, 1.0))
+    least = np.minimum(0.01, excess / bounds)
     lam = np.triu(np.maximum(ratio - 1.0, least) * soft / len(bounds), 1)
-    lam[np.isinf(bounds)] = 0.0
     for rounds in range(ROUNDS + 1):
-        worst = _ratios(stationary(lam, problem), bounds, ratio)
+        ratio, worst = _ratios(stationary(lam, problem), bounds)
         if worst <= READY or rounds == ROUNDS:
             kept = np.where(ratio > (near if rounds < ROUNDS else 0.0), lam, 0.0)
-            carried = kept.any() and _ratios(stationary(kept, problem), bounds, reach) <= CARRY
+            carried = kept.any() and _ratios(stationary(kept, problem), bounds)[1] <= CARRY
             if rounds == ROUNDS or carried:
                 break
         x = np.maximum(ratio, 0.1)
@@ -247,17 +243,10 @@ def multiplicative(problem: Problem, bounds: Float64, near: float) -> Float64:
     return kept
 
 
-@kernel
-def _ratios(phi: Float64, bounds: Float64, ratio: Float64) -> float:
-    """Fill the ratios of distance to bound, above the diagonal; return the largest."""
-    worst = 0.0
-    for i in range(phi.shape[0]):
-        x = phi[i]
-        for j in range(i + 1, phi.shape[0]):
-            apart = np.sqrt(squared_distance(x, phi[j]))
-            ratio[i, j] = apart / bounds[i, j]
-            worst = max(worst, (apart - ROUNDING) / bounds[i, j])
-    return worst
+def _ratios(phi: Float64, bounds: Float64) -> tuple[Float64, float]:
+    """Return the ratios of distance to bound, above the diagonal, and the largest."""
+    apart = distances(phi)
+    return np.triu(apart / bounds), float(np.max((apart - ROUNDING) / bounds))
 
 
 @sweep
