@@ -40,14 +40,12 @@ def make_step(tx: Any, **options: Any) -> Any:
     return jax.jit(step, **options)
 
 
-TRACES: list[Any] = []  # one for each time that `update` was compiled
 CHAIN = optax.chain(coco_denoise(1.0, K), optax.sgd(0.1))
 step = make_step(CHAIN)
 
 
 @jax.jit
 def update(g: Any, state: Any, params: Any, L: Any = 1.0, mu: Any = 0.0) -> Any:
-    TRACES.append(g)
     return coco_denoise(L, K, mu=mu, tol=1e-12 if state.gap.dtype == jnp.float64 else 1e-6).update(
         g, state, params, value=1.0, anything="else"
     )
@@ -62,6 +60,10 @@ def run(params: Any, seeds: Any = range(STEPS)) -> Any:
     for seed in seeds:
         params, state = step(params, state, seed)
     return params, state
+
+
+def flat(tree: Any) -> Any:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def same(a: Any, b: Any) -> bool:

@@ -13,10 +13,6 @@ from tests.optax.streams import K, as_tree, noisy_gradient
 L, MU, TOL = 1.0, 0.1, 0.03
 
 
-def flat(tree: Any) -> Any:
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
-
-
 def duality_gap(h: Any, rho: Any, lam: Any, shrink: float) -> float:
     """Return (P - D) / P of the residuals that are stationary for lam, drawn towards the mean.
 

@@ -17,7 +17,7 @@ from coco_denoiser.optax.transform import _estimate
 from coco_denoiser.optax.window import Tables
 from coco_denoiser.solution import Status
 from coco_denoiser.typing import Array, Float64
-from tests.optax.streams import as_tree, noisy_gradient
+from tests.optax.streams import as_tree, noisy_gradient, same
 
 K = 6
 GAUSSIAN: dict[str, Any] = {"model": "gaussian"}
@@ -143,8 +143,7 @@ def test_a_variance_that_is_none_changes_nothing() -> None:
     with pytest.raises(TypeError, match="noise_variance must be a real number, got array"):
         tx.update(g, state, params, noise_variance=np.ones(2))
     u, after = jax.jit(tx.update)(g, state, params, noise_variance=-1.0)  # traced: passed through
-    for a, b in zip(jax.tree.leaves((g, state)), jax.tree.leaves((u, after)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert same((u, after), (g, state))
 
 
 def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> None:
@@ -180,9 +179,15 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         ({"L": 1.0, "noise_std": 1.0}, ValueError, "`noise_std` is only supported with model='g"),
         ({"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
         ({"L": np.ones(2)}, TypeError, "L must be a real number, got array"),
+        ({"L": 0.0}, ValueError, "L must be positive"),
+        ({"L": 1.0, "mu": 1.0}, ValueError, "mu must be less than L"),
+        ({"L": 1.0, "window": 0}, ValueError, "window must be"),
+        ({"L": 1.0, "state_dtype": jnp.int32}, TypeError, "state_dtype"),
+        ({"L": 1.0, "window": 1, "forget": "fold"}, ValueError, "forget"),
+        ({"L": 1.0, "forget": "merge"}, ValueError, "forget"),
     ],
 )
-def test_settings_of_another_model_are_refused(
+def test_bad_settings_and_those_of_another_model_are_refused(
     options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=re.escape(words)):

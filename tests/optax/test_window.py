@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from coco_denoiser.optax import coco_denoise
 
@@ -47,14 +45,3 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             assert np.isclose(state.tables.point[i, j], dx @ dx, rtol=2e-6)
             assert np.isclose(state.tables.residual[i, j], dh @ dh, rtol=2e-6)
             assert np.isclose(state.tables.cross[i, j], dx @ dh, rtol=0.0, atol=2e-6 * size)
-
-
-def test_a_mesh_of_one_device_changes_nothing() -> None:
-    tx = coco_denoise(L, 1)
-    mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))
-    with jax.set_mesh(mesh):
-        for spec in (P("x"), P(None, "x")):  # type: ignore[no-untyped-call]
-            params = jax.device_put(jnp.ones((40, 40)), NamedSharding(mesh, spec))
-            u, state = jax.jit(tx.update)(2 * params, tx.init(params), params)
-            assert np.array_equal(u, 2 * params)
-            assert np.array_equal(state.points[0], params)
