@@ -156,25 +156,31 @@ def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["matplotlib.figure", "joblib"])
+@pytest.mark.parametrize(
+    ("command", "library", "extra"),
+    [
+        (INSTANT, "matplotlib.figure", "experiments"),
+        (INSTANT, "joblib", "experiments"),
+        (["list"], "scipy", "experiments"),
+        (["reproduce", "--quick"], "scipy", "experiments"),
+        (["explore"], "bokeh.embed", "explore"),
+    ],
+)
 def test_without_a_library_the_extra_is_named(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    library: str,
+    extra: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 2
-    assert "coco-denoiser[experiments]" in _one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", [["list"], ["reproduce", "--quick"]])
-def test_with_the_core_alone_the_extra_is_named(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for module in [name for name in sys.modules if name.startswith("coco_denoiser.experiments")]:
+    monkeypatch.chdir(tmp_path)
+    for module in [name for name in sys.modules if name.startswith("coco_denoiser.ex")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, library, None)
     assert cli.main(command) == 2
-    assert "coco-denoiser[experiments]" in _one_line(capsys)
+    assert f"coco-denoiser[{extra}]" in _one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

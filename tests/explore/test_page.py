@@ -1,8 +1,6 @@
 """The interactive page, in a real browser, served by the command itself."""
 
-import http.client
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -68,37 +66,6 @@ def test_it_loads_without_complaint_and_from_this_machine_alone(
     assert asked
     assert [address for address in asked if not address.startswith(served)] == []
     assert complaints(page) == []
-
-
-def test_it_listens_on_the_loopback_interface_only(served: str) -> None:
-    port = int(served.rstrip("/").rsplit(":", maxsplit=1)[1])
-    with socket.create_connection(("127.0.0.1", port), timeout=5):
-        pass
-    # Linux answers for all of 127/8, so another address of it tells who else is listened to.
-    with socket.socket() as other, pytest.raises(ConnectionRefusedError):
-        other.connect(("127.0.0.2", port))
-
-
-@pytest.mark.parametrize(
-    ("path", "host", "status"),
-    [
-        ("/", "localhost:PORT", 200),
-        ("/run?steps=10", "127.0.0.1:PORT", 200),
-        ("/", "evil.example:PORT", 403),
-        ("/run", "localhost.evil.example:PORT", 403),
-        ("/seeds", "localhost", 403),
-        ("/elsewhere", "localhost:PORT", 404),
-    ],
-)
-def test_only_requests_that_name_this_machine_are_answered(
-    served: str, path: str, host: str, status: int
-) -> None:
-    """A name of another's may be made to point here, so the address alone proves nothing."""
-    port = served.rstrip("/").rsplit(":", maxsplit=1)[1]
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=120)
-    connection.request("GET", path, headers={"Host": host.replace("PORT", port)})
-    assert connection.getresponse().status == status
-    connection.close()
 
 
 def test_a_slider_moves_the_picture_and_extremes_explain_themselves(page: webdriver.Chrome) -> None:
@@ -194,16 +161,6 @@ def test_a_port_in_use_is_one_line_that_names_the_remedy(
     assert error.startswith(f"coco-denoiser: error: cannot listen on port {port}")
     assert error.count("\n") == 1
     assert "--port 0" in error
-
-
-def test_without_bokeh_the_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for module in [name for name in sys.modules if name.startswith("coco_denoiser.explore")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "bokeh.embed", None)
-    assert cli.main(["explore"]) == 2
-    assert "coco-denoiser[explore]" in capsys.readouterr().err
 
 
 def _set(page: webdriver.Chrome, **settings: object) -> None:

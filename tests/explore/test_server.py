@@ -24,7 +24,8 @@ def port() -> Iterator[int]:
 def _reply(port: int, request: str | bytes) -> bytes:
     """Send a request as it is, and return all that comes back until the server closes."""
     if isinstance(request, str):
-        request = request.replace("HOST", f"Host: localhost:{port}").encode("latin-1")
+        request = request.replace("HOST", "Host: localhost:PORT")
+        request = request.replace("PORT", str(port)).encode("latin-1")
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -49,6 +50,11 @@ def _works(port: int) -> bool:
         ("GET / HTTP/1.1", "HOST" + "\r\nX: a" * 500, 431),
         ("GET / HTTP/1.1", "HOST\r\nHost: evil.example", 403),
         ("GET / HTTP/1.1", "X: no host", 403),
+        ("GET /run?steps=10 HTTP/1.1", "Host: 127.0.0.1:PORT", 200),
+        # A name of another's may be made to point here, so the address alone proves nothing.
+        ("GET / HTTP/1.1", "Host: evil.example:PORT", 403),
+        ("GET /run HTTP/1.1", "Host: localhost.evil.example:PORT", 403),
+        ("GET /seeds HTTP/1.1", "Host: localhost", 403),
         ("GET http://[::1 HTTP/1.1", "HOST", 400),
         ("GET /../../etc/passwd HTTP/1.1", "HOST", 404),
         ("POST /run HTTP/1.1", "HOST\r\nContent-Length: 999999999", 501),
@@ -62,6 +68,13 @@ def test_every_request_has_an_answer(
     assert reply.startswith(f"HTTP/1.1 {status} ".encode())
     assert _works(port)
     assert capfd.readouterr() == ("", "")
+
+
+def test_it_listens_on_the_loopback_interface_only(port: int) -> None:
+    assert _works(port)
+    # Linux answers for all of 127/8, so another address of it tells who else is listened to.
+    with socket.socket() as other, pytest.raises(ConnectionRefusedError):
+        other.connect(("127.0.0.2", port))
 
 
 @pytest.mark.parametrize(
