@@ -28,6 +28,7 @@ NAN = X.copy()
 NAN[2, 1] = np.nan
 
 Bad = list[tuple[dict[str, Any], type[Exception], str]]  # changes, and what is said of them
+GAUSSIAN: dict[str, Any] = {"L": None, "model": "gaussian"}
 WINDOW = "window must be a positive integer or None"
 SOLVE: Bad = [
     ({"points": X[:3]}, ValueError, r"same shape, got \(3, 3\) and \(4, 3\)"),
@@ -84,6 +85,16 @@ SOLVE: Bad = [
     ({"tol": np.nan}, ValueError, "tol must be finite"),
     ({"max_iter": 0}, ValueError, "max_iter must be a positive integer or None, got 0"),
     ({"max_iter": 2.5}, TypeError, "max_iter must be a positive integer or None, got 2.5"),
+    ({"noise_std": 1.0}, ValueError, "noise_std"),
+    ({"L": None}, ValueError, "Pass L for the paper's method, or model='gaussian'"),
+    ({"L": None, "model": "cocoercive"}, ValueError, "Pass L"),
+    ({"L": "auto"}, TypeError, r"L must be a real number.*model='gaussian'.*\.curvature"),
+    (GAUSSIAN | {"mu": 0.1}, ValueError, "mu"),
+    (GAUSSIAN | {"neighbors": 3}, ValueError, "neighbors"),
+    (GAUSSIAN | {"covariance": np.ones(3)}, ValueError, "covariance"),
+    (GAUSSIAN | {"method": "newton"}, ValueError, "method"),
+    *((GAUSSIAN | {"noise_std": bad}, ValueError, "noise_std must be") for bad in (0.0, -1.0)),
+    *((GAUSSIAN | {"L": bad}, ValueError, "L must be") for bad in (0.0, -1.0, np.nan)),
 ]
 DENOISER: Bad = [
     *(({"window": window}, ValueError, WINDOW) for window in (0, -1)),
@@ -95,6 +106,12 @@ DENOISER: Bad = [
     ({"forget": "keep"}, ValueError, "forget must be one of 'drop', 'fold', got 'keep'"),
     ({"forget": None}, ValueError, "forget must be one of"),
     ({"forget": "fold", "window": 1}, ValueError, "at least 2, got window=1.*Use window=2"),
+    ({"L": None, "model": "cocoercive"}, ValueError, "Pass L for the paper's method"),
+    ({"model": "cauchy"}, ValueError, "model must be"),
+    (GAUSSIAN | {"mu": 0.1}, ValueError, "`mu` is only supported with"),
+    (GAUSSIAN | {"forget": "fold"}, ValueError, "forget='fold' is only supported with"),
+    (GAUSSIAN | {"L": -1.0}, ValueError, "L must be"),
+    (GAUSSIAN | {"noise_std": 0.0}, ValueError, "noise_std must be"),
 ]
 MINIMIZE: Bad = [
     ({"jac": abs}, TypeError, r"minimize\(gradient, x0, calls=500\).*'jac'"),
@@ -240,9 +257,3 @@ def test_constant_input_is_unchanged(value: float) -> None:
     constant = np.full((3, 2), value)
     np.testing.assert_array_equal(coco.denoise(constant, constant, L=1.0), constant)
     np.testing.assert_array_equal(coco.denoise(0.0 * constant, constant, L=1.0), constant)
-
-
-def test_who_does_not_know_the_curvature_is_told_where_to_look() -> None:
-    anything: Any = "auto"
-    with pytest.raises(TypeError, match=r"L must be a real number.*model='gaussian'.*\.curvature"):
-        coco.denoise([[1.0]], [[1.0]], L=anything)

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from coco_denoiser import window as tables
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
 
@@ -58,18 +57,3 @@ def near(points: Float64, m: int | None) -> NDArray[np.bool_]:
     ordered = [np.sort(row[row > 0.0]) for row in apart]
     reach = [row[: m or len(row)].max(initial=0.0) * (1.0 + 1e-9) for row in ordered]
     return np.asarray(apart <= np.maximum.outer(reach, reach))
-
-
-def window_of(x: Float64, g: Float64, centre: float = 0.0, *, newest: int = -1) -> tables.Window:
-    """Return the full window of these observations, the slot after the newest being the oldest."""
-    K, h = len(x), g - centre * x
-    window = tables.Window(K)
-    for k in range(K):
-        dx, dh = x[:k] - x[k], h[:k] - h[k]
-        lengths = np.linalg.norm(dx, axis=1), np.linalg.norm(dh, axis=1)
-        product = lengths[0] * lengths[1]
-        cosines = (dx * dh).sum(axis=1) / np.where(product > 0.0, product, 1.0)
-        window.insert(np.stack((lengths[0], cosines, lengths[1])), 1.0)
-    window.centre, window.d, window.next = centre, x.shape[1], (newest + 1) % K
-    window.vectors = None
-    return window

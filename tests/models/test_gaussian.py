@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import coco_denoiser as coco
-from coco_denoiser.gaussian import GUARD, Fit, Gaussian, _residuals, fit
-from tests.windows import window_of
+from coco_denoiser.gaussian import GUARD, Fit, _residuals, fit
 
 Array = NDArray[np.float64]
 
@@ -235,38 +234,6 @@ def test_known_noise_is_not_estimated() -> None:
     # The more noise there is, the more is averaged.
     own = [fitted(x, g, noise_std=sigma).weights[-1, -1] for sigma in (0.1, 1.0, 10.0)]
     assert own == sorted(own, reverse=True)
-
-
-def test_a_model_answers_for_the_newest_slot() -> None:
-    rng = np.random.default_rng(0)
-    x, g, _ = drawn(rng, 6, 40)
-    found = Gaussian().estimate(window_of(x, g, 0.7, newest=1))
-    expected = fitted(x, g)
-    np.testing.assert_allclose(found.weights, expected.weights[1], atol=1e-9)
-    assert found.centre == 0.0
-    assert found.std == pytest.approx(expected.std[1], rel=1e-6)
-    assert found.noise_std == pytest.approx(expected.noise_std, rel=1e-6)
-    assert found.curvature == pytest.approx(expected.scale * math.sqrt(40), rel=1e-6)
-
-
-def test_a_cap_may_change_from_step_to_step() -> None:
-    rng = np.random.default_rng(0)
-    x, g, _ = drawn(rng, 6, 4, s=1.0)
-    caps = iter([1e-3, 1e3])
-    model = Gaussian(L=lambda: next(caps))
-    window = window_of(x, g)
-    found = []
-    for _ in range(2):
-        model.begin(1.0)
-        found.append(model.estimate(window))
-    assert found[0].curvature == pytest.approx(1e-3)
-    assert found[1].curvature == pytest.approx(fitted(x, g).scale * 2.0)
-
-
-@pytest.mark.parametrize("known", [{"L": 0.0}, {"L": -1.0}, {"noise_std": 0.0}, {"L": np.nan}])
-def test_nonsense_is_refused(known: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(known))):
-        Gaussian(**known)
 
 
 def test_contrasts_that_moved_almost_equally_far_are_told_apart() -> None:

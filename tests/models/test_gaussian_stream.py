@@ -1,13 +1,75 @@
-"""The Gaussian model in a stream."""
+"""The Gaussian model of a batch and in a stream."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
+
+
+def window(K: int = 10, d: int = 4) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    x = np.cumsum(rng.standard_normal((K, d)), axis=0)
+    return x, x @ np.diag(np.linspace(1.0, 0.3, d)) + rng.standard_normal((K, d))
+
+
+def test_without_a_bound_a_batch_is_estimated() -> None:
+    x, g = window()
+    found = coco.solve(x, g, model="gaussian")
+    assert found.status is coco.Status.ESTIMATED
+    assert found.status.success
+    assert "Gaussian" in str(found.status)
+    assert found.method == "gaussian"
+    assert np.isnan(found.multipliers).all()
+    assert np.isnan(found.violation)
+    assert found.gap < 1e-12
+    assert found.std.shape == (10,)
+    np.testing.assert_allclose(found.weights @ g, found.gradients, atol=1e-12)
+    np.testing.assert_array_equal(coco.denoise(x, g, model="gaussian"), found.gradients)
+    error, raw = (((v - x @ np.diag(np.linspace(1.0, 0.3, 4))) ** 2).sum() for v in
+                  (found.gradients, g))  # fmt: skip
+    assert error < 0.8 * raw
+
+
+def test_a_stream_knows_its_whole_window() -> None:
+    x, g = window()
+    v = np.random.default_rng(1).uniform(0.5, 2.0, 10)
+    denoiser = Denoiser(model="gaussian", window=6, noise_std=1.5)
+    for row in zip(x, g, v, strict=True):
+        last = denoiser(row[0], row[1], noise_variance=float(row[2]))
+    found = denoiser.solution
+    expected = coco.solve(x[4:], g[4:], noise_variance=v[4:], noise_std=1.5, model="gaussian")
+    np.testing.assert_allclose(found.gradients, expected.gradients, atol=1e-9)
+    np.testing.assert_allclose(found.gradients[-1], last, atol=1e-9)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-5)
+    assert denoiser.std == pytest.approx(expected.std[-1], rel=1e-5)
+    assert found.noise_std == pytest.approx(1.5)
+    assert found.curvature == pytest.approx(expected.curvature, rel=1e-5)
+
+
+def test_huge_and_tiny_numbers_are_estimated_alike() -> None:
+    x, g = window()
+    found = coco.solve(x, g, model="gaussian")
+    for a, b in ((1e200, 1e-200), (1e-200, 1e200)):
+        scaled = coco.solve(a * x, b * g, model="gaussian")
+        np.testing.assert_allclose(scaled.weights, found.weights, atol=1e-9)
+
+
+def test_a_cap_may_change_from_step_to_step() -> None:
+    caps, (x, g) = iter([1e3] * 9 + [1e-3]), window()
+    denoiser = Denoiser(L=lambda: next(caps), model="gaussian", window=6)
+    for k in range(10):
+        theta = denoiser(x[k], g[k])
+        cap = 1e3 if k < 9 else 1e-3
+        expected = coco.solve(x[: k + 1][-6:], g[: k + 1][-6:], L=cap, model="gaussian")
+        np.testing.assert_allclose(theta, expected.gradients[-1], atol=1e-9)
+    assert expected.curvature <= 1e-3 * (1.0 + 1e-9)
 
 
 def walked(denoiser: Denoiser, steps: int, seed: int = 0) -> list[Array]:
@@ -46,35 +108,6 @@ def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
     assert math.isnan(Denoiser(1.0).std)
 
 
-def test_a_saved_state_goes_on_bit_for_bit() -> None:
-    one, two = Denoiser(model="gaussian", window=6), Denoiser(model="gaussian", window=6)
-    walked(one, 9)
-    two.load_state_dict(one.state_dict())
-    x, g = np.ones(6), np.arange(6.0)
-    np.testing.assert_array_equal(one(x, g), two(x, g))
-    assert one.std == two.std
-    with pytest.raises(ValueError, match="model"):
-        Denoiser(1.0, 6).load_state_dict(one.state_dict())
-    with pytest.raises(ValueError, match="noise_std"):
-        Denoiser(model="gaussian", window=6, noise_std=1.0).load_state_dict(one.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"model": "cocoercive"}, "Pass L for the paper's method"),
-        ({"model": "cauchy"}, "model must be"),
-        ({"mu": 0.1, "model": "gaussian"}, "`mu` is only supported with"),
-        ({"forget": "fold", "model": "gaussian"}, "forget='fold' is only supported with"),
-        ({"L": -1.0, "model": "gaussian"}, "L must be"),
-        ({"noise_std": 0.0, "model": "gaussian"}, "noise_std must be"),
-    ],
-)
-def test_what_does_not_belong_is_refused(settings: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        Denoiser(**settings)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("noise_std", [None, 2.0])
 @pytest.mark.parametrize("window", [1, 3, None])
 def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
@@ -87,3 +120,7 @@ def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
         other = Denoiser(model="gaussian", window=window, noise_std=noise_std)
         other.load_state_dict(denoiser.state_dict())
         np.testing.assert_array_equal(other.std, denoiser.std)
+        settings: tuple[dict[str, Any], ...] = ({"L": 1.0}, {"model": "gaussian", "noise_std": 9.0})
+        for wrong in settings:
+            with pytest.raises(ValueError, match=r"saved with (model|noise_std)="):
+                Denoiser(window=window, **wrong).load_state_dict(denoiser.state_dict())

@@ -59,6 +59,9 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert not getattr(outer, "_step_supports_amp_scaling", False)
     assert "Adam" in repr(outer)
     assert "window=16" in repr(outer)
+    gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model="gaussian")
+    assert "window=32" in repr(gaussian)
+    assert "model='gaussian'" in repr(gaussian)
 
 
 @pytest.mark.parametrize("fails", [False, True])
