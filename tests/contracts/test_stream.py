@@ -76,10 +76,12 @@ class Torch:
         for p, point, gradient in zip(self.parameters, cut(x), cut(g), strict=True):
             p.data.copy_(torch.from_numpy(point))
             p.grad = torch.from_numpy(gradient).clone()
+        before = [p.grad for p in self.parameters]
         try:
             denoiser.denoise()
         except ValueError:
             return None
+        assert all(p.grad is g for p, g in zip(self.parameters, before, strict=True))  # in place
         return np.concatenate([np.ravel(p.grad) for p in self.parameters if p.grad is not None])
 
     def __len__(self) -> int:

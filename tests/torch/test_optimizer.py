@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
 
 
@@ -180,20 +180,3 @@ def test_groups_that_disagree_about_the_direction_are_refused() -> None:
     optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
     with pytest.raises(ValueError, match="maximize must be the same"):
         optimizer.step()
-
-
-def test_denoise_in_place_is_what_the_optimizer_sees() -> None:
-    some = parameters()
-    others = copies(some)
-    outer = CocoOptimizer(torch.optim.Adam(some, lr=0.1), L=1.0, window=4)
-    inner, denoiser = torch.optim.Adam(others, lr=0.1), GradientDenoiser(others, L=1.0, window=4)
-
-    def by_hand() -> None:
-        place = [p.grad for p in others]
-        assert denoiser.denoise()
-        assert all(p.grad is g for p, g in zip(others, place, strict=True))
-        inner.step()
-
-    noisy_gradients(some, 10, outer.step)
-    noisy_gradients(others, 10, by_hand)
-    assert equal(some, others)

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -114,29 +114,6 @@ def test_a_step_is_none_where_gradients_and_all_rates_are_zero(steps: int) -> No
     assert len(fresh.denoiser) == taken
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize(("base", "full"), [(torch.optim.SGD, False), (torch.optim.Adam, True)])
-def test_distributed_checkpointing_reads_what_it_wrote(base: Any, full: bool) -> None:
-    options = StateDictOptions(full_state_dict=full)
-    torch.manual_seed(0)
-    some, others = nn.Linear(4, 3), nn.Linear(4, 3)
-    optimizer, other = (coco(base(m.parameters(), lr=0.1), window=3) for m in (some, others))
-    noisy_gradients(list(some.parameters()), 5, optimizer.step)
-    optimizer.zero_grad()
-    others.load_state_dict(some.state_dict())
-    # A template made by a dummy step, filled in place, then loaded: as dcp.load does it.
-    template = get_optimizer_state_dict(others, other, options=options)
-    state = copy.deepcopy(get_optimizer_state_dict(some, optimizer, options=options))
-    mine, theirs = (cast("dict[str, Any]", s["state"]) for s in (template, state))
-    assert {n: set(mine[n]) for n in mine} == {n: set(theirs[n]) for n in theirs}
-    assert len(other.denoiser) == 0
-    set_optimizer_state_dict(others, other, state, options=options)
-    assert len(other.denoiser) == 3
-    noisy_gradients(list(some.parameters()), 3, optimizer.step, seed=4)
-    noisy_gradients(list(others.parameters()), 3, other.step, seed=4)
-    assert equal(list(some.parameters()), list(others.parameters()))
-
-
 def test_a_flattened_state_loses_the_window_and_says_so() -> None:
     options = StateDictOptions(flatten_optimizer_state_dict=True)
     layer = nn.Linear(4, 3)
@@ -148,7 +125,6 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
 
 
 NOT_FINITE = torch.full((3, 4), -torch.inf).double()
-TABLE = torch.zeros(4, 4).double()
 
 
 @pytest.mark.parametrize(
@@ -158,19 +134,14 @@ TABLE = torch.zeros(4, 4).double()
         ("coco_next", 1000, "next must be at most 3, got 1000"),
         ("coco_count", 5, "count must be at most 4"),
         ("coco_point_distances", torch.zeros(3, 3), "point_distances must be a table of 4 slots"),
-        ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
-        ("coco_variances", torch.ones(2).double(), "variances must be a table of 4 slots"),
         ("coco_point_2", torch.zeros(3), r"coco_point_2 of parameter 0 must have shape \(3, 4\)"),
         ("coco_residual_1", None, r"must have shape \(3, 4\), got None"),
         ("coco_point_0", NOT_FINITE * torch.nan, "coco_point_0 of parameter 0 must be finite"),
         ("coco_residual_3", NOT_FINITE, "coco_residual_3 of parameter 0 must be finite"),
-        ("coco_centre", torch.nan, "centre must be a finite number, got nan"),
         ("coco_count", torch.nan, "count must be an integer"),
         ("coco_seen", torch.nan, "coco_seen of parameter 0 must be an integer"),
-        ("coco_variances", torch.full((4,), torch.inf).double(), "variances must be finite"),
-        ("coco_cosines", TABLE + torch.nan, "cosines must be finite"),
-        ("coco_point_distances", TABLE + torch.nan, "point_distances must be finite"),
-        ("coco_residual_distances", TABLE + torch.inf, "residual_distances must be finite"),
+        # What NumPy's streams refuse of their tables, these do too.
+        ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
     ],
 )
 def test_a_damaged_window_is_refused_before_anything_changes(
