@@ -1,5 +1,7 @@
 """Folding in JAX: the core's trajectories, in a state of two copies if the window is of two."""
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ from tests.optax.streams import as_tree, flat, noisy_gradient, same
 @pytest.mark.parametrize("K", [2, 4])
 def test_it_is_compiled_once_and_passes_on_what_is_not_finite(K: int) -> None:
     tx, params = coco_denoise(1.0, K, forget="fold"), as_tree(jnp.float32)
-    state, update = tx.init(params), jax.jit(tx.update)
+    state, update = tx.init(params), cast("Any", jax.jit(tx.update))
     for seed in range(K + 2):
         g = noisy_gradient(params, seed)
         broken = g | {"b": g["b"].at[0].set(jnp.nan)}

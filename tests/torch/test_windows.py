@@ -63,9 +63,10 @@ def test_what_is_restored_or_copied_goes_on_bit_for_bit(options: dict[str, Any])
     loaded, read = ((other := copy.deepcopy(model), made(other, **options)) for _ in range(2))
     loaded[1].load_state_dict(saved(one))
     # A template made by a dummy step has room for all that is saved: dcp.load fills it in place.
-    template, state = get_optimizer_state_dict(*read), get_optimizer_state_dict(model, one)
+    template: Any = get_optimizer_state_dict(*read)
+    state: Any = get_optimizer_state_dict(model, one)
     for mine, theirs in zip(*(each["state"].values() for each in (template, state)), strict=True):
-        assert dict(mine).keys() == dict(theirs).keys()
+        assert mine.keys() == theirs.keys()
     assert len(read[1].denoiser) == 0
     set_optimizer_state_dict(*read, state)
     pickled = pickle.loads(pickle.dumps((model, one)))
