@@ -121,7 +121,6 @@ MINIMIZE: Bad = [
     ({"calls": 2.5}, TypeError, "calls"),
     ({"x0": [np.nan]}, ValueError, "x0"),
     ({"L": -1.0}, ValueError, "L must be positive"),
-    ({"noise_std": 0.0}, ValueError, "noise_std"),
     ({"project": abs, "prox": soft_threshold}, ValueError, "project or prox, not both"),
 ]
 LINEAR_MODEL: Bad = [

@@ -44,18 +44,6 @@ def test_any_two_classes_become_minus_and_plus_one(labels: list[float]) -> None:
     assert signed_labels(labels).tolist() == [-1, 1, 1]
 
 
-def test_libsvm_text_may_leave_out_entries_and_lines() -> None:
-    features, labels = datasets.parse_libsvm("+1 2:0.5\n\n-1 1:2 3:-1e3 \n+1\n")
-    assert features.tolist() == [[0, 0.5, 0], [2, 0, -1000], [0, 0, 0]]
-    assert labels.tolist() == [1, -1, 1]
-
-
-@pytest.mark.parametrize("text", ["1 2:a", "x 1:2", "1 2", "1 1:1\n1 0:3", "", "<html>\n"])
-def test_malformed_text_is_refused_with_its_place(text: str) -> None:
-    with pytest.raises(DatasetError, match=r"numbers\.txt"):
-        datasets.parse_libsvm(text, source="numbers.txt")
-
-
 def test_a_named_folder_must_exist_and_hold_the_file_that_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,10 @@
 """The paper's baselines and rivals, as small NumPy classes that take an optional denoiser."""
 
-from coco_denoiser.optimizers.adam import Adam
 from coco_denoiser.optimizers.averaging import PolyakRuppert, TailAverage
 from coco_denoiser.optimizers.base import SGD, DenoiserLike, Optimizer
 from coco_denoiser.optimizers.driver import Trajectory, run
 from coco_denoiser.optimizers.finite_sum import STRSAGA
-from coco_denoiser.optimizers.momentum import GradientEMA, HeavyBall
+from coco_denoiser.optimizers.momentum import IGT, Adam, GradientEMA, HeavyBall, ScheduleFree
 from coco_denoiser.optimizers.proximal import (
     DualAveraging,
     FrankWolfe,
@@ -14,9 +13,7 @@ from coco_denoiser.optimizers.proximal import (
     project_simplex,
     soft_threshold,
 )
-from coco_denoiser.optimizers.schedule_free import ScheduleFree
 from coco_denoiser.optimizers.schedules import Schedule, decreasing
-from coco_denoiser.optimizers.transport import IGT
 
 __all__ = [
     "IGT",

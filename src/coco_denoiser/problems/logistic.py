@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from coco_denoiser import _validation as check
 from coco_denoiser.curvature import linear_model
 from coco_denoiser.problems.base import Indices, as_points, draw_index
 from coco_denoiser.typing import Array, ArrayLike
@@ -32,11 +33,7 @@ class LogisticRegression:
     def __init__(
         self, features: ArrayLike, labels: ArrayLike, *, regularization: float = 0.0
     ) -> None:
-        A, b = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-        if A.ndim != 2 or A.size == 0:
-            raise ValueError(f"features must be a table (n, d), got shape {A.shape}.")
-        if not np.isfinite(A).all():
-            raise ValueError("features must be finite, got NaN or infinity.")
+        (A, _), b = check.weighted_table(features, None), np.asarray(labels, dtype=np.float64)
         if not A.any():
             raise ValueError("features must not all be 0: the objective would be constant.")
         if b.shape != (len(A),):
@@ -46,13 +43,11 @@ class LogisticRegression:
                 f"labels must be -1 or +1, got {np.unique(b)[:4]}; "
                 "coco_denoiser.problems.signed_labels converts any two classes."
             )
-        if not (np.isfinite(regularization) and regularization >= 0):
-            raise ValueError(f"regularization must be finite and at least 0, got {regularization}.")
         # Only the product b_i a_i enters the loss; with the sign turned, its gradient is
         # expit(z_i^T x) z_i.
         self._signed = -b[:, np.newaxis] * A
         self.size, self.dimension = A.shape
-        self.regularization = float(regularization)
+        self.regularization = check.not_negative("regularization", regularization)
         self._scale = float(np.sqrt(np.einsum("ij,ij->i", A, A).mean()))
         self.L, self.mu = linear_model("logistic", A, regularization=self.regularization)
 

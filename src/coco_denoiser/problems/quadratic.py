@@ -4,6 +4,7 @@ from typing import Self
 
 import numpy as np
 
+from coco_denoiser import _validation as check
 from coco_denoiser.problems.base import as_points
 from coco_denoiser.typing import Array, ArrayLike
 
@@ -24,13 +25,11 @@ class Quadratic:
     def __init__(
         self, hessian: ArrayLike, *, minimizer: ArrayLike | None = None, noise_std: float = 0.0
     ) -> None:
-        H = np.array(hessian, dtype=np.float64)
+        H = check.finite_array("hessian", hessian).copy()
         if H.ndim not in (1, 2) or H.size == 0 or H.shape[0] != H.shape[-1]:
             raise ValueError(
                 f"hessian must be the eigenvalues (d,) or a matrix (d, d), got shape {H.shape}."
             )
-        if not np.isfinite(H).all():
-            raise ValueError("hessian must be finite, got NaN or infinity.")
         if H.ndim == 2 and not np.allclose(H, H.T, rtol=1e-12, atol=1e-12 * np.abs(H).max()):
             raise ValueError("hessian must be symmetric; pass (H + H.T) / 2.")
         eigenvalues = H if H.ndim == 1 else np.linalg.eigvalsh(H)
@@ -42,17 +41,16 @@ class Quadratic:
                 "hessian must be positive semidefinite and not zero, "
                 f"got eigenvalues from {smallest} to {largest}."
             )
-        centre = np.zeros(len(H)) if minimizer is None else np.array(minimizer, dtype=np.float64)
-        if centre.shape != (len(H),) or not np.isfinite(centre).all():
-            raise ValueError(f"minimizer must be a finite vector ({len(H)},), got {minimizer!r}.")
-        if not (np.isfinite(noise_std) and noise_std >= 0):
-            raise ValueError(f"noise_std must be finite and at least 0, got {noise_std}.")
+        given = np.zeros(len(H)) if minimizer is None else minimizer
+        centre = check.finite_array("minimizer", given).copy()
+        if centre.shape != (len(H),):
+            raise ValueError(f"minimizer must be a vector ({len(H)},), got {minimizer!r}.")
         self.hessian = H
         self.dimension = len(H)
         self.L = largest
         self.mu = max(smallest, 0.0)
         self.minimizer = centre
-        self.noise_std = float(noise_std)
+        self.noise_std = check.not_negative("noise_std", noise_std)
 
     @classmethod
     def spaced(
