@@ -32,7 +32,7 @@ from coco_denoiser.experiments import (
 )
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.optimizers import adam
+from coco_denoiser.optimizers import momentum
 from coco_denoiser.solvers import fdpg
 
 MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, two_points)
@@ -124,7 +124,7 @@ def half_the_noise() -> Iterator[None]:
 
 
 def no_bias_correction() -> Any:
-    return patch.object(adam, "math", SimpleNamespace(pow=lambda *_: 0.0))
+    return patch.object(momentum, "math", SimpleNamespace(pow=lambda *_: 0.0))
 
 
 def no_momentum() -> Any:
