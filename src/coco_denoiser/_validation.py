@@ -66,11 +66,7 @@ def pair(
     point: ArrayLike, gradient: ArrayLike, shape: tuple[int, ...] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return one point and its gradient, of one shape: the given one, if there is one."""
-    x, g = point, gradient
-    if type(x) is not np.ndarray or x.dtype.kind != "f":
-        x = real_array("point", point)
-    if type(g) is not np.ndarray or g.dtype.kind != "f":
-        g = real_array("gradient", gradient)
+    x, g = real_array("point", point), real_array("gradient", gradient)
     if x.shape != g.shape:
         raise ValueError(
             f"point and gradient must have the same shape, got {x.shape} and {g.shape}."

@@ -1,17 +1,17 @@
 """The command `coco-denoiser`: parses and calls; decides nothing.
 
-A subcommand is a function that describes its arguments and a function that runs them. To add
-one, write the two and name them in `COMMANDS`.
+A subcommand is a function and a table of its arguments, as `add_argument` takes them. To add one,
+write the two and name them in `COMMANDS`.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from coco_denoiser._version import __version__
 from coco_denoiser.files import RefusedError, reason
@@ -59,16 +59,12 @@ def _standard_output() -> Iterator[None]:
         raise RefusedError(f"cannot write to standard output: {reason(error)}") from error
 
 
-class UsageError(RefusedError):
-    """The command line cannot be understood."""
-
-
 class Parser(argparse.ArgumentParser):
     """An argument parser whose error is one line, which `main` prints."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving the process."""
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        raise RefusedError(f"{message} (see {self.prog} --help)")
 
 
 class Command(NamedTuple):
@@ -76,7 +72,7 @@ class Command(NamedTuple):
 
     help: str
     run: Callable[[argparse.Namespace], None]
-    arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    arguments: Mapping[str, Mapping[str, Any]]
     example: str = ""
 
 
@@ -97,69 +93,64 @@ def parser() -> Parser:
             description=command.help,
             epilog=command.example and f"example: coco-denoiser {name} {command.example}",
         )
-        command.arguments(subparser)
+        for names, options in command.arguments.items():
+            subparser.add_argument(*names.split(), **options)
     return whole
 
 
-def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
-    wanted = f"{at_least} or more" if at_most is None else f"{at_least} to {at_most}"
-
+def _whole_number(at_least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = at_least - 1
-        if number < at_least or (at_most is not None and number > at_most):
-            raise argparse.ArgumentTypeError(f"must be a whole number, {wanted}, got {text!r}")
+        if number < at_least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number, {at_least} or more, got {text!r}"
+            )
         return number
 
     return parse
 
 
-def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="experiments to run, see `list` (default: the figures of the paper)",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="fewer runs, the same code: about a minute instead of six",
-    )
-    parser.add_argument(
-        "--all",
-        dest="everything",
-        action="store_true",
-        help="also run what goes beyond the paper; see `list`",
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="print every claim with its number and verdict"
-    )
-    parser.add_argument(
-        "--jobs",
-        type=_whole_number(at_least=1),
-        metavar="N",
-        help="processes to use; results do not depend on it (default: one per core)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=_whole_number(at_least=0),
-        default=0,
-        metavar="S",
-        help="seed of all noise (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("coco-denoiser-results"),
-        metavar="DIR",
-        help="folder for the results, created if missing (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler"
-    )
+_REPRODUCE: dict[str, dict[str, Any]] = {
+    "names": {
+        "nargs": "*",
+        "metavar": "NAME",
+        "help": "experiments to run, see `list` (default: the figures of the paper)",
+    },
+    "--quick": {
+        "action": "store_true",
+        "help": "fewer runs, the same code: about a minute instead of six",
+    },
+    "--all": {
+        "dest": "everything",
+        "action": "store_true",
+        "help": "also run what goes beyond the paper; see `list`",
+    },
+    "--verbose": {
+        "action": "store_true",
+        "help": "print every claim with its number and verdict",
+    },
+    "--jobs": {
+        "type": _whole_number(at_least=1),
+        "metavar": "N",
+        "help": "processes to use; results do not depend on it (default: one per core)",
+    },
+    "--seed": {
+        "type": _whole_number(at_least=0),
+        "default": 0,
+        "metavar": "S",
+        "help": "seed of all noise (default: %(default)s)",
+    },
+    "--out": {
+        "type": Path,
+        "default": Path("coco-denoiser-results"),
+        "metavar": "DIR",
+        "help": "folder for the results, created if missing (default: %(default)s)",
+    },
+    "--dask": {"metavar": "ADDRESS", "help": "run on the Dask cluster with this scheduler"},
+}
 
 
 @contextmanager
@@ -168,7 +159,7 @@ def _needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(
+        raise RefusedError(
             f"{error.name} is missing: pip install 'coco-denoiser[{extra}]'"
         ) from error
 
@@ -191,35 +182,30 @@ def _list(_: argparse.Namespace) -> None:
         print(describe(experiment))
 
 
-def _denoise_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="observations: .npz with the arrays points and gradients, (K, d) each, or .csv with "
-        "the columns x1, …, xd, g1, …, gd; either may also hold noise_variance",
-    )
-    parser.add_argument(
-        "--L", type=float, help="upper bound on the curvature of the objective, for COCO"
-    )
-    parser.add_argument(
-        "--model",
-        choices=("cocoercive", "gaussian"),
-        help="cocoercive, the paper's, which needs --L (default), or gaussian, which does not",
-    )
-    parser.add_argument(
-        "--mu",
-        type=float,
-        default=0.0,
-        help="lower bound on the curvature: 0 convex, negative not convex (default: %(default)s)",
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        metavar="OUT",
-        help="where the denoised gradients go, .npz or .csv; without it they are not saved",
-    )
+_DENOISE: dict[str, dict[str, Any]] = {
+    "file": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "observations: .npz with the arrays points and gradients, (K, d) each, or .csv "
+        "with the columns x1, …, xd, g1, …, gd; either may also hold noise_variance",
+    },
+    "--L": {"type": float, "help": "upper bound on the curvature of the objective, for COCO"},
+    "--model": {
+        "choices": ("cocoercive", "gaussian"),
+        "help": "cocoercive, the paper's, which needs --L (default), or gaussian, which does not",
+    },
+    "--mu": {
+        "type": float,
+        "default": 0.0,
+        "help": "lower bound on the curvature: 0 convex, negative not convex "
+        "(default: %(default)s)",
+    },
+    "-o --out": {
+        "type": Path,
+        "metavar": "OUT",
+        "help": "where the denoised gradients go, .npz or .csv; without it they are not saved",
+    },
+}
 
 
 def _denoise(arguments: argparse.Namespace) -> None:
@@ -229,7 +215,7 @@ def _denoise(arguments: argparse.Namespace) -> None:
         files.check_target(arguments.out, arguments.file)
     seen = files.read(arguments.file)
     if arguments.L is None and arguments.model != "gaussian":
-        raise UsageError("pass --L for the paper's method, or --model gaussian, which needs none")
+        raise RefusedError("pass --L for the paper's method, or --model gaussian, which needs none")
     try:
         found = solve(
             seen.points,
@@ -240,7 +226,7 @@ def _denoise(arguments: argparse.Namespace) -> None:
             noise_variance=seen.noise_variance,
         )
     except (ValueError, TypeError, ConvergenceError) as error:
-        raise UsageError(str(error)) from error
+        raise RefusedError(str(error)) from error
     if arguments.out is not None:
         files.write(arguments.out, found)
     K, d = found.gradients.shape
@@ -256,17 +242,18 @@ def _denoise(arguments: argparse.Namespace) -> None:
     print(f"denoised gradients  {arguments.out or 'not saved; name a file with -o'}")
 
 
-def _explore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--port",
-        type=_whole_number(at_least=0, at_most=65535),
-        default=5006,
-        metavar="N",
-        help="port on localhost, 0 for any free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--no-browser", action="store_true", help="print the address without opening a browser"
-    )
+_EXPLORE: dict[str, dict[str, Any]] = {
+    "--port": {
+        "type": _whole_number(at_least=0),
+        "default": 5006,
+        "metavar": "N",
+        "help": "port on localhost, 0 for any free one (default: %(default)s)",
+    },
+    "--no-browser": {
+        "action": "store_true",
+        "help": "print the address without opening a browser",
+    },
+}
 
 
 def _explore(arguments: argparse.Namespace) -> None:
@@ -276,7 +263,7 @@ def _explore(arguments: argparse.Namespace) -> None:
     try:
         server = Server(arguments.port)
     except (OSError, OverflowError) as error:
-        raise UsageError(
+        raise RefusedError(
             f"cannot listen on port {arguments.port} ({error}): choose another with --port, or "
             "any free one with --port 0"
         ) from error
@@ -287,20 +274,20 @@ COMMANDS = {
     "reproduce": Command(
         "Recompute the figures of the paper and check what it says about them.",
         _reproduce,
-        _reproduce_arguments,
+        _REPRODUCE,
         "synthetic-sgd tuned-step --quick --out results",
     ),
-    "list": Command("Describe the experiments that reproduce can run.", _list),
+    "list": Command("Describe the experiments that reproduce can run.", _list, {}),
     "explore": Command(
         "Open an interactive page on this machine: SGD with and without COCO.",
         _explore,
-        _explore_arguments,
+        _EXPLORE,
         "--port 8000 --no-browser",
     ),
     "denoise": Command(
         "Denoise the gradients in a file, and print the certificate.",
         _denoise,
-        _denoise_arguments,
+        _DENOISE,
         "observations.csv --L 1.0 -o denoised.csv",
     ),
 }

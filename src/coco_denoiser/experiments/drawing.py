@@ -1,25 +1,22 @@
 """Panels as a printed figure, by Matplotlib, without its global state."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from coco_denoiser.experiments.curves import Curve, Curves
 from coco_denoiser.experiments.palette import COCO, Style
 from coco_denoiser.experiments.panels import Kind, Panel, companion_styles, companions, styles
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _MARKERS = "os^Dvp"
 
 
-def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
+def draw(panels: Sequence[Panel], curves: Curves) -> Figure:
     """Draw panels in rows, with one legend where they show the same series."""
-    from matplotlib.figure import Figure
-
     rows = in_rows(panels)
     columns = max(map(len, rows))
     figure = Figure(figsize=(max(4.8, 3.9 * columns), 0.5 + 2.9 * len(rows)), layout="constrained")
@@ -49,7 +46,7 @@ def draw(panels: Sequence[Panel], curves: Curves) -> "Figure":
     return figure
 
 
-def _legends(figure: "Figure", panels: "list[tuple[Axes, list[str]]]") -> None:
+def _legends(figure: Figure, panels: list[tuple[Axes, list[str]]]) -> None:
     """Make one legend below, if one panel shows all series, and otherwise one for each kind."""
     fullest, names = max(panels, key=lambda panel: len(panel[1]))
     if len(panels) > 1 and all(set(series) <= set(names) for _, series in panels):
@@ -83,7 +80,7 @@ def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     return rows
 
 
-def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) -> None:
+def _panel(axes: Axes, panel: Panel, curves: Curves, series: Sequence[str]) -> None:
     twins = companions(series, panel.references)
     for name, style in styles(series, panel.references).items():
         curve = curves[panel.name, name]
@@ -108,9 +105,7 @@ def _panel(axes: "Axes", panel: Panel, curves: Curves, series: Sequence[str]) ->
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _line(
-    axes: "Axes", panel: Panel, curve: Curve, name: str, style: Style, *, listed: bool
-) -> None:
+def _line(axes: Axes, panel: Panel, curve: Curve, name: str, style: Style, *, listed: bool) -> None:
     y, sem = np.abs(curve.mean) if panel.magnitude else curve.mean, np.nan_to_num(curve.sem)
     reference = name in panel.references
     if np.any(sem > 0):
@@ -121,7 +116,7 @@ def _line(
               label=name if listed else f"_{name}")  # fmt: skip
 
 
-def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
+def _markers(axes: Axes, curve: Curve, name: str, style: Style) -> None:
     axes.errorbar(
         curve.x,
         curve.mean,
@@ -136,10 +131,8 @@ def _markers(axes: "Axes", curve: Curve, name: str, style: Style) -> None:
     )
 
 
-def _plain_ticks(axes: "Axes", panel: Panel) -> None:
+def _plain_ticks(axes: Axes, panel: Panel) -> None:
     """Write plain numbers on a log axis of few decades, where powers of ten say little."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-
     for letter in panel.log:
         axis = axes.xaxis if letter == "x" else axes.yaxis
         low, high = axis.get_data_interval()

@@ -101,8 +101,8 @@ def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
             {key.removeprefix(start): unit[key] for key in unit if key.startswith(start)}
             for unit in units
         ]
-        regimes = paths.Regimes(early=setting.steps // 5, late=setting.steps // 2)
-        paths.gather(curves, own, _SERIES, regimes, prefix=f"{name} ")
+        early, late = setting.steps // 5, setting.steps // 2
+        paths.gather(curves, own, _SERIES, early=early, late=late, prefix=f"{name} ")
     return curves
 
 

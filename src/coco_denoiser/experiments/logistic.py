@@ -132,8 +132,8 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     for which, base in enumerate(_BASES):
         late = _late(config, which)
         alone = np.mean([unit[f"{base} distance"] for unit in units], axis=0)
-        regimes = paths.Regimes(early=_arrival(alone, late), late=late)
-        paths.gather(curves, units, _names(config, base), regimes, prefix=f"{base} ")
+        early, names = _arrival(alone, late), _names(config, base)
+        paths.gather(curves, units, names, early=early, late=late, prefix=f"{base} ")
     return curves
 
 

@@ -118,29 +118,26 @@ class Rows:
         return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
 
 
-class Regimes(NamedTuple):
-    """The steps 1..early where the start is forgotten, and the last ones, where noise dominates."""
-
-    early: int
-    late: int
-
-
 def gather(
     curves: Curves,
     units: Sequence[Unit],
     series: Sequence[str],
-    regimes: Regimes,
     *,
+    early: int,
+    late: int,
     prefix: str = "",
 ) -> None:
-    """Add the means of every series, and the means of all pairwise differences in each regime."""
+    """Add the means of every series, and the means of all pairwise differences in each regime.
+
+    The steps 1..early are those where the start is forgotten; in the last ones noise dominates.
+    """
     distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
     for name in series:
         curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
     steps = distance[series[0]].shape[1] - 1
     for regime, part in (
-        ("early", slice(1, regimes.early + 1)),
-        ("late", slice(steps + 1 - regimes.late, steps + 1)),
+        ("early", slice(1, early + 1)),
+        ("late", slice(steps + 1 - late, steps + 1)),
     ):
         means = {name: distance[name][:, part].mean(axis=1, keepdims=True) for name in series}
         curves.compare(f"{prefix}{regime}", part.start, means)

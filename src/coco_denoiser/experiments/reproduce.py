@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from joblib import cpu_count
+
 from coco_denoiser._version import __version__
 from coco_denoiser.compile import PARTS, compile_part
 from coco_denoiser.experiments import ExperimentError, summary, units
@@ -79,9 +81,6 @@ def describe(experiment: Experiment) -> str:
 
 def reproduce(options: Options) -> Path:
     """Run the experiments, and return the path of the page."""
-    require_libraries()
-    from joblib import cpu_count
-
     selected = select(options.names, everything=options.everything)
     for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
         prepare_folder(folder)
@@ -172,17 +171,6 @@ def write_page(out: Path, missing: dict[str, str]) -> Path:
     path = out / PAGE
     write_bytes(path, page(entries).encode())
     return path
-
-
-def require_libraries() -> None:
-    """Say which extra is missing, rather than which module."""
-    try:
-        import joblib  # noqa: F401
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise ExperimentError(
-            f"{error.name} is missing: pip install 'coco-denoiser[experiments]'"
-        ) from error
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def _unit(config: SyntheticConfig, index: int) -> Unit:
 def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     series = [method.series for method in METHODS[config.figure]]
-    paths.gather(curves, units, series, paths.Regimes(_EARLY, _late(config)))
+    paths.gather(curves, units, series, early=_EARLY, late=_late(config))
     at = np.arange(config.steps + 1)
     distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
     for name in series:

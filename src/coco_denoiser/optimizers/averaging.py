@@ -1,20 +1,8 @@
 """Averages of the iterates, which calm the noise without touching the path itself."""
 
-from typing import Protocol
-
 import numpy as np
 
 from coco_denoiser.typing import Array
-
-
-class Average(Protocol):
-    """Takes the iterates x_0, x_1, ... one by one and answers each with an average so far."""
-
-    def __call__(self, x: Array) -> Array:
-        """Take the next iterate and return the average."""
-
-    def reset(self) -> None:
-        """Forget all iterates."""
 
 
 class TailAverage:
@@ -23,7 +11,8 @@ class TailAverage:
     $$\bar x_k = \frac{1}{k - \text{start} + 1} \sum_{j=\text{start}}^k x_j,
     \quad\text{and } x_k \text{ itself before that}$$
 
-    The first iterates mostly remember $x_0$; leaving them out keeps the noise reduction of an
+    It takes the iterates x_0, x_1, ... one by one and answers each with the average so far. The
+    first iterates mostly remember $x_0$; leaving them out keeps the noise reduction of an
     average without its slow start.
     """
 

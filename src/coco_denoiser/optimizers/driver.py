@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_denoiser.descent import Project, Prox, proximal_map
-from coco_denoiser.optimizers.averaging import Average
+from coco_denoiser.optimizers.averaging import TailAverage
 from coco_denoiser.optimizers.base import Optimizer
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
 from coco_denoiser.problems.base import Oracle
@@ -35,7 +35,7 @@ def run(
     *,
     steps: int,
     rng: np.random.Generator | None = None,
-    average: Average | None = None,
+    average: TailAverage | None = None,
     project: Project | None = None,
     prox: Prox | None = None,
 ) -> Trajectory:
