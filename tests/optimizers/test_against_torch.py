@@ -1,4 +1,4 @@
-"""PyTorch's optimizers, step for step, as the independent implementation of ours."""
+"""PyTorch's optimizers and schedule-free, step for step, as independent implementations of ours."""
 
 from typing import Any
 
@@ -7,14 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedulefree import SGDScheduleFree
 
-from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer
+from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer, ScheduleFree
 from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
     (SGD, torch.optim.SGD, {}, {}),
     (HeavyBall, torch.optim.SGD, {"beta": 0.3}, {"momentum": 0.3}),
     (Adam, torch.optim.Adam, {"beta1": 0.5, "eps": 1e-3}, {"betas": (0.5, 0.999), "eps": 1e-3}),
+    *((ScheduleFree, SGDScheduleFree, {"beta": beta}, {"momentum": beta}) for beta in (0.3, 0.9)),
 ]
 
 
@@ -35,6 +37,8 @@ def test_same_gradients_same_path(
     parameter = torch.nn.Parameter(torch.tensor(x, dtype=torch.float64))
     reference = theirs([parameter], lr=step_size, **their_options)  # type: ignore[call-arg]
     optimizer = ours(step_size, **options)
+    if isinstance(reference, SGDScheduleFree):
+        reference.train()
     for _ in range(30):
         g = scale * rng.standard_normal(6)
         g[rng.random(6) < 0.2] = 0
@@ -43,3 +47,7 @@ def test_same_gradients_same_path(
         x = optimizer.step(x, g)
         expected = parameter.detach().numpy()
         assert np.allclose(x, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
+    if isinstance(reference, SGDScheduleFree):
+        reference.eval()
+        expected = parameter.detach().numpy()
+        assert np.allclose(optimizer.answer(x), expected, atol=1e-11 * np.abs(expected).max())

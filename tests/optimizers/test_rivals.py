@@ -1,18 +1,15 @@
-"""Momentum, transport and schedule-free, against packages and defining laws."""
+"""Momentum and transport, against a package and a defining law."""
 
 from typing import Any
 
 import numpy as np
 import optax
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulefree import SGDScheduleFree
 
 from coco_denoiser.optimizers import (
     IGT,
     GradientEMA,
-    ScheduleFree,
 )
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
@@ -34,26 +31,6 @@ def test_gradient_ema_is_that_of_optax(seed: int, beta: float) -> None:
         update, state = theirs.update(g, state)
         x, expected = ours.step(x, g), np.asarray(optax.apply_updates(expected, update))
         assert np.allclose(x, expected, rtol=1e-4, atol=1e-4)
-
-
-@settings(max_examples=20)
-@given(seed=seeds, beta=momenta, step_size=st.floats(1e-3, 10))
-def test_schedule_free_is_that_of_its_package(seed: int, beta: float, step_size: float) -> None:
-    rng = np.random.default_rng(seed)
-    x: Array = rng.standard_normal(4)
-    parameter = torch.nn.Parameter(torch.tensor(x))
-    theirs = SGDScheduleFree([parameter], lr=step_size, momentum=beta or 1e-300, foreach=False)
-    ours = ScheduleFree(step_size, beta=beta or 1e-300)
-    theirs.train()
-    for _ in range(20):
-        g = rng.standard_normal(4)
-        parameter.grad = torch.tensor(g)
-        theirs.step()
-        x = ours.step(x, g)
-        assert np.allclose(x, parameter.detach().numpy(), rtol=1e-9, atol=1e-9)
-    if beta > 0.01:  # they get x back from y by a division by beta
-        theirs.eval()
-        assert np.allclose(ours.answer(x), parameter.detach().numpy(), rtol=1e-6, atol=1e-6)
 
 
 @settings(max_examples=20)
