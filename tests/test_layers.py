@@ -1,6 +1,8 @@
-"""Imports go one way, from what is built on the core down to the core."""
+"""Imports go one way, from what is built on the core down to the core, which needs no extra."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -18,6 +20,27 @@ LAYERS = (
     {"explore"},
     {"cli"},
 )
+
+EXTRAS = (
+    "bokeh",
+    "cvxpy",
+    "hypothesis",
+    "jax",
+    "joblib",
+    "matplotlib",
+    "pooch",
+    "sklearn",
+    "torch",
+)
+
+
+def test_importing_the_core_and_the_command_imports_no_extra() -> None:
+    code = (
+        "import sys, coco_denoiser, coco_denoiser.cli\n"
+        f"print(*[name for name in {EXTRAS} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_no_room_imports_one_that_imports_it() -> None:

@@ -1,10 +1,12 @@
 """What every problem promises, whatever it is."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
+from coco_denoiser.explore.objectives import OBJECTIVES
 from coco_denoiser.problems import LogisticRegression, Problem, Quadratic
 from coco_denoiser.problems.base import is_finite_sum
 from coco_denoiser.typing import Array
@@ -27,6 +29,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "logistic": lambda: LogisticRegression(*_data(60, 3)),
     "regularized logistic": lambda: LogisticRegression(*_data(60, 3), regularization=0.2),
     "wide logistic": lambda: LogisticRegression(*_data(5, 9), regularization=0.2),
+    **{f"{name} of the page": partial(OBJECTIVES[name].problem, 2.0) for name in OBJECTIVES},
 }
 
 
@@ -95,7 +98,9 @@ def test_oracle_depends_on_the_generator_alone_and_the_point_stays_as_it_is(
     assert np.array_equal(x, before)
 
 
-def test_a_point_of_another_dimension_is_refused(problem: Problem) -> None:
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if "page" not in name])
+def test_a_point_of_another_dimension_is_refused(name: str) -> None:
+    problem = PROBLEMS[name]()
     with pytest.raises(ValueError, match="x must have shape"):
         problem.gradient(np.zeros(problem.dimension + 1))
 

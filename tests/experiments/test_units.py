@@ -1,5 +1,7 @@
 """Units are never lost, never stale, and the same wherever they are computed."""
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -96,3 +98,29 @@ def test_no_scheduler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
         units.cluster(nobody),
     ):
         pass
+
+
+# Dask and Tornado have warnings of their own when a process of theirs is killed.
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_of_a_cluster_costs_time_but_no_byte(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    config, some = replace(CONFIG, runs=40), {"threads_per_worker": 1, "dashboard_address": None}
+    with (
+        LocalCluster(n_workers=2, processes=True, **some) as cluster,  # type: ignore[no-untyped-call]
+        units.cluster(cluster.scheduler_address) as backend,
+    ):
+        victim, runner = next(iter(cluster.workers.values())).pid, units.runner(1, backend)
+
+        def killing(
+            name: str, config: Config, indices: Sequence[int]
+        ) -> Iterator[tuple[int, Unit]]:
+            for count, found in enumerate(runner(name, config, indices)):
+                yield found
+                if count == 3:
+                    os.kill(victim, signal.SIGKILL)
+
+        found = _complete(tmp_path, killing, config)
+    here = [EXPERIMENT.unit(config, index) for index in range(EXPERIMENT.count(config))]
+    assert len(here) > 4
+    assert EXPERIMENT.gather(config, found).to_csv() == EXPERIMENT.gather(config, here).to_csv()
