@@ -39,6 +39,12 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
         chrome.quit()
 
 
+def resize(browser: webdriver.Chrome, width: int) -> None:
+    """Give it a screen of so many pixels, that of a phone below 500."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
 def complaints(browser: webdriver.Chrome) -> list[str]:
     """Return what the page wrote to the console as an error since last asked."""
     logged = browser.get_log("browser")  # type: ignore[no-untyped-call]

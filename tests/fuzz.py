@@ -11,7 +11,6 @@ of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it
 # ruff: noqa: T201
 import argparse
 import multiprocessing
-import os
 import sys
 import time
 import warnings
@@ -235,7 +234,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--windows", type=int, default=2000, help="how many, in all")
     parser.add_argument("--seed", type=int, default=1, help="of the windows")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many")
     parser.add_argument("--only", nargs=2, metavar=("FAMILY", "NUMBER"), help="show this one")
     options: Any = parser.parse_args(arguments)
     if options.only:
@@ -245,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     names, outcomes = list(FAMILIES), list[Outcome]()
     todo = [(names[i % len(names)], options.seed, i // len(names)) for i in range(options.windows)]
-    with multiprocessing.get_context("spawn").Pool(options.processes, _prepare) as pool:
+    with multiprocessing.get_context("spawn").Pool(None, _prepare) as pool:
         for outcome in pool.imap_unordered(examine, todo, _PIECE):
             outcomes.append(outcome)
             if len(outcomes) % 1000 == 0:

@@ -1,7 +1,6 @@
 """What the examples compute, where no other test looks at it."""
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -33,10 +32,12 @@ def test_a_rotation_is_co_coercive_but_has_no_potential() -> None:
             assert f[i] >= f[j] + theta[j] @ (points[i] - points[j]) + bend - 1e-6
 
 
-def test_the_comparison_runs() -> None:
-    command = [sys.executable, str(EXAMPLE), "--points", "4"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "one function: squared error" in out
+def test_the_comparison_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--points", "4"])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "one function: squared error" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["streaming_lasso", "portfolio", "frank_wolfe"])

@@ -58,16 +58,15 @@ def _plain(latex: str) -> str:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What a phone makes of every page."""
-    from tests.browser import chromium
+    from tests.browser import chromium, resize
 
     site, found = Path(os.environ.get(BUILT) or tmp_path_factory.mktemp("site")), {}
     if BUILT not in os.environ:
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
         env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
         subprocess.run([*command, str(site)], cwd=ROOT, env=env, check=True)
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        resize(browser, 390)
         for page in sorted(site.rglob("*.html")):
             browser.get(page.as_uri())
             found[str(page.relative_to(site))] = browser.execute_script(READ)

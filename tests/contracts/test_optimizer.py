@@ -136,13 +136,6 @@ def test_the_denoiser_stands_between_estimate_and_update(
     assert np.array_equal(answers[0], np.ones(4))
 
 
-@pytest.mark.parametrize("name", DENOISED_AFTERWARDS)
-def test_a_denoised_gradient_of_zero_stops_a_fresh_optimizer(make: Make) -> None:
-    optimizer = make(denoiser=lambda _, g: np.zeros_like(g))
-    x = np.array([1.0, -2.0])
-    assert np.array_equal(optimizer.step(x, np.array([5.0, 5.0])), x)
-
-
 def test_evaluations_are_counted(
     make: Make, problem: LogisticRegression, monkeypatch: pytest.MonkeyPatch
 ) -> None:

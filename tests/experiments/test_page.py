@@ -16,7 +16,7 @@ from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Verdict
 from coco_denoiser.experiments.reproduce import write_page
 from coco_denoiser.experiments.results import save_curves, save_run, save_the_rest
-from tests.browser import chromium, complaints
+from tests.browser import chromium, complaints, resize
 from tests.experiments.conftest import small
 
 NAMES = ("elementwise-mse", "constraint-tightness", "counterexample", "mse-vs-distance")
@@ -78,8 +78,7 @@ def _width(image: WebElement, _: object) -> object:
 def test_the_page_fits_its_window_and_figures_can_be_read(
     opened: webdriver.Chrome, width: int
 ) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(opened, width)
     for image in opened.find_elements(By.TAG_NAME, "img"):
         opened.execute_script("arguments[0].scrollIntoView()", image)
         WebDriverWait(opened, 60).until(partial(_width, image))

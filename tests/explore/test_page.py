@@ -18,7 +18,7 @@ from coco_denoiser import cli
 from coco_denoiser.explore import page as pages
 from coco_denoiser.explore import simulation
 from coco_denoiser.explore.simulation import Settings, simulate
-from tests.browser import chromium, complaints
+from tests.browser import chromium, complaints, resize
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +141,7 @@ def test_the_presets_work_without_a_server_and_without_the_network(
 
 @pytest.mark.parametrize("width", [360, 1400])
 def test_the_page_fits_its_window(page: webdriver.Chrome, width: int) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(page, width)
     fits = "return innerWidth == arguments[0] && document.body.scrollWidth <= innerWidth"
     plot = "return Bokeh.index.roots.find(v => v.model.name == 'paths').el.offsetWidth"
     try:

@@ -160,7 +160,7 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
     for tx, status in zip(
         (coco_denoise(1.0, 2), coco_denoise(model="gaussian", window=2)), spoken, strict=True
     ):
-        _, state = tx.update(jnp.ones(2), tx.init(jnp.ones(2)), jnp.ones(2))
+        _, state = jax.jit(tx.update)(jnp.ones(2), tx.init(jnp.ones(2)), jnp.ones(2))
         assert state.status is status
 
 

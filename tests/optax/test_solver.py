@@ -1,4 +1,4 @@
-"""The solver in JAX: the core's answer for the newest gradient of hard windows."""
+"""The solver in JAX: the core's answer for the newest gradient, and a gap that is one."""
 
 from typing import Any
 
@@ -10,9 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser
+from coco_denoiser.optax import coco_denoise, solver
 from coco_denoiser.optax.window import Tables, newest_weights
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
+from tests.optax.streams import K, as_tree, noisy_gradient
 
 # Few sizes: each is compiled once a precision.
 SHAPES = [(6, 1), (6, 3), (6, 20)]
@@ -94,3 +96,47 @@ def test_what_obeys_the_bounds_is_left_alone(kind: str) -> None:
     theta, gap = newest(jnp.asarray(x), jnp.asarray(g), jnp.float32(1.5), jnp.float32(0.1), 1e-6)
     assert gap == 0.0
     assert np.array_equal(theta, g[-1])
+
+
+def duality_gap(h: Any, rho: Any, lam: Any, shrink: float) -> float:
+    """Return (P - D) / P of the residuals that are stationary for lam, drawn towards the mean.
+
+    P = 1/2 sum ||phi - h||^2 with phi = shrink M h, and D is the least value, over phi, of
+    1/2 sum ||phi - h||^2 + sum f (||phi_m - phi_l|| - rho), with f = lam ||hat_m - hat_l||.
+    """
+    first, second, B = solver.pairs(len(h))
+    hat = np.linalg.solve(np.eye(len(h)) + B.T @ (lam[:, None] * B), h)
+    w = np.linalg.norm(hat[first] - hat[second], axis=1)
+    primal = 0.5 * np.sum((shrink * hat - h) ** 2)
+    dual = 0.5 * np.sum((hat - h) ** 2) + np.sum(lam * w * (w - rho))
+    return float((primal - dual) / primal)
+
+
+def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
+    L, MU, TOL = 1.0, 0.1, 0.03
+    with jax.enable_x64(True):
+        stopped = jax.jit(coco_denoise(L, K, mu=MU, tol=TOL).update)
+        params = as_tree(jnp.float64)
+        state = coco_denoise(L, K).init(params)
+        for seed in range(2 * K):
+            g = noisy_gradient(params, seed)
+            _, state = stopped(g, state, params)
+            params = jax.tree.map(lambda p, v: p - 0.3 * v, params, g)
+        X, G = (
+            np.concatenate([np.reshape(leaf, (K, -1)) for leaf in jax.tree.leaves(tree)], axis=1)
+            for tree in (state.points, state.gradients)
+        )
+        h = G - 0.5 * (L + MU) * X
+        h -= h.mean(0)
+        scale = np.abs(h).max()
+        first, second, _ = solver.pairs(K)
+        rho = 0.5 * (L - MU) * np.linalg.norm(X[first] - X[second], axis=1) / scale
+        h /= scale
+        apart = np.linalg.norm(h[first] - h[second], axis=1)
+        on = np.ones(rho.shape, bool)
+        lam, shrink, _ = solver.multipliers(
+            *map(jnp.asarray, (h, np.ones(K), apart, rho, on)), tol=TOL
+        )
+        expected = duality_gap(h, rho, np.asarray(lam), float(shrink))
+    assert expected > 1e-8  # stopped early, which is what makes it worth reading
+    assert float(state.gap) == pytest.approx(expected, rel=1e-3)

@@ -9,7 +9,8 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from coco_denoiser.optax import coco_denoise
+from coco_denoiser import Denoiser
+from coco_denoiser.optax import FoldState, coco_denoise
 from tests.optax.streams import (
     CHAIN,
     STEPS,
@@ -19,6 +20,7 @@ from tests.optax.streams import (
     make_step,
     noisy_gradient,
     run,
+    same,
     update,
 )
 
@@ -138,3 +140,78 @@ def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
         lowered = jax.jit(tx.update).lower(params, tx.init(params), params)
         sums.append(lowered.as_text().count("stablehlo.reduce("))
     assert sums[1] - sums[0] == 38  # one for each, the weighted sum
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_it_is_compiled_once_and_passes_on_what_is_not_finite(K: int) -> None:
+    tx, params = coco_denoise(1.0, K, forget="fold"), as_tree(jnp.float32)
+    state, update = tx.init(params), cast("Any", jax.jit(tx.update))
+    for seed in range(K + 2):
+        g = noisy_gradient(params, seed)
+        broken = g | {"b": g["b"].at[0].set(jnp.nan)}
+        passed, untouched = update(broken, state, params)
+        np.testing.assert_array_equal(flat(passed), flat(broken))
+        assert same(untouched, state)
+        _, state = update(g, state, params)
+    assert update._cache_size() == 1
+
+
+def test_long_leaves_are_folded_as_by_the_core() -> None:
+    tx = coco_denoise(1.0, 2, forget="fold")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=30_001).astype(np.float32)
+    state, update = tx.init(jnp.asarray(x)), jax.jit(tx.update)
+    denoiser = Denoiser(1.0, window=2, forget="fold")
+    for _ in range(4):
+        g = 0.5 * x + rng.normal(size=x.size).astype(np.float32)
+        ours, state = update(jnp.asarray(g), state, jnp.asarray(x))
+        np.testing.assert_allclose(ours, denoiser(x, g), atol=1e-4)
+        np.testing.assert_array_equal(state.points, x)
+        np.testing.assert_array_equal(state.gradients, ours)
+        x = np.asarray(x - 0.5 * ours)
+    assert not np.allclose(ours, g, atol=1e-2)
+
+
+def test_with_a_window_of_two_the_state_is_two_copies_and_a_number() -> None:
+    params = as_tree(jnp.float32)
+    state = coco_denoise(1.0, 2, forget="fold").init(params)
+    assert isinstance(state, FoldState)
+    sizes = [leaf.size for leaf in jax.tree.leaves(state)]
+    assert sum(sizes) == 2 * flat(params).size + 1
+
+
+def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
+    rng, K, L = np.random.default_rng(0), 3, 0.8  # a window of three is soon full
+    shapes = {"long": (5, 40_003), "short": (7,), "complex": (2, 3001)}
+
+    def draw(offset: float) -> dict[str, jax.Array]:
+        tree = {name: offset + rng.standard_normal(shape) for name, shape in shapes.items()}
+        tree["complex"] = tree["complex"] + 1j * rng.standard_normal(shapes["complex"])
+        return {
+            name: jnp.asarray(leaf, jnp.complex64 if np.iscomplexobj(leaf) else jnp.float32)
+            for name, leaf in tree.items()
+        }
+
+    def real(tree: dict[str, jax.Array]) -> np.ndarray:
+        whole = flat(jax.tree.map(lambda leaf: np.asarray(leaf, np.complex128), tree))
+        return np.concatenate([whole.real, whole.imag])
+
+    tx = coco_denoise(L, K)
+    update = jax.jit(tx.update)
+    points, gradients = [], []
+    state = None
+    for _ in range(K):
+        params, g = draw(10.0), draw(0.0)
+        state = tx.init(params) if state is None else state
+        _, state = update(g, state, params)
+        points.append(real(params))
+        gradients.append(real(g))
+    assert state is not None
+    for i in range(K):
+        for j in range(i):
+            dx = points[i] - points[j]
+            dh = gradients[i] - gradients[j] - L / 2 * dx
+            size = np.linalg.norm(dx) * np.linalg.norm(dh)
+            assert np.isclose(state.tables.point[i, j], dx @ dx, rtol=2e-6)
+            assert np.isclose(state.tables.residual[i, j], dh @ dh, rtol=2e-6)
+            assert np.isclose(state.tables.cross[i, j], dx @ dh, rtol=0.0, atol=2e-6 * size)

@@ -43,19 +43,6 @@ def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
     assert gaps[-1] <= 1e-9
 
 
-def test_a_parent_is_near_and_known_as_precisely() -> None:
-    points, gradients = box(np.random.default_rng(1), 9, 2)
-    variances = np.random.default_rng(2).uniform(1.0, 2.0, 9)
-    window = reduced(points, gradients, variances=variances)
-    tree = barrier._tree(window)
-    for i in range(9):
-        ancestors = np.flatnonzero(tree[i])
-        assert (window.precisions[ancestors] >= window.precisions[i]).all()
-        better = window.precisions > window.precisions[i]
-        if better.any():
-            assert tree[i, i] == window.bounds[i, better].min()
-
-
 def test_its_cost_is_known_beforehand() -> None:
     few, many = (reduced(*box(np.random.default_rng(0), K, d)) for K, d in ((48, 10), (48, 40)))
     assert barrier.multiplications(few) <= coco.solvers._BARRIER < barrier.multiplications(many)

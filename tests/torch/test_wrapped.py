@@ -1,5 +1,7 @@
-"""What a wrapped optimizer may need and offer: its loss, its methods, its hooks, its gradients."""
+"""What a wrapped optimizer may need and offer, and what would harm it in silence."""
 
+import pickle
+import warnings
 from typing import Any, cast
 
 import numpy as np
@@ -12,8 +14,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from coco_denoiser import Denoiser
-from coco_denoiser.torch import CocoOptimizer
-from tests.torch.problems import begun, copies, equal, flat, noisy_gradients, parameters
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from tests.torch.problems import begun, coco, copies, equal, flat, noisy_gradients, parameters
 
 
 def half_square(tensors: list[nn.Parameter]) -> torch.Tensor:
@@ -162,3 +164,154 @@ def test_private_training_denoises_the_private_gradients() -> None:
     assert optimizer.diagnostics().moved > 0.0
     with pytest.raises(TypeError, match=r"got DPOptimizer: .*make_private\(optimizer=CocoOptim"):
         CocoOptimizer(private, L=1.0)
+
+
+@pytest.mark.parametrize("count", [1, 2])  # a single one is not copied
+@pytest.mark.parametrize(
+    ("stand_in", "same"),
+    [
+        (lambda g: torch._neg_view(-g), lambda g: g),  # as .conj().imag has, but contiguous
+        (lambda g: torch._efficientzerotensor(g.shape), torch.zeros_like),
+        (lambda g: g[:1].expand(g.shape), lambda g: g[:1].repeat(len(g))),
+        (lambda g: torch.stack((g, g), dim=1)[:, 0], lambda g: g),
+    ],
+    ids=["negative", "zero", "expanded", "strided"],
+)
+def test_gradients_without_plain_memory_count_as_what_they_say(
+    stand_in: Any, same: Any, count: int
+) -> None:
+    some, others = ([nn.Parameter(torch.ones(3)) for _ in range(count)] for _ in range(2))
+    pairs = [(t, GradientDenoiser(t, L=0.1, window=3)) for t in (some, others)]
+    for seed in range(4):
+        for (tensors, denoiser), change in zip(pairs, (stand_in, same), strict=True):
+            noisy_gradients(tensors, 1, seed=seed)
+            for p in tensors:
+                p.grad = change(p.grad) if seed % 2 else p.grad
+            assert denoiser.denoise()
+        np.testing.assert_array_equal(flat(some, gradients=True), flat(others, gradients=True))
+    assert pairs[0][1].diagnostics().moved > 0.0
+
+
+@pytest.mark.parametrize("kind", [GradientDenoiser, coco])
+@pytest.mark.parametrize("action", ["reset", "load_state_dict"])
+def test_nothing_is_emptied_or_loaded_in_the_middle_of_a_step(kind: Any, action: str) -> None:
+    tensors = parameters()
+    interfere = False
+
+    def bound() -> float:
+        if interfere:
+            getattr(some, action)(*given)
+        return 1.0
+
+    some = kind(tensors, L=bound)
+    step = some.step if isinstance(some, CocoOptimizer) else some.denoise
+    noisy_gradients(tensors, 3, step)
+    given, interfere = [some.state_dict()] if action != "reset" else [], True
+    with pytest.raises(RuntimeError, match="in the middle of a step"):
+        noisy_gradients(tensors, 1, step)
+    interfere = False
+    noisy_gradients(tensors, 1, step)
+    assert len(getattr(some, "denoiser", some)) == 4
+
+
+@pytest.mark.parametrize("options", [{"L": 1.0}, {"model": "gaussian"}], ids=str)
+def test_momentum_that_is_switched_on_later_is_told_once(options: dict[str, Any]) -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), **options)
+    noisy_gradients(tensors, 2, optimizer.step)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with pytest.warns(UserWarning, match="SGD has momentum.*may diverge"):
+        noisy_gradients(tensors, 1, optimizer.step)
+    noisy_gradients(tensors, 3, optimizer.step)  # warnings are errors here
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_adaptive_optimizers_are_known_by_what_they_have() -> None:
+    made: list[Any] = [
+        torch.optim.AdamW,
+        torch.optim.Adafactor,
+        torch.optim.Adagrad,
+        torch.optim.Rprop,
+        pytorch_optimizer.Lion,
+        pytorch_optimizer.AdaBelief,
+        schedulefree.AdamWScheduleFree,
+    ]
+    for kind in made:
+        with pytest.warns(UserWarning, match="increases its effective step size.*plain SGD"):
+            CocoOptimizer(kind(parameters(), lr=0.1), model="gaussian")
+    CocoOptimizer(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model="gaussian")
+
+
+def test_optimizers_that_differentiate_twice_are_refused() -> None:
+    tensors = parameters()
+    optimizer = CocoOptimizer(pytorch_optimizer.AdaHessian(tensors, lr=0.1), L=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = sum(((p**4).sum() for p in tensors), torch.zeros(()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch on cycles of references
+            loss.backward(create_graph=True)  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    step()  # one observation is as it was
+    with pytest.raises(TypeError, match="AdaHessian: it differentiates gradients again"):
+        step()
+    optimizer.zero_grad()
+
+
+def test_parameters_in_place_of_an_optimizer_and_unknown_options_are_named() -> None:
+    tensors = parameters()
+    with pytest.raises(TypeError, match=r"got list: wrap one, CocoOptimizer"):
+        CocoOptimizer(tensors, lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="has no option 'lr'"):
+        CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0, lr=0.1)
+
+
+def test_skipping_for_ever_is_told_once() -> None:
+    p = nn.Parameter(torch.ones(3))
+    optimizer = coco([p])
+    p.grad = torch.full((3,), torch.nan)
+    for _ in range(9):
+        optimizer.step()
+    with pytest.warns(UserWarning, match="10 observations in a row were not finite"):
+        optimizer.step()
+    optimizer.step()
+    assert optimizer.diagnostics().skipped == 11
+
+
+RATES = [0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("options", "copied"), [({"window": 4}, True), ({"window": 2, "forget": "fold"}, False)]
+)
+def test_a_bound_that_follows_the_rate_is_the_one_given_by_hand(
+    options: dict[str, Any], copied: bool
+) -> None:
+    """Warm-up from 0 and a schedule; in float64, as a bound of 1e30 is not exact in float32."""
+    tensors: Any = parameters()
+    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=1.0), L="1/lr", **options)
+    assert "L='1/lr'" in repr(optimizer)
+    if copied:
+        tensors, optimizer = pickle.loads(pickle.dumps((tensors, optimizer)))
+    rate = iter(RATES)
+    core = Denoiser(L=lambda: 1.0 / max(next(rate), 1e-30), **options)
+    for step, lr in enumerate(RATES):
+        optimizer.param_groups[0]["lr"] = lr
+        noisy_gradients(tensors, 1, seed=step)
+        x = flat(tensors)
+        expected = x - lr * core(x, flat(tensors, gradients=True))
+        optimizer.step()
+        np.testing.assert_allclose(flat(tensors), expected, atol=1e-9)
+        assert 1.0 / max(lr, 1e-30) == optimizer.diagnostics().L
+
+
+def test_groups_with_other_rates_take_the_smallest_positive_one() -> None:
+    tensors = parameters()
+    groups = [{"params": [p], "lr": lr} for p, lr in zip(tensors, (0.5, 0.1, 0.0), strict=True)]
+    optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=1.0), L="1/lr")
+    noisy_gradients(tensors, 3, optimizer.step)
+    assert optimizer.diagnostics().L == 10.0
+    with pytest.raises(ValueError, match="groups have an lr"):
+        CocoOptimizer(pytorch_optimizer.AliG(tensors, max_lr=0.1), L="1/lr")

@@ -3,13 +3,23 @@
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulefree import SGDScheduleFree
 
-from coco_denoiser.optimizers import SGD, Adam, HeavyBall, Optimizer, ScheduleFree
+from coco_denoiser.optimizers import (
+    IGT,
+    SGD,
+    Adam,
+    GradientEMA,
+    HeavyBall,
+    Optimizer,
+    ScheduleFree,
+)
+from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
 
 PAIRS: list[tuple[type[Optimizer], type[torch.optim.Optimizer], dict[str, Any], dict[str, Any]]] = [
@@ -51,3 +61,47 @@ def test_same_gradients_same_path(
         reference.eval()
         expected = parameter.detach().numpy()
         assert np.allclose(optimizer.answer(x), expected, atol=1e-11 * np.abs(expected).max())
+
+
+seeds = st.integers(0, 10**6)
+momenta = st.floats(0, 0.99)
+
+
+@settings(max_examples=10)
+@given(seed=seeds, beta=momenta)
+def test_gradient_ema_is_that_of_optax(seed: int, beta: float) -> None:
+    rng = np.random.default_rng(seed)
+    theirs = optax.chain(optax.ema(beta, debias=True), optax.scale(-0.3))
+    state: Any = theirs.init(np.zeros(3, np.float32))
+    ours, x = GradientEMA(0.3, beta=beta), np.zeros(3, np.float32)
+    expected = x
+    for _ in range(10):
+        g = rng.standard_normal(3).astype(np.float32)
+        update, state = theirs.update(g, state)
+        x, expected = ours.step(x, g), np.asarray(optax.apply_updates(expected, update))
+        assert np.allclose(x, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=20)
+@given(seed=seeds, step_size=st.floats(0.01, 1.5), tail=st.sampled_from([1.0, 0.5, 0.25, 0.3]))
+def test_igt_averages_gradients_as_if_all_were_asked_at_the_current_point(
+    seed: int, step_size: float, tail: float
+) -> None:
+    problem, rng = Quadratic.spaced(4), np.random.default_rng(seed)
+    optimizer = IGT(step_size, tail=tail)
+    w: Array = rng.standard_normal(4)
+    weights = np.zeros(0)
+    noise = np.zeros((0, 4))
+    for k in range(1, 20):
+        x, n = optimizer.answer(w), rng.standard_normal(4)
+        w = optimizer.step(w, problem.gradient(w) + n)
+        weights = np.append(weights * optimizer._keep(k), 1 - optimizer._keep(k))
+        noise = np.vstack([noise, n])
+        assert optimizer._v is not None
+        transported = problem.gradient(x) + weights @ noise
+        assert np.allclose(optimizer._v, transported, atol=1e-9 * (1 + np.abs(w).max()))
+        assert np.isclose(weights.sum(), 1)
+        if tail == 1:
+            assert np.allclose(weights, 1 / k)
+        if tail != 0.3 and k >= 1 / tail:
+            assert np.isclose(weights @ weights, 1 / (tail * k))
