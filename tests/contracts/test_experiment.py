@@ -13,27 +13,20 @@ from coco_denoiser.experiments.panels import Kind, companions, styles
 from coco_denoiser.experiments.reproduce import configuration
 from tests.experiments.conftest import own_fourclass, small
 
-__all__ = ["own_fourclass"]
 pytestmark = pytest.mark.usefixtures("own_fourclass")
+__all__ = ["own_fourclass"]
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, Result]:
-    return {}
-
-
-@pytest.fixture(params=EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+@pytest.fixture(scope="module", params=EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
 def experiment(request: pytest.FixtureRequest) -> Experiment:
     found = request.param
     assert isinstance(found, Experiment)
     return found
 
 
-@pytest.fixture
-def result(experiment: Experiment, results: dict[str, Result], own_fourclass: None) -> Result:
-    if experiment.name not in results:
-        results[experiment.name] = experiment.run(small(experiment.name))
-    return results[experiment.name]
+@pytest.fixture(scope="module")
+def result(experiment: Experiment, own_fourclass: None) -> Result:
+    return experiment.run(small(experiment.name))
 
 
 def test_a_unit_depends_on_nothing_but_its_number_and_the_seed(experiment: Experiment) -> None:

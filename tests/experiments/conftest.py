@@ -47,14 +47,15 @@ def small(name: str) -> Config:
     return replace(EXPERIMENTS[name].paper, **SMALL.get(name, {"runs": 3}))
 
 
-@pytest.fixture
-def own_fourclass(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def own_fourclass() -> Iterator[None]:
     """Put two overlapping clouds in the place of fourclass, which may not be there."""
     rng = np.random.default_rng(5)
     labels = np.where(rng.random(120) < 0.5, -1.0, 1.0)
     features = rng.normal(size=(120, 2)) * 40 + 80 + 30 * labels[:, None] * np.array([1.0, -1.0])
     data = Dataset("fourclass", features, labels)
-    monkeypatch.setitem(logistic._SOURCES, "fourclass", lambda: data)
     logistic._load.cache_clear()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(logistic._SOURCES, "fourclass", lambda: data)
+        yield
     logistic._load.cache_clear()

@@ -75,29 +75,6 @@ def test_scan_cond_and_vmap_give_what_a_loop_gives() -> None:
             np.testing.assert_allclose(flat(here), flat(looped), rtol=1e-7, atol=1e-7)
 
 
-def test_parts_and_masks_have_a_window_of_their_own() -> None:
-    params = {"a": jnp.linspace(-1, 2, 3), "b": jnp.ones(3)}
-    coco = coco_denoise(1.0, K)
-    masked = optax.masked(coco, {"a": True, "b": False})
-    parts = optax.partition({"one": coco, "other": coco}, {"a": "one", "b": "other"})
-    by_mask, by_part = jax.jit(masked.update), jax.jit(parts.update)
-    states = masked.init(params), parts.init(params)
-    alone = {name: coco.init(params[name]) for name in params}
-    for seed in range(2 * K):
-        g = noisy_gradient(params, seed)
-        expected = {}
-        for name, part in params.items():
-            expected[name], alone[name] = update(g[name], alone[name], part)
-        u, first = by_mask(g, states[0], params)
-        v, second = by_part(g, states[1], params)
-        states = first, second
-        assert np.array_equal(u["b"], g["b"])
-        for ours, name in ((u, "a"), (v, "a"), (v, "b")):
-            assert np.allclose(ours[name], expected[name], rtol=1e-3, atol=1e-3)
-        params = jax.tree.map(lambda p, d: p - 0.5 * d, params, v)
-        assert not np.allclose(v["b"], g["b"]) or seed == 0
-
-
 def test_injected_hyperparameters_need_a_static_window() -> None:
     with pytest.raises(TypeError, match="static_args"):
         optax.inject_hyperparams(coco_denoise)(L=1.0, window=K).init(as_tree(jnp.float32))
