@@ -168,7 +168,6 @@ NOT_FINITE = torch.full((3, 4), -torch.inf).double()
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("coco_per", "group", "saved with per=group, this one has per=model"),
         ("coco_next", 1000, "next must be at most 3, got 1000"),
         ("coco_count", 5, "count must be at most 4"),
         ("coco_point_distances", torch.zeros(3, 3), "point_distances must be a table of 4 slots"),

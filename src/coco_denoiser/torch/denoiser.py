@@ -6,7 +6,8 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -140,61 +141,13 @@ class GradientDenoiser:
         Returns:
             False if they are not finite: gradients and window are as they were.
         """
-        changed = self.observe(variance_of(noise_variance))
+        changed = observe_together([self], variance_of(noise_variance))
         for parameter, theta in changed or ():
             try:
                 parameter.grad.copy_(theta)  # type: ignore[union-attr]
             except (AttributeError, RuntimeError):  # None, or expanded: there is no room in it
                 parameter.grad = theta.clone()
         return changed is not None
-
-    def observe(
-        self, variance: float, *, sign: float = 1.0, standing: Callable[[], bool] = lambda: False
-    ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-        """Take one observation into the window; under no_grad, change no gradient.
-
-        Args:
-            variance: noise variance of this observation, relative to the others'.
-            sign: -1 if the gradients are those of a function to maximise, whose negative then
-                has curvature between mu and L.
-            standing: says whether the optimizer is made to stand still. Zero gradients are then
-                no observation: checkpointing makes such a step to create the state.
-
-        Returns:
-            The parameters whose gradient changes, each with the denoised one, valid until the
-            next call; None if the observation was refused.
-        """
-        stream, vectors = self.stream, self.vectors
-        with stream:
-            members = [p for p in self.parameters if p.requires_grad or p.grad is not None]
-            if not vectors.covers(members):
-                stream.reset()
-                vectors.prepare(members)
-            try:
-                vectors.hold()
-                outcome = stream.compare(vectors, sign=sign, standing=standing)
-                if isinstance(outcome, Comparison):
-                    outcome = stream.accept(vectors, outcome, variance)
-                    self.in_a_row = 0
-                if outcome is not Outcome.REFUSED:
-                    return vectors.theta() if outcome is Outcome.DENOISED else []
-            finally:
-                vectors.release()
-        self.skipped += 1
-        self.in_a_row += 1
-        if self.nonfinite == "raise":
-            raise ValueError(
-                "the gradients or parameters hold an infinity or NaN (on this or on another "
-                "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
-            )
-        if self.in_a_row == _PATIENCE:
-            warnings.warn(
-                f"{_PATIENCE} observations in a row were not finite and were skipped: nothing is "
-                "denoised. Look for NaN in parameters and gradients.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return None
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
@@ -215,7 +168,7 @@ class GradientDenoiser:
         """
         names = list(range(len(self.parameters)))
         state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
-        checkpoint.insert(state, self)
+        checkpoint.insert(state, {0: self}, self.parameters)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -225,7 +178,65 @@ class GradientDenoiser:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         with self.stream:
-            checkpoint.check(checkpoint.remove(state_dict)[1], self)()
+            checkpoint.check(checkpoint.remove(state_dict)[1], {0: self}, self.parameters)()
+
+
+def observe_together(
+    windows: Collection[GradientDenoiser],
+    variance: float,
+    *,
+    sign: float = 1.0,
+    standing: Callable[[], bool] = lambda: False,
+) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
+    """Take one observation into several windows, or into none; under no_grad, change no gradient.
+
+    Args:
+        windows: those whose parameters have their gradients.
+        variance: noise variance of this observation, relative to the others'.
+        sign: -1 if the gradients are those of a function to maximise, whose negative then has
+            curvature between mu and L.
+        standing: says whether the optimizer is made to stand still. Zero gradients are then no
+            observation: checkpointing makes such a step to create the state.
+
+    Returns:
+        The parameters whose gradient changes, each with the denoised one, valid until the next
+        call; None if the observation was refused.
+    """
+    changed, found = [], []
+    with ExitStack() as held:
+        for window in windows:
+            held.enter_context(window.stream)
+            held.callback(window.vectors.release)
+            members = [p for p in window.parameters if p.requires_grad or p.grad is not None]
+            if not window.vectors.covers(members):
+                window.stream.reset()
+                window.vectors.prepare(members)
+            window.vectors.hold()
+            found.append(window.stream.compare(window.vectors, sign=sign, standing=standing))
+        if Outcome.REFUSED not in found:
+            for window, comparison in zip(windows, found, strict=True):
+                if isinstance(comparison, Comparison):
+                    outcome = window.stream.accept(window.vectors, comparison, variance)
+                    window.in_a_row = 0
+                    if outcome is Outcome.DENOISED:
+                        changed += window.vectors.theta()
+            return changed
+    for window in windows:
+        window.skipped += 1
+        window.in_a_row += 1
+    if any(window.nonfinite == "raise" for window in windows):
+        raise ValueError(
+            "the gradients or parameters hold an infinity or NaN (on this or on another "
+            "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
+        )
+    if any(window.in_a_row == _PATIENCE for window in windows):
+        warnings.warn(
+            f"{_PATIENCE} observations in a row were not finite and were skipped: nothing is "
+            "denoised. Look for NaN in parameters and gradients.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return None
 
 
 def variance_of(value: Any) -> float:

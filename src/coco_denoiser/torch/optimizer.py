@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal
 
@@ -10,23 +11,38 @@ import torch
 import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
+from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound
 from coco_denoiser.gaussian import Gaussian
 from coco_denoiser.torch import checkpoint, sharding
-from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser, NonFinite, variance_of
+from coco_denoiser.torch.denoiser import (
+    Diagnostics,
+    GradientDenoiser,
+    NonFinite,
+    observe_together,
+    variance_of,
+)
 from coco_denoiser.typing import ModelName
 
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
-_SHARED = ("param_groups", "state", "defaults")
 _ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
+
+
+def _of_wrapped(name: str, what: str) -> Any:
+    """Return a property that is the wrapped optimizer's, to read and to write."""
+    return property(
+        lambda self: getattr(self.wrapped, name),
+        lambda self, value: setattr(self.wrapped, name, value),
+        doc=f"The {what} of the wrapped optimizer.",
+    )
 
 
 class CocoOptimizer(Optimizer):
     r"""Step a wrapped optimizer with gradients denoised over the last K steps.
 
-    All parameters together are one point $x$. At every step, over the last K points with their
-    noisy gradients $g_i$,
+    All parameters together are one point $x$, unless `per` says otherwise. At every step, over
+    the last K points with their noisy gradients $g_i$,
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
@@ -54,8 +70,11 @@ class CocoOptimizer(Optimizer):
         optimizer: the optimizer to wrap.
         L: upper bound on the curvature of the loss, a function that returns it, or "1/lr": the
             bound then follows the learning rate at every step, whatever a scheduler does, and
-            a rate of 0 bounds nothing. Of groups with different rates, the smallest positive
-            one counts, which assumes least.
+            a rate of 0 bounds nothing. One window over groups with different rates takes the
+            smallest positive one, which assumes least; with per="group" each has its own.
+        per: "model" for one window, or "group" for one each: as many K by K problems, each
+            unaware of how far the others move. A group may then have a `window` of its own;
+            0 leaves it alone.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" the
             observation and pass the gradients on unchanged, as if there were no wrapper, or
             "raise" ValueError. Ten in a row give a warning.
@@ -83,6 +102,7 @@ class CocoOptimizer(Optimizer):
         optimizer: Optimizer,
         *,
         L: Bound | Literal["1/lr"] | None = None,
+        per: Literal["model", "group"] = "model",
         nonfinite: NonFinite = "skip",
         model: ModelName | None = None,
         mu: Bound = 0.0,
@@ -100,22 +120,55 @@ class CocoOptimizer(Optimizer):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer})
-        self._bound, self._warned = L, False
-        self.denoiser = GradientDenoiser(
-            [],
-            L=partial(_inverse_rate, optimizer) if L == "1/lr" else L,
-            nonfinite=nonfinite,
-            model=model,
-            mu=mu,
-            window=window,
-            process_group=process_group,
-            tol=tol,
-            forget=forget,
-            noise_std=noise_std,
-        )
+        self.per = check.one_of("per", per, ("model", "group"))
+        self._options = {
+            "L": L,
+            "nonfinite": nonfinite,
+            "model": model,
+            "mu": mu,
+            "window": window,
+            "process_group": process_group,
+            "tol": tol,
+            "forget": forget,
+            "noise_std": noise_std,
+        }
+        self._denoisers = [self._create(0)]
+        self._warned = False
         self._warn_once()
 
     wrapped: Optimizer
+    param_groups = _of_wrapped("param_groups", "groups")
+    state = _of_wrapped("state", "state")
+    defaults = _of_wrapped("defaults", "defaults")
+
+    @property
+    def denoiser(self) -> GradientDenoiser:
+        """The window, or the first of them."""
+        return self._denoisers[0]
+
+    def _create(self, index: int, **changed: Any) -> GradientDenoiser:
+        """Return a new window, the one with this index."""
+        options: dict[str, Any] = {**self._options, **changed}
+        if options["L"] == "1/lr":
+            group = index if self.per == "group" else None
+            options["L"] = partial(_inverse_rate, self.wrapped, group)
+        return GradientDenoiser([], **options)
+
+    def _windows(self) -> dict[int, GradientDenoiser]:
+        """Return the windows by group, each with the parameters that it covers now."""
+        made, windows = self._denoisers, {}
+        if self.per == "model":
+            windows[0], made[0].parameters = made[0], self._parameters()
+            return windows
+        for i, group in enumerate(self.param_groups):
+            size = group.get("window", self._options["window"])
+            if i == len(made):
+                made.append(self._create(i))
+            if size != 0:
+                if size not in ("auto", made[i].window):
+                    made[i] = self._create(i, window=size)
+                windows[i], made[i].parameters = made[i], group["params"]
+        return windows
 
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
@@ -137,23 +190,19 @@ class CocoOptimizer(Optimizer):
             warnings.warn(harm, UserWarning, stacklevel=4)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither the hooks nor what is the wrapped optimizer's.
-        return {name: vars(self)[name] for name in ("wrapped", "denoiser", "_bound", "_warned")}
+        # A process group belongs to its process.
+        names = ("wrapped", "per", "_denoisers", "_warned")
+        options = {**self._options, "process_group": None}
+        return {"_options": options, **{name: getattr(self, name) for name in names}}
 
     def __getattr__(self, name: str) -> Any:
         if name == "wrapped":  # not set yet: it is being copied
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _SHARED:
-            setattr(self.wrapped, name, value)
-        else:
-            super().__setattr__(name, value)
-
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        given = {**self.denoiser.stream.settings, "L": self._bound}
+        given = {**self.denoiser.stream.settings, "L": self._options["L"], "per": self.per}
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
@@ -190,15 +239,15 @@ class CocoOptimizer(Optimizer):
         self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0
     ) -> Any:
         self._warn_once()
-        loss, replayed = None, list[Any]()
-        parameters = self._parameters()
+        loss, parameters, replayed = None, self._parameters(), list[Any]()
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
         sign = -1.0 if self._maximizes() else 1.0
+        windows = self._windows().values()
         # Where the observation is skipped, nothing is changed.
-        changed = self.denoiser.observe(noise_variance, sign=sign, standing=self._standing)
+        changed = observe_together(windows, noise_variance, sign=sign, standing=self._standing)
         originals = [p.grad for p in parameters]
         try:
             for p, theta in changed or ():
@@ -219,13 +268,18 @@ class CocoOptimizer(Optimizer):
                     p.grad = original
         return loss
 
-    def diagnostics(self) -> Diagnostics:
-        """Return what the last step did, and what the window costs; print it to read it."""
-        return self.denoiser.diagnostics()
+    def diagnostics(self, index: int = 0) -> Diagnostics:
+        """Return what the last step did, and what the window costs; print it to read it.
+
+        Args:
+            index: which group, if each has a window of its own.
+        """
+        return self._denoisers[index].diagnostics()
 
     def reset(self) -> None:
         """Forget every observation; the wrapped optimizer keeps its state."""
-        self.denoiser.reset()
+        for denoiser in self._denoisers:
+            denoiser.reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the wrapped optimizer; the next step starts a new window."""
@@ -240,8 +294,7 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        self._parameters()
-        checkpoint.insert(state, self.denoiser)
+        checkpoint.insert(state, self._windows(), self._parameters(), self.per)
         for after in self._optimizer_state_dict_post_hooks.values():
             replaced = after(self, state)
             state = state if replaced is None else replaced
@@ -257,9 +310,13 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = checkpoint.remove(state_dict)
-        self._parameters()
-        with self.denoiser.stream:
-            restore = checkpoint.check(ours, self.denoiser) if ours else None
+        windows = self._windows()
+        with ExitStack() as held:
+            for window in windows.values():
+                held.enter_context(window.stream)
+            restore = None
+            if ours:
+                restore = checkpoint.check(ours, windows, self._parameters(), self.per)
             self.wrapped.load_state_dict(plain)
             if restore is not None:
                 restore()
@@ -299,9 +356,7 @@ class CocoOptimizer(Optimizer):
             raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
 
     def _parameters(self) -> list[torch.Tensor]:
-        """Return the parameters of all groups as they are now, and let the denoiser know them."""
-        self.denoiser.parameters = [p for group in self.param_groups for p in group["params"]]
-        return self.denoiser.parameters
+        return [p for group in self.param_groups for p in group["params"]]
 
     def _maximizes(self) -> bool:
         """Say whether the objective is maximised; refuse to maximise only part of it."""
@@ -318,9 +373,10 @@ class CocoOptimizer(Optimizer):
         return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
 
 
-def _inverse_rate(optimizer: Optimizer) -> float:
-    """Return 1 / lr of the group with the smallest positive rate."""
-    rates = [rate for group in optimizer.param_groups if (rate := float(group["lr"])) > 0.0]
+def _inverse_rate(optimizer: Optimizer, index: int | None) -> float:
+    """Return 1 / lr of a group, or of the group with the smallest positive rate."""
+    groups = optimizer.param_groups if index is None else [optimizer.param_groups[index]]
+    rates = [rate for group in groups if (rate := float(group["lr"])) > 0.0]
     # Without a step nothing moves: a bound so large constrains nothing but equal points.
     return 1.0 / max(min(rates, default=0.0), 1e-30)
 
