@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -228,6 +229,19 @@ def test_the_callback_can_end_the_run_and_sees_a_path_that_no_budget_changes() -
     for calls in (2, 9, 100, 300):
         found = coco.minimize(noisy(), X0, calls).x
         assert np.array_equal(found, answers[calls - 2])  # the last call is not a step
+
+
+def test_progress_is_shown_a_few_times_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    coco.minimize(noisy(), X0, 20, L=1.0)
+    assert capsys.readouterr().err == ""
+    begun = time.monotonic()
+    result = coco.minimize(noisy(), X0, 200, L=1.0, progress=True)
+    printed = capsys.readouterr().err.split("\r")[1:]
+    assert len(printed) <= 2 + (time.monotonic() - begun) / 0.2
+    length, error = np.linalg.norm(result.grad), np.sqrt(3) * result.std
+    assert printed[-1].rstrip() == (
+        f"minimize: 200 of 200 calls, |gradient| {length:.3g} ± {error:.2g}"
+    )
 
 
 def test_the_result_has_scipys_names_and_a_history_for_a_plot() -> None:

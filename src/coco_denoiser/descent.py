@@ -24,6 +24,8 @@ along gradients that do not shrink is ended.
 """
 
 import math
+import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
@@ -51,6 +53,7 @@ _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is smal
 _APART = 3.5  # standard errors by which the two halves of the answer's part may differ
 _FAR = 1e8  # first distances from x0, beyond which a path diverges unless its gradients shrink
 _WINDOW = 32  # points from which curvature, and the gradient at the answer, are estimated
+_SHOWN = 0.2  # seconds between two lines of progress
 
 _WITHIN = "the gradient is within its standard error."
 _LARGER = "the gradient is still larger than its error: more calls would help."
@@ -187,10 +190,10 @@ class _Path:
         """Whether the path leads far away along gradients that do not shrink."""
         return self.reach > _FAR * self.first and self.typical >= 0.5 * self.initial
 
-    def estimate(self) -> tuple[Float64, float]:
+    def estimate(self, noise: float | None) -> tuple[Float64, float]:
         """Return the gradient at the last point, by the Gaussian model, and its standard error."""
         points, gradients = (np.array(v) for v in zip(*self.recent, strict=True))
-        found = solve(points, gradients, L=self.L, model="gaussian")
+        found = solve(points, gradients, L=self.L, model="gaussian", noise_std=noise)
         return found.gradients[-1], float(found.std[-1])
 
     def answer(self) -> Float64:
@@ -284,7 +287,9 @@ def minimize(
     project: Project | None = None,
     prox: Prox | None = None,
     L: float | None = None,
+    noise_std: float | None = None,
     rng: np.random.Generator | None = None,
+    progress: bool = False,
     callback: Callable[[Float64, int], object] | None = None,
     resume: MinimizeResult | None = None,
     **unknown: object,
@@ -315,7 +320,9 @@ def minimize(
         prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
             psi of which f has no part.
         L: upper bound on the curvature of f, if known. Err upwards.
+        noise_std: standard deviation of every coordinate of the noise, if known.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
+        progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
             returns True, the run ends.
         resume: an earlier result, or that of an error, to go on from; x0 and L are then its own.
@@ -328,6 +335,7 @@ def minimize(
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     known = None if L is None else check.positive("L", L)
+    noise = None if noise_std is None else check.positive("noise_std", noise_std)
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
     if oracle.draws and not isinstance(rng, np.random.Generator):
         raise TypeError(
@@ -342,7 +350,7 @@ def minimize(
         path.prox = lambda z, step: np.asarray(
             map_(z.reshape(start.shape), step), dtype=np.float64
         ).reshape(z.shape)
-    end = len(path.history) + budget
+    end, due = len(path.history) + budget, 0.0
 
     def ask(point: Float64) -> Float64:
         path.history.append(math.nan)
@@ -361,19 +369,34 @@ def minimize(
         unknown = np.full(start.size, np.nan)
         return _result(path, start.shape, path.answer(), unknown, math.nan, message)
 
-    while len(path.history) < end - 1:
-        path.step(ask(path.x))
-        asked = len(path.history)
-        if path.runs_away:
-            return stop(
-                f"diverged after {asked} calls: far from x0 the gradients are as long as at "
-                "the start, so that the objective seems unbounded below."
-            )
-        if callback is not None and callback(path.answer().reshape(start.shape), asked):
-            return stop(f"the callback ended it after {asked} calls.")
-    answer = path.answer()
-    path.recent.append((answer, ask(answer)))
-    theta, std = path.estimate()
+    def show(last: str = "") -> None:
+        line = f"minimize: {len(path.history)} of {end} calls"
+        if path.recent:
+            theta, std = path.estimate(noise)
+            line += f", |gradient| {_length(theta):.3g} ± {math.sqrt(theta.size) * std:.2g}"
+        sys.stderr.write(f"\r{line:60s}{last}")
+        sys.stderr.flush()
+
+    try:
+        while len(path.history) < end - 1:
+            path.step(ask(path.x))
+            asked = len(path.history)
+            if progress and time.monotonic() >= due:
+                due = time.monotonic() + _SHOWN
+                show()
+            if path.runs_away:
+                return stop(
+                    f"diverged after {asked} calls: far from x0 the gradients are as long as at "
+                    "the start, so that the objective seems unbounded below."
+                )
+            if callback is not None and callback(path.answer().reshape(start.shape), asked):
+                return stop(f"the callback ended it after {asked} calls.")
+        answer = path.answer()
+        path.recent.append((answer, ask(answer)))
+        theta, std = path.estimate(noise)
+    finally:
+        if progress:
+            show("\n")
     return _result(path, start.shape, answer, theta, std, _verdict(path, answer, theta, std))
 
 
@@ -396,7 +419,8 @@ def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> Non
         return
     raise TypeError(
         f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
-        f"x, and no objective; got {got}. Options: project, prox, L, rng, callback, resume."
+        f"x, and no objective; got {got}. Options: project, prox, L, noise_std, rng, progress, "
+        "callback, resume."
     )
 
 
