@@ -55,9 +55,11 @@ def certify_tables(  # noqa: C901, PLR0912
 ) -> tuple[float, float]:
     """Do what `certify` does, given u, or NONE where the noise is the same in all directions.
 
+    There are as many coordinates as shares; h and phi may have room for more.
+
     One function without callees: in parts it would take twice as long to compile.
     """
-    K, q = h.shape
+    K, q = h.shape[0], shares.size
     force, u, A = np.empty((K, q)), np.empty((K, q)), np.empty((K, q + 1 + K))
     size, pivot, mean = np.empty(K), np.empty(K), np.empty(q)
     gap, violation, value = 0.0, 0.0, 0.0

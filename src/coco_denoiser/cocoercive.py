@@ -22,11 +22,11 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
-from coco_denoiser._jit import kernel
 from coco_denoiser.certificate import certify_tables
 from coco_denoiser.problem import NONE, Problem, centre_and_radius, ones
 from coco_denoiser.solution import Solution
 from coco_denoiser.solvers import closed_form, newton
+from coco_denoiser.solvers.newton import NOTHING
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
@@ -44,7 +44,7 @@ class CoCoercive(Model):
             of the pairs that stay in the window, zero for the new ones.
 
     Attributes:
-        bounds: L and mu of the last step; None before the first if one of them is a function.
+        bounds: L and mu of the last step; NaN before the first if one of them is a function.
         centre: c of the last step.
         radius: r of the last step.
     """
@@ -55,8 +55,9 @@ class CoCoercive(Model):
         self.L, self.mu = L, mu
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self._multipliers: Float64 | None = None  # of the last window, by slots
+        self._space = _space(0)
         self.tol = check.positive("tol", tol)
-        self.bounds: tuple[float, float] | None = None
+        self.bounds = math.nan, math.nan
         self.radius = np.inf
         self._asked: tuple[Bound, Bound, float] | None = None
         if not (callable(L) or callable(mu)):
@@ -87,8 +88,7 @@ class CoCoercive(Model):
 
     def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""
-        K, newest, c, tol = window.count, window.newest, self.centre, self.tol
-        curvature = self.bounds[0] if self.bounds else math.nan
+        K, newest, c = window.count, window.newest, self.centre
         if K == 2:
             v, u = window.variances.item(newest), window.variances.item(1 - newest)
             rho = self.radius * window.points.item(0, 1)
@@ -96,28 +96,67 @@ class CoCoercive(Model):
             weights = np.full(2, weight)
             weights[newest] = 1.0 - weight
             self._multipliers = None
-            return Estimate(weights, c, curvature=curvature, active=int(weight > 0.0))
+            return Estimate(weights, c, curvature=self.bounds[0], active=int(weight > 0.0))
         if self.method == "auto" and K < solvers.LARGE:
-            h, bounds, n = self._reduced(window)
-            within = min(0.1 * tol, solvers.FEASIBLE)
-            W, phi, lam, steps = newton.solve_fast(h, bounds, n, tol, newton.STEPS, within)
+            given = K, newest, window.centre, *window.short(), NOTHING
+            steps, active, gap, violation = self.step(window, *given)
             if steps >= 0:
-                gap, violation = certify_tables(h, bounds, n, ones(h.shape[1]), phi, lam, NONE)
-                if gap <= tol and violation <= tol:
-                    nan, active = math.nan, int(np.count_nonzero(lam)) // 2
-                    return Estimate(
-                        W[newest], c, nan, nan, curvature, active, gap, violation, steps
-                    )
+                weights, nan = self._space[3][newest], math.nan
+                return Estimate(weights, c, nan, nan, self.bounds[0], active, gap, violation, steps)
+        return self.estimate_hard(window)
+
+    def step(
+        self,
+        window: Window,
+        K: int,
+        newest: int,
+        centre: float,
+        points: Float64,
+        residuals: Float64,
+        new: newton.Observation,
+    ) -> tuple[int, int, float, float]:
+        """Solve an ordinary window of K observations by Newton's method, with a certificate.
+
+        Args:
+            window: its tables, and its variances.
+            K: how many observations there are with the newest.
+            newest: the slot of that.
+            centre: c0 of the residuals.
+            points: the vectors, or NONE.
+            residuals: likewise.
+            new: the observation, where it is not yet in the window; else NOTHING.
+
+        Returns:
+            The number of steps, the number of pairs at their bounds, gap and violation. There is
+            an answer only if steps are not negative: with -1 the window is for `estimate_hard`,
+            with -2 nothing has changed, and the observation is for the passes of `vectors.py`.
+        """
+        if len(self._space[0]) != K:
+            self._space = _space(K)
+        h, bounds, n, _, phi, lam = self._space
+        tol = self.tol
+        given = window.tables, window.all_variances, points, residuals, newest
+        curvature = centre, self.centre - centre, self.radius
+        limits = tol, newton.STEPS, min(0.1 * tol, solvers.FEASIBLE)
+        q, steps, active = newton.solve_fast(*given, *new, *curvature, *limits, *self._space)
+        if steps < 0:
+            return steps, active, math.inf, math.inf
+        gap, violation = certify_tables(h, bounds, n, ones(q), phi, lam, NONE)
+        return steps if gap <= tol and violation <= tol else -1, active, gap, violation
+
+    def estimate_hard(self, window: Window) -> Estimate:
+        """Return the weights of the newest observation, by all methods."""
         answer = self.solve(window, self._start(window))
         if self.method == "fdpg":
             self._multipliers = answer.multipliers / window.variances.min()
         shortfall, status = None, answer.status
         if not status.success:
-            shortfall = f"{answer.method} {status}: relative gap {answer.gap:.1e}, tol={tol:.1e}."
+            reached = f"relative gap {answer.gap:.1e}, tol={self.tol:.1e}."
+            shortfall = f"{answer.method} {status}: {reached}"
         return Estimate(
-            answer.weights[newest],
-            c,
-            curvature=curvature,
+            answer.weights[window.newest],
+            self.centre,
+            curvature=self.bounds[0],
             active=int(np.count_nonzero(answer.multipliers)) // 2,
             gap=answer.gap,
             violation=answer.violation,
@@ -139,15 +178,22 @@ class CoCoercive(Model):
 
     def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        h, bounds, n = self._reduced(window)
-        problem = Problem(h, bounds, n, ones(h.shape[1]))
+        problem = self.problem(window)
         return solvers.solve(problem, method=self.method, tol=self.tol, start=start)
 
-    def _reduced(self, window: Window) -> tuple[Float64, Float64, Float64]:
-        """Return residuals, bounds and precisions of a window, as in `Problem`."""
-        h = NONE if window.vectors is None else window.coordinates(self.centre)
-        shift = self.centre - window.centre
-        return reduce(window.tables, window.variances, h, shift, self.radius)
+    def problem(self, window: Window) -> Problem:
+        """Reduce a window, at the bounds of the last step."""
+        h, bounds, n, *_ = space = _space(window.count)
+        given = window.tables, window.all_variances, *window.short(), window.newest, *NOTHING
+        curvature = window.centre, self.centre - window.centre, self.radius
+        q, _, _ = newton.solve_fast(*given, *curvature, self.tol, -1, 0.0, *space)
+        return Problem(np.ascontiguousarray(h[:, :q]), bounds, n, ones(q))
+
+
+def _space(K: int) -> tuple[Float64, ...]:
+    """Return what `newton.solve_fast` fills: residuals, bounds, precisions, W, phi, multipliers."""
+    table = np.zeros((5, K, K))
+    return table[0], table[1], np.zeros(K), *table[2:]
 
 
 def _now(bound: Bound) -> Any:
@@ -156,81 +202,3 @@ def _now(bound: Bound) -> Any:
         return bound
     value: Any = bound() if callable(bound) else bound
     return value.item() if getattr(value, "ndim", None) == 0 else value
-
-
-@kernel
-def reduce(  # noqa: C901, PLR0912
-    tables: Float64, variances: Float64, vectors: Float64, shift: float, radius: float
-) -> tuple[Float64, Float64, Float64]:
-    """Return residuals, bounds and precisions, as in `Problem`.
-
-    Args:
-        tables: (3, slots, slots): ||dx||, cosines, and ||dh||; those of K observations are used.
-        variances: (K,), relative noise variances.
-        vectors: (K, d), residuals at the new centre, more accurate than what can be recovered
-            from the tables; NONE if the tables must do.
-        shift: from the centre of the tables to the new one. Cancellation is harmless while it is
-            not much larger than the radius of the bounds.
-        radius: how far apart residuals may be, relative to their points.
-    """
-    K = variances.size
-    bounds, gram, factor = np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
-    n, square = np.empty(K), np.empty(K)
-    scale, central, nearest, least = 0.0, 0, np.inf, np.inf
-    for i in range(K):
-        total = 0.0
-        for j in range(K):
-            H, X = tables[2, i, j], shift * tables[0, i, j]
-            top = max(H, abs(X))
-            if shift != 0.0 and top > 0.0:
-                # As a sum of squares that are not negative, in units that cannot overflow.
-                a, b = H / top, X / top
-                e = (a - b) * (a - b) + 2.0 * a * b * (1.0 - tables[1, i, j])
-                H = top * math.sqrt(max(e, 0.0))
-            gram[i, j] = H
-            total += H
-            scale = max(scale, H)
-        least = min(least, variances[i])
-        if total < nearest:  # to the others overall: the origin
-            central, nearest = i, total
-    if scale == 0.0:
-        scale = 1.0
-    for i in range(K):
-        n[i] = least / variances[i]
-        square[i] = (gram[i, central] / scale) ** 2
-        for j in range(K):
-            bounds[i, j] = radius * tables[0, i, j] / scale
-    if vectors.size > 0:
-        h = np.empty((K, vectors.shape[1]))
-        for i in range(K):
-            for c in range(h.shape[1]):
-                h[i, c] = (vectors[i, c] - vectors[central, c]) / scale
-        return h, bounds, n
-    # Residuals with these distances: the columns of a pivoted Cholesky factor of the Gram matrix.
-    # Pivots below the rounding of the largest are noise, not a further dimension.
-    for i in range(K):
-        for j in range(K):
-            e = gram[i, j] / scale
-            gram[i, j] = 0.5 * (square[i] + square[j] - e * e)
-    rank = 0
-    while rank < K:
-        pivot = 0
-        for i in range(K):
-            if gram[i, i] > gram[pivot, pivot]:
-                pivot = i
-        if gram[pivot, pivot] <= 1e-15 * K:
-            break
-        e, column, row = 1.0 / math.sqrt(gram[pivot, pivot]), factor[rank], gram[pivot]
-        for i in range(K):
-            column[i] = row[i] * e
-        for i in range(K):
-            row, e = gram[i], column[i]
-            for j in range(K):
-                row[j] -= e * column[j]
-        rank += 1
-    h = np.empty((K, max(rank, 1)))
-    for i in range(K):
-        h[i, 0] = 0.0
-        for c in range(rank):
-            h[i, c] = factor[c, i]
-    return h, bounds, n

@@ -19,10 +19,10 @@ from coco_denoiser import _validation as check
 from coco_denoiser.cocoercive import Bound, CoCoercive
 from coco_denoiser.gaussian import Gaussian, as_solution
 from coco_denoiser.solution import ConvergenceWarning, Solution
-from coco_denoiser.solvers import closed_form
+from coco_denoiser.solvers import LARGE, closed_form
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
-from coco_denoiser.vectors import ArrayVectors, Comparison, Plan, Vectors
-from coco_denoiser.window import Estimate, Model, Rows, Window, recentred
+from coco_denoiser.vectors import FLOAT64, LIMITS, SHORT, ArrayVectors, Comparison, Vectors
+from coco_denoiser.window import Estimate, Model, Plan, Window, recentred
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
 WINDOW, GAUSSIAN_WINDOW = 16, 32  # the latter was measured: docs/gaussian.md
@@ -91,16 +91,19 @@ class Denoiser:
         self._stream = Stream(self._model, window=window, forget=forget)
         self._vectors = ArrayVectors(self._stream.window.slots)
         self._shape: tuple[int, ...] | None = None
+        # Whether a step can be one compiled call. Two points have a closed form.
+        small = 2 < (self._stream.size or 0) < LARGE
+        self._compiled = small and forget == "drop" and method == "auto" and model != "gaussian"
 
     @property
     def L(self) -> float:  # noqa: N802
         """The upper bound in use; NaN where there is none."""
-        return math.nan if self._model.bounds is None else self._model.bounds[0]
+        return self._model.bounds[0]
 
     @property
     def mu(self) -> float:
         """The lower bound in use; for the Gaussian model -L, as its slope has either sign."""
-        return math.nan if self._model.bounds is None else self._model.bounds[1]
+        return self._model.bounds[1]
 
     @property
     def std(self) -> float:
@@ -160,22 +163,71 @@ class Denoiser:
                 not finite; the window is unchanged.
         """
         stream, vectors = self._stream, self._vectors
-        x, g = check.pair(point, gradient, self._shape if stream.window.count else None)
-        noise_variance = check.positive("noise_variance", noise_variance)
-        with stream:
-            try:
+        x: Any = point
+        g: Any = gradient
+        shape = self._shape if stream.window.count else None
+        arrays = type(x) is type(g) is np.ndarray and x.dtype.kind == g.dtype.kind == "f"
+        if not (arrays and x.shape == g.shape == shape):
+            x, g = check.pair(point, gradient, shape)
+        if type(noise_variance) is not float or not 0.0 < noise_variance < math.inf:
+            noise_variance = check.positive("noise_variance", noise_variance)
+        if not stream.lock.acquire(blocking=False):
+            raise RuntimeError(BUSY)
+        try:
+            self._model.begin(1.0)
+            theta = self._step(x, g, noise_variance) if self._compiled else None
+            if theta is None:
                 vectors.hold(x, g)
                 comparison = stream.compare(vectors)
                 if isinstance(comparison, Outcome):
                     raise self._refusal(x, g)
                 stream.accept(vectors, comparison, noise_variance)
                 theta = vectors.theta
-            finally:
-                vectors.release()
+        finally:
+            vectors.release()
+            stream.lock.release()
         self._shape = g.shape
         if theta.dtype != g.dtype and g.dtype.kind == "f":
             theta = theta.astype(g.dtype)
         return theta.reshape(g.shape)
+
+    def _step(self, x: Array, g: Array, variance: float) -> Array | None:
+        """Take an observation in one compiled call; None if it takes more, or is refused."""
+        stream, vectors, model = self._stream, self._vectors, self._model
+        window, ring = stream.window, vectors.ring
+        if x.size > SHORT or not (x.dtype == g.dtype == FLOAT64 and isinstance(model, CoCoercive)):
+            return None
+        slot, count, centre = window.next, window.count, window.centre
+        if slot >= count:
+            count = slot + 1
+            window.grow(count)
+        if count == 1:
+            ring, centre = vectors.empty(x.size), model.reference
+        elif ring.points.dtype != FLOAT64:
+            return None
+        # Copied: for memory that is read-only, Numba would compile everything once more.
+        theta = np.empty(x.size)
+        new: Any = x.flatten(), g.flatten(), theta, variance, LIMITS[FLOAT64]
+        points: Any = ring.points
+        residuals: Any = ring.residuals
+        try:
+            steps, *_ = model.step(window, count, slot, centre, points, residuals, new)
+            if steps == -2:
+                return None
+            window.centre, window.d, vectors.ring = centre, x.size, ring
+            window.advance()
+            if x.size < count:
+                window.vectors = points[:count], residuals[:count]
+            if steps == -1:
+                vectors.hold(x, g)
+                stream.answer(vectors, model.estimate_hard(window))
+                return vectors.theta
+        except BaseException:
+            # Tables and vectors may no longer belong together.
+            stream.reset()
+            vectors.reset()
+            raise
+        return theta
 
     @property
     def solution(self) -> Solution:
@@ -188,7 +240,7 @@ class Denoiser:
         if self._shape is None:
             raise ValueError("solution: there is no solution before the first observation.")
         window, model = self._stream.window, self._model
-        if model.bounds is None:
+        if math.isnan(model.bounds[0]):
             model.begin(1.0)
         ring, order = self._vectors.ring, window.order
         x, h = (np.asarray(v[order], np.float64) for v in (ring.points, ring.residuals))
@@ -358,51 +410,53 @@ class Stream:
         self._moved = 0.0
 
     def compare(
-        self, vectors: Vectors, *, sign: float = 1.0, standing: Callable[[], bool] | None = None
+        self, vectors: Vectors, *, standing: Callable[[], bool] | None = None
     ) -> Outcome | Comparison:
         """Look at the observation that the vectors hold, and change nothing.
 
+        The model must have begun the step.
+
         Args:
             vectors: what holds the window's vectors and the observation.
-            sign: -1 if the objective is maximised.
             standing: says whether the optimizer is made to stand still; zero gradients are then
                 no observation. None if they always are one.
 
         Returns:
             What `accept` needs, or what becomes of the observation if it cannot be taken.
         """
-        self.model.begin(sign)
-        found = vectors.compare(self._plan())
-        if found is None:
-            return Outcome.REFUSED
-        if standing is not None and found.zero and (not self.window.count or standing()):
-            return Outcome.IGNORED
-        return found
-
-    def _plan(self) -> Plan:
-        """Return what the next observation does to the window."""
         window, model = self.window, self.model
         if not window.count:
-            return Plan(model.reference, 0)
-        if window.count != window.slots or self.recursive:
-            return Plan(window.centre, window.count)
+            plan = Plan(model.reference, 0)
+        elif window.count != window.slots or self.recursive:
+            plan = Plan(window.centre, window.count)
+        else:
+            plan = Plan(window.centre, window.count, window.next)
+            if self.forget == "fold":
+                plan = self._fold(plan)
+        sums = vectors.compare(plan)
+        if sums is None:
+            return Outcome.REFUSED
+        zero = standing is not None and sums.item(-1) == 0.0  # the sum of |g|
+        if zero and standing is not None and (not window.count or standing()):
+            return Outcome.IGNORED
+        return Comparison(plan, sums)
+
+    def _fold(self, plan: Plan) -> Plan:
+        """Return a plan that merges the oldest observation into its successor."""
+        window = self.window
         oldest, successor = window.next, (window.next + 1) % window.count
-        plan = Plan(window.centre, window.count, oldest)
-        if self.forget == "drop":
-            return plan
-        pair = window.tables[:, oldest, successor, None]
         older, newer = window.variances[[oldest, successor]].tolist()
-        weight, variance, _ = self._merge(pair, older, newer)
+        weight, variance, _ = self._merge(window.tables[:, oldest, successor], older, newer)
         if weight == 0.0:
             return plan
-        shift = model.centre - window.centre
+        shift = self.model.centre - window.centre
         return plan._replace(successor=successor, weight=weight, variance=variance, shift=shift)
 
-    def _merge(self, pair: Rows, older: float, newer: float) -> tuple[float, float, float]:
+    def _merge(self, pair: Float64, older: float, newer: float) -> tuple[float, float, float]:
         """Return weight and variance of two observations merged, and how far apart they are.
 
         Args:
-            pair: what the tables hold of the two, (3, 1).
+            pair: what the tables hold of the two, (3,).
             older: noise variance of the observation that leaves.
             newer: noise variance of the one that stays.
         """
@@ -418,34 +472,38 @@ class Stream:
         try:
             window.centre, window.d = plan.centre, vectors.d
             if self.recursive and window.count:
-                return self._filter(vectors, found.rows, variance)
-            if found.successor is not None:
+                return self._filter(vectors, found, variance)
+            window.insert(plan, found.sums, variance, vectors.rescale)
+            if plan.successor >= 0:
                 vectors.merge_oldest(plan)
-                window.update(plan.successor, found.successor, plan.variance)
-            slot = window.insert(found.rows, variance)
-            window.vectors = self.estimate = weights = None
-            shift = 0.0
+            window.vectors = None
             if window.d < window.count:
-                window.vectors = vectors.short(plan.centre, window.count, slot)
-            if window.count > 1:
-                self.estimate = estimate = self.model.estimate(window)
-                shift = estimate.centre - window.centre
-                weights = None if estimate.weights.item(slot) == 1.0 else estimate.weights
-                if estimate.shortfall is not None:
-                    warnings.warn(estimate.shortfall, ConvergenceWarning, stacklevel=3)
-            vectors.write(window.centre, slot, weights, shift)
+                window.vectors = vectors.short(plan.centre, window.count, window.newest)
+            return self.answer(vectors, self.model.estimate(window) if window.count > 1 else None)
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
             vectors.reset()
             raise
+
+    def answer(self, vectors: Vectors, estimate: Estimate | None) -> Outcome:
+        """Write the newest observation, and its gradient as a model averages it."""
+        window, weights, shift = self.window, None, 0.0
+        self.estimate = estimate
+        if estimate is not None:
+            shift = estimate.centre - window.centre
+            weights = None if estimate.weights.item(window.newest) == 1.0 else estimate.weights
+            if estimate.shortfall is not None:
+                warnings.warn(estimate.shortfall, ConvergenceWarning, stacklevel=4)
+        vectors.write(window.centre, window.newest, weights, shift)
         return Outcome.UNCHANGED if weights is None else Outcome.DENOISED
 
-    def _filter(self, vectors: Vectors, row: Rows, variance: float) -> Outcome:
+    def _filter(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
         """Merge the past into the observation; the result is the answer, and the past from now."""
-        window, centre = self.window, self.model.centre
-        w, merged, apart = self._merge(row, window.variances.item(0), variance)
-        window.update(0, row, merged)
+        window, centre, older = self.window, self.model.centre, self.window.variances.item(0)
+        row = window.insert(found.plan, found.sums, variance, vectors.rescale)
+        w, merged, apart = self._merge(row[:3], older, variance)
+        window.variances[0] = merged
         self.estimate = Estimate(np.array([w, 1.0 - w]), centre, active=int(w > 0.0))
         self._moved = w * apart
         if w == 0.0:

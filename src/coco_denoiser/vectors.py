@@ -6,6 +6,7 @@ which reads the residuals once and writes the new slot, lies the decision whethe
 may enter at all. The compiled passes go block by block, while it is in the cache.
 """
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,43 +14,19 @@ from numpy.typing import NDArray
 
 from coco_denoiser._jit import kernel, sweep
 from coco_denoiser.typing import Array, Float64
-from coco_denoiser.window import Rows, take_roots
+from coco_denoiser.window import Plan
 
 # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
 # streams, short enough for a few such blocks to stay in the second-level cache.
 BLOCK = 8192
-_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+# Entries up to which a step of NumPy's vectors is one compiled function, without blocks.
+SHORT = 1024
+_FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
 # for their squares, scaled, in float64.
-LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, _FLOAT64: 1e300}
+LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, FLOAT64: 1e300}
 _NO_WEIGHTS = np.empty(0)
-
-
-class Plan(NamedTuple):
-    """What the next observation does to a window.
-
-    Attributes:
-        centre: c of the residuals g - c x that are stored.
-        used: how many slots are in use.
-        oldest: the slot that is about to be overwritten; -1 for none.
-        successor: the slot that the oldest is merged into; -1 if it is dropped.
-        weight: of the oldest in the merged residual.
-        shift: how far the centre at which they are merged lies from that of the residuals.
-        variance: noise variance of the merged observation.
-    """
-
-    centre: float
-    used: int
-    oldest: int = -1
-    successor: int = -1
-    weight: float = 0.0
-    shift: float = 0.0
-    variance: float = 1.0
-
-    def zeros(self) -> Float64:
-        """Return zeros for what `Ring.products` adds up."""
-        return np.zeros((3 if self.successor < 0 else 6) * self.used + 2)
 
 
 class Comparison(NamedTuple):
@@ -57,16 +34,11 @@ class Comparison(NamedTuple):
 
     Attributes:
         plan: what the observation does to the window.
-        rows: its rows of the tables.
-        successor: the rows of the slot that the oldest is merged into, as it will be; None if
-            there is no such slot.
-        zero: whether the gradient is zero.
+        sums: what `Ring.products` has added up.
     """
 
     plan: Plan
-    rows: Rows
-    successor: Rows | None = None
-    zero: bool = False
+    sums: Float64
 
 
 class Vectors(Protocol):
@@ -79,8 +51,11 @@ class Vectors(Protocol):
     def reset(self) -> None:
         """Let go of everything."""
 
-    def compare(self, plan: Plan) -> Comparison | None:
-        """Compare the observation with the slots in use; None if it must not enter."""
+    def compare(self, plan: Plan) -> Float64 | None:
+        """Return what `Ring.products` adds up over all; None if the observation must not enter."""
+
+    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
+        """Return sums whose squares neither overflow nor vanish, and units, as `insert` asks."""
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
@@ -101,16 +76,9 @@ class Vectors(Protocol):
         """
 
 
-def compared(sums: Float64, plan: Plan, *, zero: bool = False) -> tuple[Comparison, bool]:
-    """Return what `Ring.products` has added up, and whether its squares are in range.
-
-    The sums are used up.
-    """
-    size, successor = 3 * plan.used, None
-    in_range = size == 0 or take_roots(sums, plan.used)
-    if plan.successor >= 0:
-        successor = sums[size : 2 * size].reshape(3, -1)
-    return Comparison(plan, sums[:size].reshape(3, -1), successor, zero), in_range
+def zeros(plan: Plan) -> Float64:
+    """Return zeros for what `Ring.products` adds up."""
+    return np.zeros((3 if plan.successor < 0 else 6) * plan.used + 2)
 
 
 class Ring:
@@ -127,7 +95,7 @@ class Ring:
             there is one, to the successor as it will be; the number of entries that must not
             enter; and the sum of |g|.
         """
-        out = plan.zeros()
+        out = zeros(plan)
         _sum_products(self.points, self.residuals, x, g, limit, *plan[:6], out)
         return out
 
@@ -194,28 +162,26 @@ class ArrayVectors:
     def hold(self, x: NDArray[Any], g: NDArray[Any]) -> None:
         """Take hold of an observation of any shape."""
         held = self.ring.points
-        dtype: np.dtype[np.floating[Any]] = _FLOAT64
-        if held.dtype != _FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype):
+        dtype: np.dtype[np.floating[Any]] = FLOAT64
+        if held.dtype != FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype):
             dtype = _FLOAT32
         self._x = x.astype(dtype, "C", copy=False).ravel()
         self._g = g.astype(dtype, "C", copy=False).ravel()
         self.d, self.limit = self._x.size, LIMITS[dtype]
         # Nothing is widened, and no room made, before the observation is admitted.
         if not len(held):
-            self._wider = Ring(np.empty((0, self.d), dtype), np.empty((0, self.d), dtype))
+            self._wider = self.empty(self.d, dtype)
         elif held.dtype != dtype:
             self._wider = Ring(held.astype(dtype), self.ring.residuals.astype(dtype))
 
-    def compare(self, plan: Plan) -> Comparison | None:
+    def compare(self, plan: Plan) -> Float64 | None:
         """Compare the observation with the slots in use; None if it must not enter."""
         sums = self._wider.products(self._x, self._g, self.limit, plan)
-        if sums.item(-2) > 0.0:
-            return None
-        found, in_range = compared(sums, plan)
-        return found if in_range else self._compare_scaled(plan)
+        return sums if sums.item(-2) == 0.0 else None
 
-    def _compare_scaled(self, plan: Plan) -> Comparison:
+    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
         """Compare in units in which squares neither overflow nor vanish: powers of two."""
+        del sums
         used = slice(plan.used)
         points, residuals = (
             np.asarray(v[used], np.float64) for v in (self._wider.points, self._wider.residuals)
@@ -226,11 +192,7 @@ class ArrayVectors:
         ring = Ring(np.ldexp(points, -ex), np.ldexp(residuals, -eh))
         scaled = plan._replace(centre=0.0, shift=float(np.ldexp(plan.shift, ex - eh)))
         sums = ring.products(np.ldexp(x, -ex), np.ldexp(h, -eh), np.inf, scaled)
-        found, _ = compared(sums, plan)
-        for rows in (found.rows, found.successor):
-            if rows is not None:
-                rows[:] = np.ldexp(rows, [[ex], [0], [eh]])
-        return found
+        return sums, math.ldexp(1.0, ex), math.ldexp(1.0, eh)
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
@@ -238,7 +200,8 @@ class ArrayVectors:
 
     def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
         """Write the observation into a slot; with weights, make its denoised gradient ready."""
-        self._adopt(slot)
+        if self.ring is not self._wider or slot >= len(self.ring.points):
+            self._adopt(slot)
         self.theta = theta = np.empty_like(self._g)
         self.ring.write(self._x, self._g, centre, slot, weights, shift, theta)
 
@@ -261,6 +224,11 @@ class ArrayVectors:
         if len(points):
             self.ring = self._larger(Ring(points, residuals), len(points))
         self.release()
+
+    def empty(self, d: int, dtype: np.dtype[Any] = FLOAT64) -> Ring:
+        """Return room for vectors of so many coordinates."""
+        nothing = np.empty((0, d), dtype)
+        return self._larger(Ring(nothing, nothing), 1)
 
     def _adopt(self, slot: int) -> None:
         """Go over to vectors that are wide and many enough for the observation."""

@@ -13,20 +13,40 @@ A model answers with weights w that sum to 1, and a centre c: the newest gradien
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._jit import kernel
+from coco_denoiser.problem import NONE
 from coco_denoiser.typing import Array, Float64, Int64
 
-# How one observation relates to each slot, (3, count): distances between points, cosines,
-# distances between residuals.
-Rows: TypeAlias = Float64
 _SAVED = ("point_distances", "cosines", "residual_distances")
+
+
+class Plan(NamedTuple):
+    """What the next observation does to a window.
+
+    Attributes:
+        centre: c of the residuals g - c x that are stored.
+        used: how many slots are in use.
+        oldest: the slot that is about to be overwritten; -1 for none.
+        successor: the slot that the oldest is merged into; -1 if it is dropped.
+        weight: of the oldest in the merged residual.
+        shift: how far the centre at which they are merged lies from that of the residuals.
+        variance: noise variance of the merged observation.
+    """
+
+    centre: float
+    used: int
+    oldest: int = -1
+    successor: int = -1
+    weight: float = 0.0
+    shift: float = 0.0
+    variance: float = 1.0
 
 
 class Window:
@@ -38,8 +58,10 @@ class Window:
         slots: how many observations are kept; None keeps all of them.
         count: how many slots are in use, always the first ones.
         next: the slot that the next observation takes: the oldest one's, if all are in use.
+        newest: the slot of the newest observation.
         tables: (3, K, K), room for distances between points, cosines, and distances between
             residuals.
+        all_variances: (K,), room for relative noise variances.
         d: the number of coordinates.
         centre: c0 of the residuals.
         vectors: points and residuals, (count, d) each, where d is below count and they are at
@@ -54,8 +76,9 @@ class Window:
         """Forget every observation."""
         self.count = self.next = self.d = 0
         self.centre = 0.0
+        self.newest = -1
         self.tables = np.zeros((3, 0, 0))
-        self._variances = np.zeros(0)
+        self.all_variances = np.zeros(0)
         self.vectors: tuple[Array, Array] | None = None
 
     @property
@@ -76,49 +99,58 @@ class Window:
     @property
     def variances(self) -> Float64:
         """Relative noise variances, (count,)."""
-        return self._variances[: self.count]
+        return self.all_variances[: self.count]
 
     @property
     def order(self) -> Int64:
         """The slots in use, from the oldest observation to the newest."""
         return _cycle(self.next if self.count == self.slots else 0, self.count)
 
-    @property
-    def newest(self) -> int:
-        """The slot of the newest observation."""
-        return (self.next or self.count) - 1
-
     def distances(self, centre: float) -> Float64:
         """Return the distances ||dg - centre dx||, (count, count)."""
         shift = centre - self.centre
         if shift != 0.0 and self.vectors is not None:
-            h = self.coordinates(centre)
+            x, h = self.short()
+            h = h - shift * (x - x[self.newest])
             return np.asarray(np.linalg.norm(h[:, None] - h, axis=2))
         return recentred(self.points, self.cosines, self.residuals, shift)
 
-    def coordinates(self, centre: float) -> Float64:
-        """Return the residuals g - centre x, (count, d), up to a shift that all have in common."""
+    def short(self) -> tuple[Float64, Float64]:
+        """Return points and residuals in float64; NONE for both where only the tables are there."""
         if self.vectors is None:
-            raise ValueError("there are too many coordinates: use distances().")
-        x, h = (np.asarray(v, np.float64) for v in self.vectors)
-        return h if centre == self.centre else h - (centre - self.centre) * (x - x[self.newest])
+            return NONE, NONE
+        points, residuals = self.vectors
+        return np.asarray(points, np.float64), np.asarray(residuals, np.float64)
 
-    def insert(self, row: Rows, variance: float) -> int:
-        """Take an observation into the next slot, by its row to those in use; return the slot."""
-        slot = self.next
-        if slot >= self._variances.size:
-            self._grow(slot + 1)
-        self.count = max(self.count, slot + 1)
+    def insert(
+        self, plan: Plan, sums: Float64, variance: float, rescale: Callable[..., Any]
+    ) -> Float64:
+        """Take an observation into the next slot, and change the successor that the plan names.
+
+        Args:
+            plan: what the observation does to the window.
+            sums: what `Ring.products` adds up. They are used up.
+            variance: relative noise variance of the observation.
+            rescale: called with plan and sums where their squares overflow or vanish; returns
+                others in units in which they do not, and the units of points and residuals.
+
+        Returns:
+            The rows of the tables, which begin with the observation's: ||dx||, cosines, ||dh||.
+        """
+        slot, units = self.next, (0.0, 0.0)
+        self.grow(slot + 1)
+        change = plan.used, slot, plan.successor, variance, plan.variance
+        if not _insert(self.tables, self.all_variances, sums, *change, *units):
+            sums, *units = rescale(plan, sums)
+            _insert(self.tables, self.all_variances, sums, *change, *units)
+        self.advance()
+        return sums
+
+    def advance(self) -> None:
+        """Go on to the next slot, now that the tables hold the observation."""
+        self.newest = slot = self.next
         self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
-        self.update(slot, row, variance)
-        return slot
-
-    def update(self, slot: int, row: Rows, variance: float) -> None:
-        """Change an observation in use: its row to the others, and its variance."""
-        others = row.shape[1]
-        self.tables[:, slot, :others] = self.tables[:, :others, slot] = row
-        self.tables[:, slot, slot] = 0.0
-        self._variances[slot] = variance
+        self.count = max(self.count, slot + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain arrays and numbers."""
@@ -154,19 +186,23 @@ class Window:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a saved state that has been checked."""
         self.reset()
-        self._grow(state["count"])
+        self.grow(state["count"])
         self.count, self.next, self.centre = state["count"], state["next"], state["centre"]
+        self.newest = (self.next or self.count) - 1
         self.variances[:] = state["variances"]
         for name, table in zip(_SAVED, self.tables, strict=True):
             table[: self.count, : self.count] = state[name]
 
-    def _grow(self, slots: int) -> None:
-        old = self._variances.size
+    def grow(self, slots: int) -> None:
+        """Make room for so many observations at least."""
+        if slots <= self.all_variances.size:
+            return
+        old = self.all_variances.size
         new = self.slots or max(16, 2 * old, slots)
         tables = np.zeros((3, new, new))
         tables[:, :old, :old] = self.tables
         self.tables = tables
-        self._variances = np.concatenate((self._variances, np.zeros(new - old)))
+        self.all_variances = np.concatenate((self.all_variances, np.zeros(new - old)))
 
 
 def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: float) -> Float64:
@@ -187,21 +223,45 @@ def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: floa
 
 
 @kernel
-def take_roots(sums: Float64, count: int) -> bool:
-    """Turn ||dx||^2, <dx, dh> and ||dh||^2, (3 count,) once or twice, into rows, in place.
+def _insert(
+    tables: Float64,
+    variances: Float64,
+    sums: Float64,
+    count: int,
+    slot: int,
+    successor: int,
+    variance: float,
+    merged: float,
+    unit_x: float,
+    unit_h: float,
+) -> bool:
+    """Do what `Window.insert` does with its tables, and turn the sums into rows.
 
-    Returns whether the first squares were neither infinite nor as good as zero.
+    In units of 0, the squares are checked: if they overflow or vanish, nothing is changed, and
+    the answer is False.
     """
-    most_x, most_h = 0.0, 0.0
-    for start in range(0, sums.size - 2, 3 * count):
+    most_x, most_h, checked = 0.0, 0.0, unit_x == 0.0 and count > 0
+    for i in range(count):
+        most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
+    if checked and not (1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250):
+        return False
+    if unit_x == 0.0:
+        unit_x = unit_h = 1.0
+    # The successor first: its row to the oldest, whose slot the observation takes, is not used.
+    for target in range(1 if successor < 0 else 2):
+        start, row = 0, slot
+        if successor >= 0 and target == 0:
+            start, row = 3 * count, successor
+        variances[row] = variance if start == 0 else merged
         for i in range(start, start + count):
-            if start == 0:
-                most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
-            x, h = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i])
+            x, h, j = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i]), i - start
             cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
-            sums[i], sums[2 * count + i] = x, h
+            sums[i], sums[2 * count + i] = unit_x * x, unit_h * h
             sums[count + i] = min(1.0, max(-1.0, cosine))
-    return 1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250
+            if j != row:
+                for k in range(3):
+                    tables[k, row, j] = tables[k, j, row] = sums[k * count + i]
+    return True
 
 
 @lru_cache(maxsize=256)

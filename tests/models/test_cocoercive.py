@@ -1,16 +1,18 @@
 """A step: what the tables of a window say is what a batch of its observations says."""
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import cocoercive
 from coco_denoiser.certificate import certify
-from coco_denoiser.problem import NONE, Problem
-from coco_denoiser.solvers import newton
+from coco_denoiser.cocoercive import CoCoercive
+from coco_denoiser.problem import Problem
+from coco_denoiser.solvers import newton, solve_fast
 from coco_denoiser.typing import Float64
+from coco_denoiser.window import Window
 
 
 def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
@@ -19,15 +21,26 @@ def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
     return rng.normal(size=(K, d)), 3.0 * rng.normal(size=(K, d)), rng.uniform(0.3, 3.0, K)
 
 
-def tables_of(points: Float64, residuals: Float64, slots: int) -> Float64:
-    """The three tables of a window, with room for more slots, filled with what must not count."""
-    dx, dh = (v[:, None] - v for v in (points, residuals))
-    X, H = (np.linalg.norm(v, axis=2) for v in (dx, dh))
+def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = False) -> Window:
+    """A window of these observations, with room for two more, filled with what must not count."""
+    K = len(x)
+    dx, dh = (v[:, None] - v for v in (x, h))
+    X, H = distances(x), distances(h)
     size = X * H
     cosines = np.divide(np.sum(dx * dh, axis=2), size, out=np.zeros_like(X), where=size > 0.0)
-    tables = np.full((3, slots, slots), 1e9)
-    tables[:, : len(X), : len(X)] = X, np.clip(cosines, -1.0, 1.0), H
-    return tables
+    window = Window(K + 2)
+    window.tables, window.all_variances = np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9)
+    window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
+    window.all_variances[:K] = variances
+    window.count, window.newest = K, K - 1
+    window.vectors = (x, h) if vectors else None
+    return window
+
+
+def problem_of(window: Window, shift: float, radius: float) -> Problem:
+    model = CoCoercive(1.0)
+    model.centre, model.radius = shift, radius
+    return model.problem(window)
 
 
 def distances(h: Float64) -> Float64:
@@ -38,32 +51,37 @@ def distances(h: Float64) -> Float64:
 @pytest.mark.parametrize(("K", "d"), [(3, 2), (8, 3), (8, 20)])
 def test_tables_reduce_to_the_problem_of_the_vectors(K: int, d: int, shift: float) -> None:
     x, h, variances = observed(K, d, 0)
-    for vectors in (NONE, h - shift * x):
-        found, bounds, n = cocoercive.reduce(tables_of(x, h, K + 2), variances, vectors, shift, 0.7)
+    for vectors in (False, True):
+        problem = problem_of(window_of(x, h, variances, vectors=vectors), shift, 0.7)
+        found, bounds, n = problem.residuals, problem.bounds, problem.precisions
         apart = distances(h - shift * x)
         np.testing.assert_allclose(distances(found), apart / apart.max(), atol=1e-7)
         np.testing.assert_allclose(bounds, 0.7 * distances(x) / apart.max(), rtol=1e-9)
         np.testing.assert_allclose(n, variances.min() / variances)
         central = apart.sum(axis=1).argmin()
         assert not found[central].any()
-        assert found.shape[1] == (d if vectors.size else min(d, K - 1))
+        assert found.shape[1] == min(d, K - 1)
 
 
 def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
     x, h, variances = observed(6, 3, 0)
     h[:, 2] *= 1e-6
-    found = cocoercive.reduce(tables_of(x, h, 6), variances, NONE, 0.0, 1.0)[0]
-    assert found.shape[1] == 3
+    assert problem_of(window_of(x, h, variances), 0.0, 1.0).residuals.shape[1] == 3
 
 
 def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is worthless; the certificate must notice, and another method answer."""
     honest, calls = newton.solve_fast, []
 
-    def short(h: Float64, *problem: Any) -> tuple[Any, ...]:
-        calls.append(len(h))
-        W, phi, lam, iterations = honest(h, *problem)
-        return 0.0 * W, 0.5 * phi, lam, iterations
+    def short(*given: Any) -> tuple[int, int, int]:
+        q, steps, active = honest(*given)
+        theta, (W, phi) = given[7], given[-3:-1]
+        if len(W) > 2:
+            theta *= 0.0
+            W *= 0.0
+            phi *= 0.5
+        calls.append(steps)
+        return q, steps, active
 
     x, g, _ = observed(12, 4, 2)
     expected = _walk(x, g)
@@ -72,7 +90,7 @@ def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch
     assert calls
 
 
-def _walk(points: Float64, gradients: Float64) -> Float64:
+def _walk(points: Any, gradients: Any) -> Float64:
     denoiser = coco.Denoiser(L=1.0, window=5)
     return np.array([denoiser(x, g) for x, g in zip(points, gradients, strict=True)])
 
@@ -81,13 +99,67 @@ def _walk(points: Float64, gradients: Float64) -> Float64:
 def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int) -> None:
     for seed in range(5):
         x, h, variances = observed(K, d, seed)
-        problem = cocoercive.reduce(tables_of(x, h, K), variances, h, 0.0, 0.5)
-        W, phi, lam, iterations = newton.solve_fast(*problem, 1e-9, newton.STEPS, 1e-10)
-        assert iterations >= 0
-        assert max(certify(Problem(*problem, np.ones(problem[0].shape[1])), phi, lam)) <= 1e-9
-        np.testing.assert_allclose(W @ problem[0], phi, atol=1e-13)
+        problem = problem_of(window_of(x, h, variances, vectors=True), 0.0, 0.5)
+        answer = solve_fast(problem, 1e-9)
+        assert answer is not None
+        W, phi, lam = answer.weights, answer.gradients, answer.multipliers
+        assert max(certify(problem, phi, lam)) <= 1e-9
+        np.testing.assert_allclose(W @ problem.residuals, phi, atol=1e-13)
         np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=1e-12)
-        n = np.diag(problem[2])
+        n = np.diag(problem.precisions)
         inverse = np.linalg.inv(n + np.diag(lam.sum(axis=1)) - lam)
         np.testing.assert_allclose(W, inverse @ n, atol=1e-9)
         assert lam.any()
+
+
+@pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (8, 5), (12, 40)])
+@pytest.mark.parametrize("changing", [False, True])
+def test_one_compiled_call_does_what_the_passes_do(K: int, d: int, changing: bool) -> None:
+    x, g, variances = observed(40, d, 3)
+    x[20], x[30], g[35] = x[19], 1e200, 0.0  # duplicates, and squares that overflow
+
+    def walk(*, compiled: bool) -> tuple[Float64, dict[str, Any]]:
+        L = iter(np.linspace(1.0, 4.0, 40))
+        denoiser = coco.Denoiser(L=lambda: float(next(L)) if changing else 2.0, mu=-0.5, window=K)
+        denoiser._compiled = compiled
+        pairs = zip(x, g, variances.tolist(), strict=True)
+        return np.array([denoiser(a, b, noise_variance=v) for a, b, v in pairs]), vars(denoiser)
+
+    (theta, once), (expected, passes) = walk(compiled=True), walk(compiled=False)
+    np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-8)
+    for name in ("count", "next", "newest", "centre", "d"):
+        assert vars(once["_stream"].window)[name] == vars(passes["_stream"].window)[name]
+    mine, theirs = (v["_vectors"].ring for v in (once, passes))
+    np.testing.assert_array_equal(mine.points, theirs.points)
+    np.testing.assert_allclose(mine.residuals, theirs.residuals, rtol=1e-13)
+
+
+def test_whatever_the_memory_is_like_one_kernel_serves() -> None:
+    """Another one would be compiled for many seconds."""
+    x, g, _ = observed(8, 6, 0)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    expected = _walk(x, g)
+    before = len(newton.solve_fast.signatures)  # type: ignore[attr-defined]
+    for a, b in ((frozen, g), (x.repeat(2, axis=1)[:, ::2], g), (x.tolist(), g)):
+        np.testing.assert_array_equal(_walk(a, b), expected)
+    np.testing.assert_array_equal(
+        _walk(x.reshape(8, 2, 3), g.reshape(8, 2, 3)).reshape(8, 6), expected
+    )
+    _walk(x.astype(np.float32), g.astype(np.float32))
+    coco.denoise(x, g, L=1.0)
+    assert len(newton.solve_fast.signatures) == before  # type: ignore[attr-defined]
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    x, g, _ = observed(12, 3, 0)
+    some = coco.Denoiser(L=1.0, window=5)
+    for k in range(8):
+        some(x[k], g[k])
+    other = copy.deepcopy(some)
+    for k in range(8, 12):
+        np.testing.assert_array_equal(other(x[k], g[k]), some(x[k], g[k]))
+    np.testing.assert_array_equal(other.solution.gradients, some.solution.gradients)
+    np.testing.assert_allclose(
+        some.solution.gradients, coco.denoise(x[7:], g[7:], L=1.0), atol=1e-8
+    )

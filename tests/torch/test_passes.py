@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coco_denoiser.torch.vectors import DeviceRing, HostRing
-from coco_denoiser.vectors import Plan
+from coco_denoiser.window import Plan
 
 D, K = 20_048, 6
 LIMIT = 3.4e38

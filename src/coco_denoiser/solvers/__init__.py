@@ -128,11 +128,12 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Sol
     name = "newton" if len(problem.bounds) > 2 else "closed-form"
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    within = min(0.1 * tol, FEASIBLE)
-    weights, phi, multipliers, iterations = newton.solve_fast(h, bounds, n, tol, limit, within)
+    W, phi, lam = np.empty_like(bounds), np.empty_like(h), np.empty_like(bounds)
+    given = *newton.NO_WINDOW, tol, limit, min(0.1 * tol, FEASIBLE)
+    _, iterations, active = newton.solve_fast(*given, h, bounds, n, W, phi, lam)
     if iterations < 0:
         return None
-    return _certified(problem, name, weights, phi, multipliers, iterations, limit, tol)
+    return _certified(problem, name, W, phi if active else h, lam, iterations, limit, tol)
 
 
 def _certified(

@@ -25,11 +25,12 @@ last to the first, so that every inner loop runs over the beginning of a row and
 """
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 
 from coco_denoiser._jit import kernel, sweep
-from coco_denoiser.problem import COINCIDENT, ROUNDING, WITHIN, Problem
+from coco_denoiser.problem import COINCIDENT, NONE, ROUNDING, WITHIN, Problem
 from coco_denoiser.typing import Float64
 
 STEPS = 15
@@ -47,11 +48,19 @@ _ALLOWED = 300.0
 _NONE, _ROUND, _TRIAL, _STEP, _BEST = 0, 1, 2, 3, 4
 
 
+# Point, gradient, room for the denoised gradient, noise variance and limit, as in `solve_fast`.
+Observation: TypeAlias = tuple[Float64, Float64, Float64, float, float]
+# Where there is none to take, and where there is not even a window.
+NOTHING: Observation = np.empty(0), np.empty(0), np.empty(0), 1.0, np.inf
+NO_WINDOW = np.empty((0, 0, 0)), np.empty(0), NONE, NONE, 0, *NOTHING, 0.0, 0.0, 0.0
+
+
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    _, _, multipliers, iterations = solve_fast(h, bounds, n, tol, max_iter, WITHIN)
-    return multipliers, iterations
+    W, phi, lam = np.empty_like(bounds), np.empty_like(h), np.empty_like(bounds)
+    _, steps, _ = solve_fast(*NO_WINDOW, tol, max_iter, WITHIN, h, bounds, n, W, phi, lam)
+    return lam, steps
 
 
 @kernel
@@ -80,24 +89,162 @@ def inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
 
 @sweep
 def solve_fast(  # noqa: C901, PLR0912, PLR0915
-    h: Float64, bounds: Float64, n: Float64, tol: float, max_iter: int, within: float
-) -> tuple[Float64, Float64, Float64, int]:
-    """Return W (K, K), phi = W h, the best multipliers (K, K), and the number of steps.
+    tables: Float64,
+    variances: Float64,
+    points: Float64,
+    residuals: Float64,
+    slot: int,
+    x: Float64,
+    g: Float64,
+    theta: Float64,
+    variance: float,
+    limit: float,
+    centre: float,
+    shift: float,
+    radius: float,
+    tol: float,
+    max_iter: int,
+    within: float,
+    h: Float64,
+    bounds: Float64,
+    n: Float64,
+    M: Float64,
+    hat: Float64,
+    multipliers: Float64,
+) -> tuple[int, int, int]:
+    """Take an observation into a window, reduce it to a problem, solve that, and average.
 
-    If nothing needs to change, W is the identity and phi is h. Otherwise phi breaks its bounds by
-    no more than `within`, relative to them. Points that coincide are for others: -1 steps.
+    Args:
+        tables: (3, slots, slots), as in `Window`; those of K observations are used. NO_WINDOW
+            stands for this and the next 12 where the problem is given, in h, bounds and n.
+        variances: (slots,), relative noise variances.
+        points: (slots, d), or NONE if the tables must do. Vectors are more accurate where d < K.
+        residuals: (slots, d), or NONE.
+        slot: of the newest observation.
+        x: (d,), its point; empty if it is in the window already.
+        g: (d,), its gradient.
+        theta: (d,), filled with its denoised gradient.
+        variance: its relative noise variance.
+        limit: the largest entry that can be stored.
+        centre: c of the residuals g - c x that are stored.
+        shift: from that centre to the one of the problem. Cancellation is harmless while it is
+            not much larger than the radius of the bounds.
+        radius: how far apart residuals may be, relative to their points.
+        tol: relative gap to reach.
+        max_iter: limit on the steps; below zero, the window is only reduced.
+        within: phi breaks its bounds by no more than this, relative to them.
+        h: (K, q or more), residuals, as in `Problem`; filled, as all that follow.
+        bounds: (K, K).
+        n: (K,), precisions.
+        M: (K, K), W. If nothing needs to change, it is the identity.
+        hat: like h, phi = W h.
+        multipliers: (K, K), the best ones.
+
+    Returns:
+        q; the number of steps, -1 where points coincide, which is for others, -2 if the
+        observation cannot be taken like this, and nothing has changed; and how many pairs are at
+        their bounds.
     """
-    K, q = h.shape
+    K, q = bounds.shape[0], h.shape[1]
+    if x.size > 0:
+        bad, total, worst = 0, 0.0, 0.0
+        for j in range(x.size):
+            theta[j] = g[j] - centre * x[j]
+            # NaN fails every comparison.
+            fine = (abs(x[j]) <= limit) & (abs(g[j]) <= limit) & (abs(theta[j]) <= limit)
+            bad += 0 if fine else 1
+        for i in range(K):
+            p, r = points[i], residuals[i]
+            a, b, e = 0.0, 0.0, 0.0
+            if i != slot:
+                for j in range(x.size):
+                    f, u = p[j] - x[j], r[j] - theta[j]
+                    a, b, e = a + f * f, b + f * u, e + u * u
+            h[i, 0], M[i, 0], hat[i, 0] = a, b, e
+            total, worst = max(total, a), max(worst, e)
+        # Squares that overflow or vanish need other units.
+        if bad > 0 or (K > 1 and not (1e-200 < total < 1e250 and 1e-200 < worst < 1e250)):
+            return q, -2, 0
+        for i in range(K):
+            if i != slot:
+                a, e = math.sqrt(h[i, 0]), math.sqrt(hat[i, 0])
+                b = min(1.0, max(-1.0, M[i, 0] / (a * e))) if a * e > 0.0 else 0.0
+                tables[0, i, slot] = tables[0, slot, i] = a
+                tables[1, i, slot] = tables[1, slot, i] = b
+                tables[2, i, slot] = tables[2, slot, i] = e
+        variances[slot] = variance
+        p, r = points[slot], residuals[slot]
+        for j in range(x.size):
+            p[j], r[j] = x[j], theta[j]
+        for j in range(x.size):
+            theta[j] = g[j]
+    if tables.size > 0:
+        scale, central, nearest, least = 0.0, 0, np.inf, np.inf
+        for i in range(K):
+            total = 0.0
+            for j in range(K):
+                f, e = tables[2, i, j], shift * tables[0, i, j]
+                top = max(f, abs(e))
+                if shift != 0.0 and top > 0.0:
+                    # As a sum of squares that are not negative, in units that cannot overflow.
+                    a, b = f / top, e / top
+                    e = (a - b) * (a - b) + 2.0 * a * b * (1.0 - tables[1, i, j])
+                    f = top * math.sqrt(max(e, 0.0))
+                M[i, j] = f
+                total += f
+                scale = max(scale, f)
+            least = min(least, variances[i])
+            if total < nearest:  # to the others overall: the origin
+                central, nearest = i, total
+        if scale == 0.0:
+            scale = 1.0
+        for i in range(K):
+            n[i] = least / variances[i]
+            for j in range(K):
+                bounds[i, j] = radius * tables[0, i, j] / scale
+        q = points.shape[1] if points.shape[1] < K else 0
+        for i in range(K):
+            for c in range(q):
+                e = shift * (points[i, c] - points[central, c])
+                h[i, c] = ((residuals[i, c] - residuals[central, c]) - e) / scale
+        if q == 0:
+            # Residuals with these distances: the columns of a pivoted Cholesky factor of the Gram
+            # matrix. Pivots below the rounding of the largest are noise, not a further dimension.
+            row = multipliers[0]
+            for i in range(K):
+                for j in range(K):
+                    M[i, j] = (M[i, j] / scale) * (M[i, j] / scale)
+                row[i] = M[i, central]
+            for i in range(K):
+                for j in range(K):
+                    M[i, j] = 0.5 * (row[i] + row[j] - M[i, j])
+            while q < K:
+                c = 0
+                for i in range(K):
+                    if M[i, i] > M[c, c]:
+                        c = i
+                if q > 0 and M[c, c] <= 1e-15 * K:
+                    break
+                e = 1.0 / math.sqrt(M[c, c]) if M[c, c] > 0.0 else 0.0
+                p = M[c]
+                for i in range(K):
+                    h[i, q] = row[i] = p[i] * e
+                for i in range(K):
+                    p, e = M[i], row[i]
+                    for j in range(K):
+                        p[j] -= e * row[j]
+                q += 1
+    if max_iter < 0:
+        return q, -1, 0
     pairs = K * (K - 1) // 2
-    M, multipliers = np.empty((K, K)), np.empty((K, K))
     for i in range(K):
         for j in range(K):
             M[i, j] = multipliers[i, j] = 0.0
         M[i, i] = 1.0
     table, distinct = inverse_bounds(bounds)
     if not distinct:
-        return M, h, multipliers, -1
-    A, hat, columns = np.empty((K, q + 1 + K)), np.empty((K, q)), np.empty((q, K))
+        return q, -1, 0
+    A, columns = np.empty((K, q + 1 + K)), np.empty((q, K))
     pivot, size, near = np.empty(K), np.empty(K), np.empty(K)
     of_pairs, index = np.empty((11, pairs)), np.empty((4, pairs), np.int64)
     free, space = np.empty(pairs, np.bool_), np.empty((0, 0))  # the latter grows when needed
@@ -135,11 +282,11 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
             for k in range(K - 1, i, -2):  # two at once: the row is read half as often
                 o = max(k - 1, i + 1)
                 p, r = A[k], A[o]
-                f, g = p[width] * pivot[k], 0.0
+                f, b = p[width] * pivot[k], 0.0
                 if o < k:
-                    g = r[width] * pivot[o]
+                    b = r[width] * pivot[o]
                 for j in range(width):
-                    row[j] += f * p[j] + g * r[j]
+                    row[j] += f * p[j] + b * r[j]
             total = 0.0
             for j in range(q, width):
                 total += row[j]
@@ -180,15 +327,15 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
                 if inverse[e] > 0.0:
                     excess = max(excess, over)
             if broken == 0:  # exactly, so that observations stay the same to the last bit
-                return M, h, multipliers, 0
+                return q, 0, 0
             for e in range(pairs):
                 # What would be right if all pairs were alike: by the precision with which the two
                 # know their difference.
-                f, g = n[first[e]], n[second[e]]
+                f, b = n[first[e]], n[second[e]]
                 ratio = w[e] * inverse[e] - 1.0
                 if inverse[e] > 0.0 and K > 2:
                     ratio = max(ratio, min(0.01, excess * inverse[e])) * 2.0 / K
-                lam[e] = best_lam[e] = max(ratio, 0.0) * f * g / (f + g)
+                lam[e] = best_lam[e] = max(ratio, 0.0) * f * b / (f + b)
                 last[e] = 1.0
             kind = _ROUND if K > 2 else _BEST
             continue
@@ -222,9 +369,9 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
             shrink = 1.0 / max(worst, 1.0)
             for i in range(K):
                 for c in range(q):
-                    f, g = hat[i, c], h[i, c]
-                    dual += 0.5 * n[i] * (f - g) * (f - g)
-                    value += 0.5 * n[i] * (shrink * f - g) * (shrink * f - g)
+                    f, b = hat[i, c], h[i, c]
+                    dual += 0.5 * n[i] * (f - b) * (f - b)
+                    value += 0.5 * n[i] * (shrink * f - b) * (shrink * f - b)
                     spread += 0.5 * n[i] * f * f
             for e in range(pairs):
                 slack = max(abs(rho[e] - shrink * w[e]) - 0.5 * lost[e], 0.0)
@@ -310,12 +457,12 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
             for j in range(m):
                 row[j] = (p[j] - r[j]) * (s[j] - t[j])
             row[k] *= 1.0 + ridge + 1e-15 * inverse[e]
-            f, g = lam[e], w[e] * w[e] * (w[e] * inverse[e] - 1.0)
+            f, b = lam[e], w[e] * w[e] * (w[e] * inverse[e] - 1.0)
             for j in range(m):
                 target[j] += f * row[j]
-            target[k] += g
+            target[k] += b
             # At first as if there were no others, and twice as far; then as before.
-            free[k] = f > 0.0 if iterations > 0 else f + 2.0 * g / row[k] > 0.0
+            free[k] = f > 0.0 if iterations > 0 else f + 2.0 * b / row[k] > 0.0
         # The y >= 0 that minimises 1/2 <y, H y> - <y, target>. All entries whose sign is wrong
         # change sides at once, a few times at most.
         count = 0
@@ -335,10 +482,10 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
                 while k > i + 3:  # four finished rows at once: fewer numbers are read
                     p, r = R[k], R[k - 1]
                     s, t = R[k - 2], R[k - 3]
-                    f, g = p[i + 1], r[i + 1]
+                    f, u = p[i + 1], r[i + 1]
                     a, b = s[i + 1], t[i + 1]
                     for j in range(i + 2):
-                        row[j] -= (f * p[j] + g * r[j]) + (a * s[j] + b * t[j])
+                        row[j] -= (f * p[j] + u * r[j]) + (a * s[j] + b * t[j])
                     k -= 4
                 while k > i:
                     p, f = R[k], R[k, i + 1]
@@ -378,12 +525,13 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
         iterations += 1
 
     # W = M N, drawn towards the centroid with hat until every pair fits.
-    shrink, total = 1.0, 0.0
+    shrink, total, m = 1.0, 0.0, 0
     for i in range(K):
         total += n[i]
     for e in range(pairs):
         i, j = first[e], second[e]
         multipliers[i, j] = multipliers[j, i] = best_lam[e]
+        m += 1 if best_lam[e] > 0.0 else 0
         if w[e] - lost[e] > rho[e] * (1.0 + within):
             shrink = min(shrink, rho[e] / (w[e] - lost[e]))
     for i in range(K):
@@ -396,4 +544,10 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
                 mean += n[i] * hat[i, c] / total
             for i in range(K):
                 hat[i, c] = mean + shrink * (hat[i, c] - mean)
-    return M, hat, multipliers, iterations
+    if x.size > 0 and M[slot, slot] != 1.0:
+        r = residuals[slot]
+        for i in range(K):
+            p, s, f = points[i], residuals[i], M[slot, i]
+            for j in range(x.size):
+                theta[j] += f * ((s[j] - r[j]) - shift * (p[j] - x[j]))
+    return q, iterations, m

@@ -155,7 +155,7 @@ class GradientDenoiser:
         return Diagnostics(
             weights=stream.weights(),
             moved=stream.moved(),
-            L=self.model.bounds[0] if self.model.bounds else math.nan,
+            L=self.model.bounds[0],
             std=stream.estimate.std if stream.estimate else math.nan,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
@@ -212,7 +212,8 @@ def observe_together(
                 window.stream.reset()
                 window.vectors.prepare(members)
             window.vectors.hold()
-            found.append(window.stream.compare(window.vectors, sign=sign, standing=standing))
+            window.model.begin(sign)
+            found.append(window.stream.compare(window.vectors, standing=standing))
         if Outcome.REFUSED not in found:
             for window, comparison in zip(windows, found, strict=True):
                 if isinstance(comparison, Comparison):

@@ -19,7 +19,8 @@ import torch.distributed as dist
 
 from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Float64
-from coco_denoiser.vectors import LIMITS, Comparison, Plan, Ring, compared
+from coco_denoiser.vectors import LIMITS, Ring, zeros
+from coco_denoiser.window import Plan
 
 # It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate
 # and negative bits.
@@ -40,7 +41,7 @@ class DeviceRing(Ring):
     def products(self, x: Any, g: Any, limit: float, plan: Plan) -> Any:
         """Add up how an observation relates to the slots in use, in float64; write nothing."""
         used, oldest, successor = plan.used, plan.oldest, plan.successor
-        out = torch.from_numpy(plan.zeros()).to(x.device)
+        out = torch.from_numpy(zeros(plan)).to(x.device)
         h = torch.sub(g, x, alpha=plan.centre)
         for new in (x, g, h):
             out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
@@ -325,12 +326,12 @@ class TensorVectors:
         """Bytes that the window takes on this rank."""
         return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
-    def compare(self, plan: Plan) -> Comparison | None:
+    def compare(self, plan: Plan) -> Float64 | None:
         """Compare the observation with the slots in use; None if it must not enter.
 
         This is the only time that a step waits for the device, and for other ranks.
         """
-        parts = [block.products(plan) for block in self.blocks] or [plan.zeros()]
+        parts = [block.products(plan) for block in self.blocks] or [zeros(plan)]
         sums = parts[0]
         if len(parts) > 1 or torch.is_tensor(sums) or self._group is not None:
             total = torch.as_tensor(sums)
@@ -342,7 +343,12 @@ class TensorVectors:
         # Only the last number, a sum of absolute values, may overflow without harm.
         if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
             return None
-        return compared(sums, plan, zero=sums.item(-1) == 0.0)[0]
+        return np.asarray(sums)
+
+    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
+        """Return the sums as they are: what overflows has been refused."""
+        del plan
+        return sums, 1.0, 1.0
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
