@@ -6,7 +6,7 @@ not start from 0 is not negative, and does not vectorise what may have to wrap a
 
 import numpy as np
 
-from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._jit import fragment, kernel
 from coco_denoiser.typing import Float64
 
 _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
@@ -90,7 +90,7 @@ def substitute(U: Float64, x: Float64) -> None:
         x[k] = (x[k] - U[k, k + 1 :] @ x[k + 1 :]) / U[k, k]
 
 
-@sweep
+@fragment
 def distances(v: Float64) -> Float64:
     """Return the distances between vectors (K, d)."""
     K, d = v.shape

@@ -18,8 +18,6 @@ _UNKNOWN_L = (
 
 def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of real numbers; refuse masks, text, objects and complex."""
-    if type(value) is np.ndarray and value.dtype.kind in "iuf":
-        return value
     try:
         masked = np.ma.is_masked(np.ma.asarray(value))  # a list of masked rows too
         array = np.asarray(value)
@@ -37,7 +35,9 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
 
 def finite_array(name: str, value: ArrayLike) -> Float64:
     """Return `value` as a contiguous float64 array without NaN or infinity."""
-    array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
+    if type(value) is not np.ndarray or value.dtype.kind not in "iuf":
+        value = real_array(name, value)
+    array = np.ascontiguousarray(value, dtype=np.float64)
     # A sum of squares is quicker to look at; it is also infinite if it overflows.
     if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

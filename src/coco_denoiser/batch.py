@@ -136,15 +136,17 @@ def solve(
         L, mu = check.curvature(L, mu)
         if method != "auto":
             check.one_of("method", method, ("auto", *solvers.METHODS))
-        max_iter = check.count("max_iter", max_iter, optional=True)
+        if max_iter is not None:
+            max_iter = check.count("max_iter", max_iter, optional=True)
+        if neighbors is not None:
+            neighbors = check.count("neighbors", neighbors, optional=True)
         if covariance is not None:
             covariance = check.covariance(covariance, x.shape[1])
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
-        near = check.count("neighbors", neighbors, optional=True)
-        if near is not None:
-            problem = nearest(problem, near)
+        if neighbors is not None:
+            problem = nearest(problem, neighbors)
         answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
         solution = units.restore(answer, problem, tol)
     if throw and not solution.status.success:

@@ -161,11 +161,10 @@ def from_observations(
     curvature = c, r
     x, g, exponent, scale = points, gradients, 0, 0.0
     if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
-        h, scale = _reduce(x, g, c, _LARGEST)
+        h, bounds, scale = _reduce(x, g, c, r, _LARGEST)
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
-        h, scale = _reduce(x, g, c, np.inf)
-    bounds = r * distances(x) / scale
+        h, bounds, scale = _reduce(x, g, c, r, np.inf)
     axes, least, spread, coordinates, shares = NONE, float(variances.min()), 1.0, h, ones(d)
     isotropic = covariance is None
     if covariance is not None:
@@ -317,16 +316,19 @@ def average(
 
 
 @sweep
-def _reduce(points: Float64, gradients: Float64, c: float, largest: float) -> tuple[Float64, float]:
-    """Return residuals and their scale, which is 0 for input out of range."""
+def _reduce(
+    points: Float64, gradients: Float64, c: float, r: float, largest: float
+) -> tuple[Float64, Float64, float]:
+    """Return residuals, bounds and the scale of both, which is 0 for input out of range."""
     K, d = points.shape
     h, x, g = np.empty((K, d)), 0.0, 0.0
+    bounds = distances(points)
     for i in range(K):
         for j in range(d):
             x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
     for top in (x, g):
         if top != 0.0 and not 1.0 / largest < top < largest:
-            return h, 0.0
+            return h, bounds, 0.0
     origin, central = 0, 0
     for attempt in range(2):
         # Differences first: a shift of all points or gradients leaves no rounding behind. From an
@@ -339,7 +341,11 @@ def _reduce(points: Float64, gradients: Float64, c: float, largest: float) -> tu
         if attempt == 1 or central == 0:
             break
         origin = central
-    return h, standardise(h, central)
+    scale = standardise(h, central)
+    for i in range(K):
+        for j in range(K):
+            bounds[i, j] *= r / scale
+    return h, bounds, scale
 
 
 @fragment

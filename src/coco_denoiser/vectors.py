@@ -20,7 +20,7 @@ from coco_denoiser.window import Plan
 # streams, short enough for a few such blocks to stay in the second-level cache.
 BLOCK = 8192
 # Entries up to which a step of NumPy's vectors is one compiled function, without blocks.
-SHORT = 1024
+SHORT = 4096
 _FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
