@@ -7,11 +7,10 @@ with c = (L + mu) / 2 and r = (L - mu) / 2. The newest theta is an average of re
 whose weights are not negative.
 
 A window knows, of every two observations, how far apart their points are and their residuals
-h = g - c0 x, and the cosine between the two differences (`window.py`). `reduce` turns that into a
-problem at any other centre c, by arithmetic on the three tables; Newton's method, which a batch
-uses too, solves it; and the certificate says how good that is. These are three compiled calls,
-whatever the vectors are: they need float64 and K by K numbers only. What Newton's method cannot
-solve is handed to the loop over all methods, as the same problem.
+h = g - c0 x, and the cosine between the two differences (`window.py`). From these, whatever the
+vectors are, Newton's method makes a problem at the present centre c and solves it, in the compiled
+function that a batch uses too; the certificate says how good that is. What the method cannot solve
+is handed to the loop over all methods, as the same problem.
 """
 
 import math

@@ -102,8 +102,8 @@ class Units(NamedTuple):
     multiplier: float
     axes: Float64
 
-    def restore(self, answer: Solution, problem: Problem, tol: float) -> Solution:
-        """Return the answer to a problem in the units and the coordinates of the observations.
+    def restore(self, answer: Solution, problem: Problem, tol: float) -> None:
+        """Bring the answer to a problem into the units and the coordinates of the observations.
 
         Residuals are rounded relative to the most central one. Pairs that lie elsewhere may have
         more digits of their own, and are mended here, from their own differences; if that fails,
@@ -116,7 +116,7 @@ class Units(NamedTuple):
             move = self.scale * (phi - self.residuals)
             move = move @ self.axes.T if self.axes.size else move
             theta += np.ldexp(move, self.exponent) if self.exponent else move
-        lam, status, worst = answer.multipliers, answer.status, 0.0
+        status, worst = answer.status, 0.0
         if not self.exponent:
             x, g, v = self.points, self.gradients, self.variances
             moved, worst = mend(theta, x, g, problem.bounds, v, *self.curvature, tol)
@@ -124,13 +124,10 @@ class Units(NamedTuple):
                 status = Status.STALLED
             elif moved and status is Status.UNCHANGED:
                 status = Status.SOLVED
-        return replace(
-            answer,
-            gradients=theta,
-            multipliers=lam if self.multiplier == 1.0 else self.multiplier * lam,
-            violation=max(answer.violation, worst),
-            status=status,
-        )
+        answer.gradients, answer.status = theta, status
+        answer.violation = max(answer.violation, worst)
+        if self.multiplier != 1.0:
+            answer.multipliers = self.multiplier * answer.multipliers
 
 
 def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
@@ -165,7 +162,7 @@ def from_observations(
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
         h, bounds, scale = _reduce(x, g, c, r, np.inf)
-    axes, least, spread, coordinates, shares = NONE, float(variances.min()), 1.0, h, ones(d)
+    axes, least, spread, coordinates, shares = NONE, min(variances.tolist()), 1.0, h, ones(d)
     isotropic = covariance is None
     if covariance is not None:
         eigenvalues = covariance

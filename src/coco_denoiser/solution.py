@@ -28,7 +28,7 @@ class Status(Enum):
         return self.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Solution:
     r"""The denoised gradients, and what is known about them. What a model does not know is NaN.
 

@@ -2,7 +2,8 @@
 
 A step compares the observation with the window, decides, asks the model for weights, and writes
 the observation and the weighted sum. Nothing changes before an observation has been accepted.
-The tables are in `window.py`, the vectors in `vectors.py`; PyTorch has vectors of its own.
+The tables are in `window.py`, the vectors in `vectors.py`; PyTorch has vectors of its own. Where
+all of it can be one compiled call, `Denoiser._step` makes it.
 """
 
 import math

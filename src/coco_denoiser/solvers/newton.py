@@ -20,8 +20,10 @@ slowing down the last ones. It may still fall short: the caller sees that by the
 another method.
 
 All but `inverse_bounds` is one compiled function, which compiles in half the time that its parts
-would take. Of symmetric tables it uses the part below the diagonal; nodes are eliminated from the
-last to the first, so that every inner loop runs over the beginning of a row and vectorises.
+would take. It begins with a problem, with a window, or with an observation and a window that has
+not taken it yet: then a step of a stream is one call. Of symmetric tables it uses the part below
+the diagonal; nodes are eliminated from the last to the first, so that every inner loop runs over
+the beginning of a row and vectorises.
 """
 
 import math
