@@ -1,9 +1,11 @@
-"""Hypothesis profiles, and what happens to tests whose libraries are not installed.
+"""Hypothesis profiles, quick compilation, and tests whose libraries are not installed.
 
 The profile `ci` draws the same cases every time, `explore` draws new ones. A test that needs a
 library of an extra that is not installed is skipped with the remedy; `.ci/run` allows no skip.
+JAX is told to compile quickly: each of its programs runs briefly here.
 """
 
+import os
 from collections.abc import Generator, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 settings.register_profile(
     "ci",
     derandomize=True,

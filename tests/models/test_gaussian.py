@@ -109,22 +109,18 @@ def test_what_a_change_of_units_or_axes_does(K: int, d: int) -> None:
     found = fitted(x, g, v)
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     order = rng.permutation(K)
-    same = {
-        "shift": fitted(x + 5.0, g - 3.0, v),
-        "rotation": fitted(x @ turn, g @ turn, v),
-        "order": fitted(x[order], g[order], v[order]),
-        "variances": fitted(x, g, 16.0 * v),
-        "large": fitted(x * 1e150, g * 1e-150, v),
-        "small": fitted(x * 1e-150, g * 1e150, v),
+    same = {  # what it was fitted to, and how many times as large std, noise_std and scale are
+        "shift": ((x + 5.0, g - 3.0, v), 1.0, 1.0, 1.0),
+        "rotation": ((x @ turn, g @ turn, v), 1.0, 1.0, 1.0),
+        "order": ((x[order], g[order], v[order]), 1.0, 1.0, 1.0),
+        "variances": ((x, g, 16.0 * v), 1.0, 0.25, 1.0),
+        "large": ((x * 1e150, g * 1e-150, v), 1e-150, 1e-150, 1e-300),
+        "small": ((x * 1e-150, g * 1e150, v), 1e150, 1e150, 1e300),
     }
-    back = np.argsort(order)
-    for name, other in same.items():
-        W, std = other.weights, other.std
-        if name == "order":
-            W, std = W[np.ix_(back, back)], std[back]
-        unit = {"large": 1e-150, "small": 1e150}.get(name, 1.0)
-        noise = {"variances": 0.25}.get(name, unit)
-        scale = {"large": 1e-300, "small": 1e300}.get(name, 1.0)
+    for name, (window, unit, noise, scale) in same.items():
+        other = fitted(*window)
+        back = np.argsort(order) if name == "order" else np.arange(K)
+        W, std = other.weights[np.ix_(back, back)], other.std[back]
         np.testing.assert_allclose(W, found.weights, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(std, unit * found.std, rtol=1e-4, err_msg=name)
         assert other.noise_std == pytest.approx(noise * found.noise_std, rel=1e-6), name

@@ -211,8 +211,8 @@ def test_single_observations_and_trees_without_leaves_pass() -> None:
         coco_denoise(model="gaussian", window=1, noise_std=3.0),
         coco_denoise(model="gaussian", window=2),
     )
-    _, state = alone.update(jnp.ones(2), alone.init(jnp.ones(2)), jnp.ones(2))
+    _, state = jax.jit(alone.update)(jnp.ones(2), alone.init(jnp.ones(2)), jnp.ones(2))
     assert float(state.std) == 3.0
-    u, state = empty.update({}, empty.init({}), {})
+    u, state = jax.jit(empty.update)({}, empty.init({}), {})
     assert u == {}
     assert int(state.tables.size) == 1

@@ -111,12 +111,12 @@ def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> N
 
 def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
     sums = []
-    for leaves in (2, 40):
+    for leaves in (2, 12):
         params = {n: jnp.ones(n + 1) for n in range(leaves)}
         tx = coco_denoise(model="gaussian", window=K)
         lowered = jax.jit(tx.update).lower(params, tx.init(params), params)
         sums.append(lowered.as_text().count("stablehlo.reduce("))
-    assert sums[1] - sums[0] == 38  # one for each, the weighted sum
+    assert sums[1] - sums[0] == 10  # one for each, the weighted sum
 
 
 @pytest.mark.parametrize("K", [2, 4])
