@@ -8,6 +8,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
+from coco_denoiser.optimizers import SGD, run
 from coco_denoiser.problems import Quadratic
 from coco_denoiser.typing import Array
 
@@ -72,39 +73,25 @@ def test_a_cap_may_change_from_step_to_step() -> None:
     assert expected.curvature <= 1e-3 * (1.0 + 1e-9)
 
 
-def walked(denoiser: Denoiser, steps: int, seed: int = 0) -> list[Array]:
-    problem = Quadratic.spaced(6, noise_std=10.0)
-    rng, x = np.random.default_rng(seed), np.full(6, 30.0)
-    found: list[Array] = []
-    for _ in range(steps):
-        found.append(denoiser(x, problem.oracle(x, rng)))
-        x = x - 0.5 * found[-1]
-    return found
-
-
 def test_it_needs_no_curvature_and_gains() -> None:
-    problem = Quadratic.spaced(6, noise_std=10.0)
-    ends = {}
-    for name, denoiser in {"raw": None, "gaussian": Denoiser(model="gaussian")}.items():
-        rng, x = np.random.default_rng(1), np.full(6, 30.0)
-        late: list[float] = []
-        for k in range(200):
-            g = problem.oracle(x, rng)
-            x = x - (g if denoiser is None else denoiser(x, g))
-            late += [float(problem.value(x))] if k >= 100 else []
-        ends[name] = np.mean(late)
-    assert ends["gaussian"] < 0.4 * ends["raw"]
+    problem, start = Quadratic.spaced(6, noise_std=10.0), np.full(6, 30.0)
+
+    def end(denoiser: Denoiser | None) -> float:
+        rng, sgd = np.random.default_rng(1), SGD(1.0, denoiser=denoiser)
+        path = run(sgd, problem, start, steps=200, rng=rng).iterates
+        return float(problem.value(path[101:]).mean())
+
+    assert end(Denoiser(model="gaussian")) < 0.4 * end(None)
 
 
 def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
     denoiser, known = Denoiser(model="gaussian"), Denoiser(model="gaussian", noise_std=2.0)
-    assert math.isnan(denoiser.std)
-    walked(denoiser, 1)
-    assert math.isnan(denoiser.std)
+    for x, g in zip(*window(4), strict=True):
+        assert math.isnan(denoiser.std) == (len(denoiser) < 2)
+        denoiser(x, g)
+    assert denoiser.std > 0.0
     known(np.zeros(3), np.ones(3), noise_variance=4.0)
     assert known.std == 4.0
-    walked(denoiser, 2)
-    assert denoiser.std > 0.0
     assert math.isnan(Denoiser(1.0).std)
 
 
