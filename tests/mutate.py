@@ -58,7 +58,7 @@ TESTS = {
     "descent.py": ("test_minimize.py", ""),
     "optimizers/driver.py": ("optimizers/test_proximal.py test_validation.py", ""),
     "optimizers/proximal.py": ("optimizers/test_proximal.py", ""),
-    "files.py": ("test_files.py", "test_storage.py"),
+    "files.py": ("test_files.py", ""),
     "experiments/claims.py": ("experiments/test_claims.py", ""),
     "experiments/units.py": ("experiments/test_units.py", ""),
     "explore/simulation.py": ("explore/test_simulation.py", ""),
