@@ -14,11 +14,11 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import (
     adam,
     alike,
     begun,
+    by_layer,
     coco,
     copies,
     equal,
@@ -26,6 +26,7 @@ from tests.torch.problems import (
     noisy_gradients,
     parameters,
     saved,
+    two_layers,
 )
 
 
@@ -74,20 +75,17 @@ def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_lo
         {"model": "gaussian", "window": 5},
         {"L": 0.5, "window": 4, "forget": "fold"},
         {"L": 0.5, "window": 2, "forget": "fold"},
+        {"L": 0.5, "window": 4, "per": "group"},
+        {"model": "gaussian", "window": 5, "per": "group"},
     ],
     ids=str,
 )
 def test_what_is_restored_or_copied_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     """With two groups of two dtypes."""
-
-    def made(model: nn.Sequential) -> tuple[nn.Sequential, CocoOptimizer]:
-        groups = [{"params": list(part.parameters())} for part in model]
-        return model, CocoOptimizer(torch.optim.SGD(groups, lr=0.1), **options)
-
-    torch.manual_seed(0)
-    model, one = made(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2).double()))
+    one = by_layer(model := two_layers(), **options)
     noisy_gradients(list(model.parameters()), 7, one.step)
-    loaded, read = (made(copy.deepcopy(model)) for _ in range(2))
+    twins = (copy.deepcopy(model) for _ in range(2))
+    loaded, read = ((other, by_layer(other, **options)) for other in twins)
     loaded[1].load_state_dict(saved(one))
     # A template made by a dummy step has room for all that is saved: dcp.load fills it in place.
     template: Any = get_optimizer_state_dict(*read)
