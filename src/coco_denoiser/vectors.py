@@ -168,7 +168,7 @@ class ArrayVectors:
         self._x = x.astype(dtype, "C", copy=False).ravel()
         self._g = g.astype(dtype, "C", copy=False).ravel()
         self.d, self.limit = self._x.size, LIMITS[dtype]
-        # Nothing is widened, and no room made, before the observation is admitted.
+        # What is held stays as it is until the observation is admitted.
         if not len(held):
             self._wider = self.empty(self.d, dtype)
         elif held.dtype != dtype:

@@ -272,8 +272,9 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
         # hat = (N + Laplacian(lam))^-1 N h. Nodes are eliminated one by one, as Grassmann, Taksar
         # and Heyman do for Markov chains: every number stays non-negative and is only added to, so
         # tight clusters lose no digits. A row of A holds N h, precision and multipliers.
-        e = pairs
-        for i in range(K - 1, -1, -1):
+        # At first, without multipliers, hat is h.
+        e, m = pairs, K if kind != _NONE else 0
+        for i in range(m - 1, -1, -1):
             row, width = A[i], q + 1 + i
             for c in range(q):
                 row[c] = n[i] * h[i, c]
@@ -297,7 +298,7 @@ def solve_fast(  # noqa: C901, PLR0912, PLR0915
             out, row = hat[i], A[i]
             for c in range(q):
                 out[c] = row[c]
-            for k in range(i):
+            for k in range(min(i, m)):
                 p, f = hat[k], row[q + 1 + k]
                 for c in range(q):
                     out[c] += f * p[c]
