@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.scipy.linalg import cho_solve
 from numpy.typing import NDArray
 
 # The multiplicative start ends when no pair exceeds its bound by more than _READY, and none that
@@ -280,7 +281,7 @@ def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array
     def direction(tau: Array | float, second: Array | float) -> tuple[Array, Array]:
         aim = jnp.where(on, tau * omega - second, 0.0)
         rhs = jnp.where(on, aim / jnp.where(on, root, 1.0), 0.0) - root * rho * target
-        df = root * newton_solve(factor, rhs)
+        df = root * cho_solve((factor, True), rhs)
         return df, jnp.where(on, (aim - sigma * df) / safe - sigma, 0.0)
 
     df, ds = direction(0.0, 0.0)
@@ -329,14 +330,6 @@ def newton_factor(
     eps, P = precision(M.dtype).eps, root.size
     diagonal = jnp.diag(sigma + ridge * eps * (8.0 + 2.0 * P**0.5 * root * root))
     return lax.linalg.cholesky(R * dot(u, u.T) + diagonal, symmetrize_input=False)
-
-
-def newton_solve(factor: Array, rhs: Array) -> Array:
-    """Solve the system whose factor is given, for one right-hand side (P,)."""
-    x = rhs[:, None]
-    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)
-    x = lax.linalg.triangular_solve(factor, x, left_side=True, lower=True, transpose_a=True)
-    return x[:, 0]
 
 
 def incidence(K: int, dtype: Any) -> Array:

@@ -1,7 +1,6 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
 import math
-from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -19,8 +18,11 @@ from coco_denoiser.stream import GAUSSIAN_WINDOW
 from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
+_Two: TypeAlias = tuple[Any, Any]  # trees of points and of gradients
 _STATUS = tuple(Status)
-_STALLED, _UNCHANGED = _STATUS.index(Status.STALLED), _STATUS.index(Status.UNCHANGED)
+_SOLVED, _ESTIMATED, _UNCHANGED, _STALLED = (
+    _STATUS.index(s) for s in (Status.SOLVED, Status.ESTIMATED, Status.UNCHANGED, Status.STALLED)
+)
 _WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
 
 
@@ -119,10 +121,10 @@ def coco_denoise(
     size; momentum averages over time as well, and the delays add up. A transformation does not
     see what follows it in a chain, so nothing warns of either.
 
-    An observation that is not finite, or so large that its square is not, is skipped: the
-    gradient is passed on unchanged, and the window stays as it was. Where nothing is averaged,
-    updates are returned unchanged, bit for bit. None in place of an update counts as zero, and
-    stays None.
+    An observation that is not finite, or so far from the others that squared distances are not,
+    is skipped: the gradient is passed on unchanged, and the window stays as it was. Where
+    nothing is averaged, updates are returned unchanged, bit for bit. None in place of an update
+    counts as zero, and stays None.
 
     Args:
         L: upper bound on the curvature of the objective; may be traced, and may change. The
@@ -146,88 +148,93 @@ def coco_denoise(
         observation relative to the others', as an extra argument. Its state takes 2 K copies of
         the parameters, or 2 copies with window=2 and forget="fold".
     """
-    is_gaussian = _is_gaussian(model, L, mu, noise_std, forget)
+    is_gaussian = _is_gaussian(
+        model, forget, {"L": L, "mu": mu, "tol": tol, "noise_std": noise_std}
+    )
     K = _size(window, GAUSSIAN_WINDOW if is_gaussian else _WINDOW)
-    for name, value in (("tol", tol), ("noise_std", noise_std)):
-        if value is not None:
-            _check(name, value, check.positive)
     dtype = None if state_dtype is None else _floating(state_dtype)
     folds = check.forgetting(forget, K) == "fold"
-    if folds and K == 2:
-        return _recursive_filter(L, mu, dtype)
+    recursive = folds and K == 2
 
-    def init(params: Any) -> CocoState:
-        params = tree.parameters(params)
-        points = jax.tree.map(lambda p: jnp.stack([_zeros(p, dtype)] * K), params)
-        gradients = jax.tree.map(jnp.copy, points)
-        tables = windows.empty(K, jax.tree.leaves(points))
-        return CocoState(points, gradients, tables, *_nothing(tables.centre))
+    def init(params: Any) -> CocoState | FoldState:
+        points = jax.tree.map(lambda p: _zeros(p, dtype), tree.parameters(params))
+        if not recursive:
+            points = jax.tree.map(lambda p: jnp.stack([p] * K), points)
+        gradients, zero = jax.tree.map(jnp.copy, points), windows.origin(jax.tree.leaves(points))
+        if recursive:
+            return FoldState(points, gradients, zero)
+        return CocoState(points, gradients, windows.empty(K, zero), *_nothing(zero))
 
     def update(
-        updates: Any, state: CocoState, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
-    ) -> tuple[Any, CocoState]:
-        given = updates
-        updates, params = tree.observation(updates, params, state.points, (K,))
-        number = state.gap.dtype
-        c, r = (jnp.zeros((), number), None) if is_gaussian else _centre_and_radius(L, mu, number)
+        updates: Any, state: Any, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
+    ) -> tuple[Any, Any]:
+        lead = () if recursive else (K,)
+        new = tree.observation(updates, params, state.points, lead)
+        number = windows.number(jax.tree.leaves(state.points))
         precision = tree.precision(noise_variance, number)
-        g = jax.tree.leaves(updates)
-        new = tree.joined(list(zip(jax.tree.leaves(params), g, strict=True)))
-        fits = _is_measurable(new, c) & jnp.isfinite(precision) & (precision > 0)
-        old, gradients = windows.recentred(state.tables, c), state.gradients
+        c, r = jnp.zeros((), number), None
+        if not is_gaussian:
+            bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
+            c, r = map(jnp.asarray, centre_and_radius(*bounds))
+        advance: Any = _filter if recursive else slide
+        theta, state = advance(state, new, precision, c, r)
+        return tree.without(updates, theta), state
+
+    def slide(
+        state: CocoState, new: _Two, precision: Array, c: Array, r: Any
+    ) -> tuple[Any, CocoState]:
+        """Take an observation into the window; return its gradient, denoised."""
+        held, old = state[:2], windows.recentred(state.tables, c)
+        rows = _measured(held, new, c)
+        fits = _fits(rows, precision)
         if folds:
-            old, gradients = _folded(old, state.points, gradients, r, fits)
-        points, gradients = (
-            _written(old.slot, fits, stacks, rows)
-            for stacks, rows in ((state.points, params), (gradients, updates))
-        )
-        newest = _leaf_by_leaf(points, gradients, params, updates)
-        rows = _rows(tree.joined(newest), K, c)
+            old, held, rows = _folded(old, held, new, rows, r, fits)
+        held = _written(old.slot, fits, held, new)
         tables = _if(fits, windows.insert(old, rows, precision), state.tables)
-        reach = solver.precision(number).tol if tol is None else tol
+        reach = solver.precision(c.dtype).tol if tol is None else tol
         if is_gaussian:
-            d = _coordinates(params)
+            d = _coordinates(new[0])
             w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)
         else:
             w, report = _project(tables, old.slot, r, tol=reach)
-        moved = fits & (w[old.slot] != 1.0)
+        leaves, structure = jax.tree.flatten(new[1])
 
         def averaged() -> list[Array]:
             centre = None if is_gaussian else c
             return [
-                _shifted(each, windows.weighted_sum(*leaf, centre, w))
-                for each, leaf in zip(g, newest, strict=True)
+                _shifted(g, windows.weighted_sum(*leaf, centre, w))
+                for g, leaf in zip(leaves, _leaf_by_leaf(held, new), strict=True)
             ]
 
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
-        theta: list[Array] = lax.cond(moved, averaged, lambda: g)
-        denoised = jax.tree.unflatten(jax.tree.structure(updates), theta)
-        report = _if(fits, report, state[3:])
-        return _with_none(denoised, given), CocoState(points, gradients, tables, *report)
+        theta: list[Array] = lax.cond(fits & (w[old.slot] != 1.0), averaged, lambda: leaves)
+        after = CocoState(*held, tables, *_if(fits, report, state[3:]))
+        return jax.tree.unflatten(structure, theta), after
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _is_gaussian(model: Any, L: Any, mu: Any, noise_std: Any, forget: Any) -> bool:
+def _is_gaussian(model: Any, forget: Any, settings: dict[str, Any]) -> bool:
     """Say which model is asked for, and refuse settings that it does not have."""
-    for name, value in (("L", L), ("mu", mu)):
-        _check(name, value)
-    traced = [isinstance(value, jax.core.Tracer) for value in (L, mu)]
-    own = {
-        "mu": None if traced[1] or mu == 0.0 else mu,
-        "forget='fold'": forget if forget == "fold" else None,
+    known = {
+        name: _number(name, value)
+        for name, value in settings.items()
+        if not isinstance(value, jax.core.Tracer)
     }
-    chosen = check.model(model, L, cocoercive=own, gaussian={"noise_std": noise_std})
-    if chosen == "gaussian" and L is not None:
-        _check("L", L, check.positive)
-    elif chosen == "cocoercive" and not any(traced):
-        check.curvature(tree.plain(L), tree.plain(mu))
+    own = {"mu": known.get("mu") or None, "forget='fold'": forget if forget == "fold" else None}
+    other = {"noise_std": settings["noise_std"]}
+    chosen = check.model(model, settings["L"], cocoercive=own, gaussian=other)
+    if chosen == "cocoercive" and {"L", "mu"} <= known.keys():
+        check.curvature(known["L"], known["mu"])
+    for name in ("L", "tol", "noise_std"):
+        if known.get(name) is not None:
+            check.positive(name, known[name])
     return chosen == "gaussian"
 
 
-def _check(name: str, value: Any, rule: Any = None) -> None:
-    """Refuse a schedule or a word in place of a number, and numbers that break a rule."""
+def _number(name: str, value: Any) -> Any:
+    """Refuse a schedule or a word in place of a number."""
     if callable(value):
         raise TypeError(
             f"{name} must be a number, got the function {value!r}. For a schedule, "
@@ -239,8 +246,7 @@ def _check(name: str, value: Any, rule: Any = None) -> None:
             f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds "
             "computes L and mu of a loss."
         )
-    if rule is not None and not isinstance(value, jax.core.Tracer):
-        rule(name, tree.plain(value))
+    return tree.plain(value)
 
 
 def _size(window: Any, default: int) -> int:
@@ -250,11 +256,6 @@ def _size(window: Any, default: int) -> int:
             "inject_hyperparams, pass static_args='window'."
         )
     return default if window == "auto" else check.count("window", window, optional=False) or 0
-
-
-def _centre_and_radius(L: Any, mu: Any, dtype: Any) -> tuple[Array, Array]:
-    c, r = centre_and_radius(jnp.asarray(L, dtype), jnp.asarray(mu, dtype))  # type: ignore[arg-type]
-    return jnp.asarray(c), jnp.asarray(r)
 
 
 def _nothing(like: Array) -> tuple[Array, Array, Array]:
@@ -268,9 +269,8 @@ def _project(
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the weights (K,) of the paper's projection for the slot, and what is known of it."""
     w, gap = windows.newest_weights(tables, slot, r, tol=tol)
-    same = jnp.where(w[slot] == 1.0, _UNCHANGED, _STATUS.index(Status.SOLVED))
-    outcome = jnp.where(gap <= tol, same, _STALLED).astype(jnp.int32)
-    return w, (gap, _nothing(tables.centre)[1], outcome)
+    outcome = jnp.where(gap <= tol, jnp.where(w[slot] == 1.0, _UNCHANGED, _SOLVED), _STALLED)
+    return w, (gap, _nothing(tables.centre)[1], outcome.astype(jnp.int32))
 
 
 def _estimate(
@@ -290,68 +290,44 @@ def _estimate(
     # Before the second observation there is nothing to estimate.
     alone = used.sum() < 2
     w = jnp.where(alone, jnp.arange(used.size) == slot, fitted.weights[0])
-    std = jnp.inf if noise_std is None else noise_std / jnp.sqrt(tables.precision[slot])
-    known = jnp.asarray([std, jnp.inf if noise_std is None else noise_std, jnp.inf], w.dtype)
     found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
-    estimates = jnp.where(alone, known, jnp.where(jnp.isnan(found), jnp.inf, found))
-    gap = jnp.where(alone, 0.0, fitted.gap[0])
-    outcome = jnp.where(gap <= tol, _STATUS.index(Status.ESTIMATED), _STALLED)
-    return w, (gap, estimates, outcome.astype(jnp.int32))
+    unknown = jnp.isnan(found) | (alone & (noise_std is None))
+    outcome = jnp.where(fitted.gap[0] <= tol, _ESTIMATED, _STALLED).astype(jnp.int32)
+    return w, (fitted.gap[0], jnp.where(unknown, jnp.inf, found), outcome)
 
 
-def _recursive_filter(L: Any, mu: Any, dtype: Any) -> optax.GradientTransformationExtraArgs:
-    """Fold all the past into each gradient: a window of two, whose fold is the answer itself."""
-
-    def init(params: Any) -> FoldState:
-        points = jax.tree.map(lambda p: _zeros(p, dtype), tree.parameters(params))
-        nothing = windows.origin(jax.tree.leaves(points))
-        return FoldState(points, jax.tree.map(jnp.copy, points), nothing)
-
-    def update(
-        updates: Any, state: FoldState, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
-    ) -> tuple[Any, FoldState]:
-        given = updates
-        updates, params = tree.observation(updates, params, state.points, ())
-        number = state.precision.dtype
-        c, r = _centre_and_radius(L, mu, number)
-        pairs = _leaf_by_leaf(state.points, state.gradients, params, updates)
-        joined: list[_Leaf] = tree.joined(pairs)
-        sums = sum((windows.filter_sums(*leaf, c) for leaf in joined), start=jnp.zeros(3, number))
-        own = tree.precision(noise_variance, number)
-        fits = _is_small(sums[2]) & jnp.isfinite(own) & (own > 0.0)
-        weight, precision = windows.fold(
-            jnp.sqrt(sums[1]), r * jnp.sqrt(sums[0]), state.precision, own
-        )
-        moved = fits & (weight > 0.0)
-        leaves, structure = jax.tree.flatten(updates)
-        points, gradients, denoised = [], [], []
-        for g, (X, G, x, rounded) in zip(leaves, pairs, strict=True):
-            by = windows.weighted_sum(X[None], G[None], x, rounded, c, weight[None])
-            after = jnp.where(fits, jnp.where(moved, _shifted(rounded, by), rounded), G)
-            # Not fused into its uses, which read it instead. Written in this order, G, X and at
-            # last the parameters, each can take the place of the old one, and nothing is copied.
-            after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
-            here = jnp.where(windows.once_written(after, fits), x, X)
-            done = windows.once_written(here, fits)
-            denoised.append(
-                jnp.where(done, after, g)
-                if after.dtype == g.dtype
-                else jnp.where(moved, _shifted(g, by), g)
-            )
-            points.append(here)
-            gradients.append(after)
-        return _with_none(jax.tree.unflatten(structure, denoised), given), FoldState(
-            jax.tree.unflatten(structure, points),
-            jax.tree.unflatten(structure, gradients),
-            jnp.where(fits, precision, state.precision),
-        )
-
-    return optax.GradientTransformationExtraArgs(init, update)
+def _filter(
+    state: FoldState, new: _Two, precision: Array, c: Array, r: Any
+) -> tuple[Any, FoldState]:
+    """Fold all the past into a gradient: a window of two, whose fold is the answer itself."""
+    held = state[:2]
+    rows = _measured(jax.tree.map(lambda v: v[None], held), new, c)
+    fits = _fits(rows, precision)
+    distance, _, apart = jnp.sqrt(rows[:, 0])
+    weight, merged = windows.fold(apart, r * distance, state.precision, precision)
+    moved = fits & (weight > 0.0)
+    leaves, structure = jax.tree.flatten(new[1])
+    found: tuple[list[Array], ...] = [], [], []
+    for own, (X, G, x, g) in zip(leaves, _leaf_by_leaf(held, new), strict=True):
+        by = windows.weighted_sum(X[None], G[None], x, g, c, weight[None])
+        after = jnp.where(fits, jnp.where(moved, _shifted(g, by), g), G)
+        # Not fused into its uses, which read it instead. Written in this order, G, X and at
+        # last the parameters, each can take the place of the old one, and nothing is copied.
+        after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
+        here = jnp.where(windows.once_written(after, fits), x, X)
+        done = windows.once_written(here, fits)
+        denoised = jnp.where(done, after, own)
+        if after.dtype != own.dtype:
+            denoised = jnp.where(moved, _shifted(own, by), own)
+        for values, value in zip(found, (denoised, here, after), strict=True):
+            values.append(value)
+    theta, points, gradients = (jax.tree.unflatten(structure, values) for values in found)
+    return theta, FoldState(points, gradients, jnp.where(fits, merged, state.precision))
 
 
 def _folded(
-    tables: windows.Tables, points: Any, gradients: Any, r: Any, fits: Array
-) -> tuple[windows.Tables, Any]:
+    tables: windows.Tables, held: _Two, new: _Two, rows: Array, r: Any, fits: Array
+) -> tuple[windows.Tables, _Two, Array]:
     """Mix the observation that is about to leave, if there is one, into its successor."""
     old, successor, c = tables.slot, windows.successor(tables), tables.centre
     weight, precision = windows.leaving(tables, r)
@@ -361,18 +337,35 @@ def _folded(
         by = windows.weighted_sum(*pair, c, weight[None])
         return _put(successor, G, _shifted(G[successor], by))
 
-    def mixed() -> tuple[windows.Tables, Any]:
-        after = jax.tree.map(mix, points, gradients)
-        window = zip(jax.tree.leaves(points), jax.tree.leaves(after), strict=True)
+    def mixed() -> tuple[windows.Tables, _Two, Array]:
+        after = held[0], jax.tree.map(mix, *held)
         # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
-        leaves = [(X, G, X[successor], G[successor]) for X, G in window]
-        rows = _rows(leaves, tables.precision.size, c)
-        return windows.replace(tables, successor, rows, precision), after
+        own = _measured(after, jax.tree.map(lambda v: v[successor], after), c)
+        changed = windows.replace(tables, successor, own, precision)
+        return changed, after, _measured(after, new, c)
 
-    after: tuple[windows.Tables, Any] = lax.cond(
-        fits & (weight > 0.0), mixed, lambda: (tables, gradients)
+    after: tuple[windows.Tables, _Two, Array] = lax.cond(
+        fits & (weight > 0.0), mixed, lambda: (tables, held, rows)
     )
     return after
+
+
+def _leaf_by_leaf(held: _Two, new: _Two) -> list[_Leaf]:
+    """Return what is held and what is new of each leaf, the new as it would be stored."""
+    trees = (jax.tree.leaves(each) for each in (*held, *new))
+    return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
+
+
+def _measured(held: _Two, new: _Two, c: Array) -> Array:
+    """Return the rows (3, K) of an observation, what is held being (K, *shape)."""
+    leaves = tree.joined(_leaf_by_leaf(held, new))
+    return sum((windows.new_rows(*leaf, c) for leaf in leaves), start=jnp.zeros((3, 1), c.dtype))
+
+
+def _fits(rows: Array, precision: Array) -> Array:
+    """Say whether an observation and its distances to those that are held are finite."""
+    finite = jnp.isfinite(64.0 * (rows[0] + rows[2])).all()
+    return finite & jnp.isfinite(precision) & (precision > 0.0)
 
 
 def _if(condition: Array, yes: Any, no: Any) -> Any:
@@ -384,68 +377,36 @@ def _coordinates(params: Any) -> int:
     return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
-def _rows(leaves: list[_Leaf], K: int, c: Array) -> Array:
-    rows = (windows.new_rows(*leaf, c) for leaf in leaves)
-    return sum(rows, start=jnp.zeros((3, K), c.dtype))
-
-
 def _zeros(p: Any, dtype: Any) -> Array:
     """Return zeros like a parameter, laid out over devices as it is, in the dtype to store."""
-    own = p.dtype
-    if dtype is not None and jnp.issubdtype(own, jnp.complexfloating):
-        own = jnp.complex128 if dtype == jnp.float64 else jnp.complex64
-    elif dtype is not None:
-        own = dtype
+    own = p.dtype if dtype is None else dtype
+    if jnp.issubdtype(p.dtype, jnp.complexfloating):
+        own = jnp.promote_types(own, jnp.complex64)
     return jnp.zeros_like(p, dtype=own)
 
 
-def _leaf_by_leaf(points: Any, gradients: Any, params: Any, updates: Any) -> list[_Leaf]:
-    """Return what is held and what is new of each leaf, the new as it would be stored."""
-    trees = (jax.tree.leaves(each) for each in (points, gradients, params, updates))
-    return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
+def _written(slot: Array, fits: Array, held: _Two, new: _Two) -> _Two:
+    """Return what is held, (K, *shape), with the observation in a slot, if it fits.
 
-
-def _with_none(updates: Any, given: Any) -> Any:
-    def emptied(g: Any, u: Any) -> Any:
-        return None if g is None else u
-
-    return jax.tree.map(emptied, given, updates, is_leaf=lambda g: g is None)
-
-
-def _written(slot: Array, fits: Array, stacks: Any, rows: Any) -> Any:
-    """Return stacks (K, *shape) with these rows in a slot, if they fit.
-
-    A large one is written before it is read, and in a branch, so that compiled code updates it in
-    place: a selection would make a copy, and for large rows new memory is slow. For small ones a
-    selection is quicker to compile.
+    A large leaf is written in a branch, so that compiled code updates it in place: a selection
+    would make a copy, and for large rows new memory is slow. For small ones a selection is
+    quicker to compile.
     """
-    before, structure = jax.tree.flatten(stacks)
-    after = []
-    for X, x in zip(before, jax.tree.leaves(rows), strict=True):
-        if tree.is_small(x):
-            here = (jnp.arange(X.shape[0]) == slot) & fits
-            after.append(jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x.astype(X.dtype), X))
-        else:
-            after.append(lax.cond(fits, partial(_put, slot, X, x), lambda X=X: X))
-    return jax.tree.unflatten(structure, after)
+
+    def written(X: Array, x: Array) -> Array:
+        if not tree.is_small(x):
+            after: Array = lax.cond(fits, lambda: _put(slot, X, x), lambda: X)
+            return after
+        here = (jnp.arange(X.shape[0]) == slot) & fits
+        return jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x.astype(X.dtype), X)
+
+    after: _Two = jax.tree.map(written, held, new)
+    return after
 
 
 def _put(slot: Array, stack: Array, row: Array) -> Array:
     after: Array = lax.dynamic_update_index_in_dim(stack, row.astype(stack.dtype), slot, 0)
     return after
-
-
-def _is_measurable(leaves: list[tuple[Array, Array]], c: Array) -> Array:
-    """Say whether points and gradients are finite, and distances to others like them are."""
-    points, gradients = (
-        sum((windows.squared_norm(leaf[n], c.dtype) for leaf in leaves), jnp.zeros_like(c))
-        for n in (0, 1)
-    )
-    return _is_small(points + gradients + c * c * points)
-
-
-def _is_small(squares: Any) -> Array:
-    return jnp.isfinite(64.0 * squares)
 
 
 def _shifted(g: Array, by: Array) -> Array:

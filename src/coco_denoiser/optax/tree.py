@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.tree_util import keystr, tree_flatten_with_path
+from jax.tree_util import keystr, tree_map_with_path
 
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature import Curvature, spectrum
@@ -20,14 +20,11 @@ _NO_PARAMS = (
 
 def parameters(params: Any) -> Any:
     """Return parameters as arrays; Python numbers are accepted too."""
-    return jax.tree.unflatten(
-        jax.tree.structure(params),
-        [_array("params", keystr(path), leaf) for path, leaf in tree_flatten_with_path(params)[0]],
-    )
+    return tree_map_with_path(lambda path, p: _array("params", keystr(path), p), params)
 
 
 def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return updates, with zeros for None, and parameters, both like those that init saw.
+    """Return parameters, and updates with zeros for None, both like those that init saw.
 
     Args:
         updates: a tree like the parameters; some may be None.
@@ -53,16 +50,15 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
                 f"{name} must be a tree like params, {trees[1]}, got another. Call init with "
                 "these parameters, and update with gradients for all of them, None included."
             )
-    leaves = zip(jax.tree.leaves(updates), jax.tree.leaves(points), strict=True)
-    arrays = []
-    for (path, p), (g, X) in zip(tree_flatten_with_path(params)[0], leaves, strict=True):
+
+    def checked(path: Any, p: Any, g: Any, X: Any) -> Any:
         where = keystr(path)
         if X.shape[len(lead) :] != p.shape or X.shape[: len(lead)] != lead:
             raise ValueError(
                 f"the state must be one of these parameters and of this window: it holds shape "
                 f"{X.shape} for params{where}, which needs {lead + p.shape}. Call init again."
             )
-        g = _array("updates", where, g)  # noqa: PLW2901
+        g = _array("updates", where, g)
         if g.shape != p.shape:
             raise ValueError(
                 f"updates must have the shapes of params, got {g.shape} at updates{where} where "
@@ -74,13 +70,21 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
                     f"{name} must be complex where params are, and real where they are, got "
                     f"{other.dtype} for params{where} of {p.dtype}."
                 )
-        arrays.append(g)
-    return jax.tree.unflatten(trees[1], arrays), params
+        return g
+
+    return params, tree_map_with_path(checked, params, updates, points)
+
+
+def without(given: Any, updates: Any) -> Any:
+    """Return updates, with None where None was given."""
+    pairs = given, updates
+    return jax.tree.map(lambda g, u: None if g is None else u, *pairs, is_leaf=lambda g: g is None)
 
 
 def is_small(leaf: Any) -> bool:
     """Say whether to join a leaf with others; on several devices it may be sharded."""
-    return leaf.size <= _SMALL and jax.device_count() == 1
+    alone = jax.device_count() == 1 and not any(leaf.aval.sharding.spec)
+    return leaf.size <= _SMALL and alone
 
 
 def joined(leaves: list[Any]) -> list[Any]:
@@ -88,22 +92,17 @@ def joined(leaves: list[Any]) -> list[Any]:
 
     Each is a tuple of arrays of one shape, some of them with leading axes, which are kept.
     """
-    groups: dict[Any, list[Any]] = {}
-    for i, leaf in enumerate(leaves):
-        kind = tuple(str(v.dtype) for v in leaf)
-        groups.setdefault(kind if is_small(leaf[-1]) else i, []).append(leaf)
-
-    def end_to_end(parts: list[Any], lead: int) -> Any:
-        return jnp.concatenate([v.reshape(*v.shape[:lead], -1) for v in parts], axis=-1)
-
-    return [
-        tuple(
-            end_to_end([leaf[n] for leaf in group], v.ndim - group[0][-1].ndim)
-            for n, v in enumerate(group[0])
-        )
-        if len(group) > 1
-        else group[0]
-        for group in groups.values()
+    whole: list[Any] = []
+    small: dict[Any, list[Any]] = {}
+    for leaf in leaves:
+        if is_small(leaf[-1]):
+            flat = [v.reshape(*v.shape[: v.ndim - leaf[-1].ndim], -1) for v in leaf]
+            small.setdefault(tuple(str(v.dtype) for v in leaf), []).append(flat)
+        else:
+            whole.append(leaf)
+    return whole + [
+        tuple(jnp.concatenate(parts, axis=-1) for parts in zip(*group, strict=True))
+        for group in small.values()
     ]
 
 

@@ -12,7 +12,6 @@ A new observation changes one row, by 3 K sums over the vectors' entries: all th
 to exchange.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -22,7 +21,6 @@ from jax import Array, lax
 from coco_denoiser.optax import solver, tree
 
 _Three: TypeAlias = tuple[Array, Array, Array]
-_Terms: TypeAlias = Callable[..., _Three]
 
 _BLOCK = 512  # entries of each slot that are summed together, at least
 _TOGETHER = 2  # blocks that are added at once
@@ -40,22 +38,23 @@ class Tables(NamedTuple):
     precision: Array  # (K,), in fresh observations; 0 for empty slots
 
 
-def empty(K: int, leaves: list[Array]) -> Tables:
-    """Return the tables of a window without observations, whose leaves these are."""
-    zero = origin(leaves)
+def empty(K: int, zero: Array) -> Tables:
+    """Return the tables of a window without observations."""
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
     tables = [jnp.zeros_like(zero, shape=shape) for shape in 3 * [(K, K)] + [(K,)]]
     return Tables(*numbers, *tables)
 
 
-def origin(leaves: list[Array]) -> Array:
-    """Return a zero in the dtype to sum in, that of the widest leaf but float32 at least.
-
-    Under shard_map it varies over the devices if a leaf does, as sums over the leaves will.
-    """
+def number(leaves: list[Array]) -> Any:
+    """Return the dtype to sum in, that of the widest leaf but float32 at least."""
     wide = any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves)
-    zero = jnp.zeros((), jnp.float64 if wide else jnp.float32)
+    return jnp.float64 if wide else jnp.float32
+
+
+def origin(leaves: list[Array]) -> Array:
+    """Return a zero; under shard_map it varies over the devices if a leaf does, as sums will."""
+    zero = jnp.zeros((), number(leaves))
     # Only traced values can vary; others may have a sharding, which a zero cannot have.
     traced = (leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer))
     return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
@@ -193,35 +192,8 @@ def new_rows(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
         dh = _difference(G, g, c.dtype) - c * dx
         return _product(dx, dx), _product(dx, dh), _product(dh, dh)
 
-    return _rows(terms, X, G, x, g)
-
-
-@jax.jit
-def filter_sums(X: Array, G: Array, x: Array, g: Array, c: Array) -> Array:
-    """Return one leaf's share of ||dx||^2, ||dh||^2 and (1 + c^2) ||x||^2 + ||g||^2, (3,).
-
-    Args:
-        X: (*shape), the past point.
-        G: (*shape), its gradient.
-        x: (*shape), the new point.
-        g: (*shape), its gradient.
-        c: the centre, whose dtype is the one to sum in.
-    """
-
-    def terms(X: Array, G: Array, x: Array, g: Array) -> _Three:
-        dx = _difference(X, x, c.dtype)
-        dh = _difference(G, g, c.dtype) - c * dx
-        x, g = (v.astype(jnp.promote_types(v.dtype, c.dtype)) for v in (x, g))
-        size = (1.0 + c * c) * _product(x, x) + _product(g, g)
-        return _product(dx, dx), _product(dh, dh), jnp.broadcast_to(size, dx.shape)
-
-    return _rows(terms, X[None], G[None], x, g)[:, 0]
-
-
-def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
-    """Return the sums (3, K), over a leaf, of three terms (K, *shape)."""
     if not _in_blocks(X):
-        return _sums(terms, X, G, x, g)
+        return _sums(terms(X, G, x, g))
     K, block = X.shape[0], _block(X.shape[0])
     count = x.size // block
     vectors = [X.reshape(K, -1), G.reshape(K, -1), x.ravel(), g.ravel()]
@@ -230,17 +202,13 @@ def _rows(terms: _Terms, X: Array, G: Array, x: Array, g: Array) -> Array:
         return [lax.dynamic_slice_in_dim(v, start, size, axis=-1) for v in vectors]
 
     def add(n: int | Array, sums: _Three) -> _Three:
-        # Several blocks at once: the sums are read and written less often.
-        for m in range(_TOGETHER):
-            sums = jax.tree.map(jnp.add, sums, terms(*part((n * _TOGETHER + m) * block, block)))
-        return sums
+        more: _Three = jax.tree.map(jnp.add, sums, terms(*part(n * block, block)))
+        return more
 
-    zero = jnp.zeros((K, block), jax.eval_shape(terms, *part(0, block))[0].dtype)
-    sums = lax.fori_loop(0, count // _TOGETHER, add, (zero, zero, zero))
-    rows = jnp.stack([s.sum(1) for s in sums])
-    count -= count % _TOGETHER
+    # Several blocks at once: the sums are read and written less often.
+    sums = lax.fori_loop(1, count, add, terms(*part(0, block)), unroll=_TOGETHER)
     rest = x.size - count * block
-    return rows + _sums(terms, *part(count * block, rest)) if rest else rows
+    return _sums(sums) + _sums(terms(*part(count * block, rest))) if rest else _sums(sums)
 
 
 def once_written(vector: Array, flag: Array) -> Array:
@@ -265,26 +233,24 @@ def _in_blocks(X: Array) -> bool:
     return one_cpu and X.size > X.shape[0] * _block(X.shape[0]) and not any(X.aval.sharding.spec)
 
 
-def _sums(terms: _Terms, X: Array, *others: Array) -> Array:
+def _sums(terms: _Three) -> Array:
     # Three reductions, and not one of three: that one would add one number after the other, and
     # devices would have to gather its parts instead of adding them up.
-    return jnp.stack([term.sum(range(1, X.ndim)) for term in terms(X, *others)])
+    return jnp.stack([term.sum(range(1, term.ndim)) for term in terms])
 
 
 @jax.jit
 def weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Array) -> Array:
     """Return sum_i w_i (h_i - h), one leaf's share of the correction; c is None for 0."""
-    if tree.is_small(x):
+
+    def apart(X: Array, G: Array) -> Array:
         dg = _difference(G, g, w.dtype)
-        dh = dg if c is None else dg - c * _difference(X, x, w.dtype)
-        return (w.reshape(-1, *(1 for _ in x.shape)) * dh).sum(0)
+        return dg if c is None else dg - c * _difference(X, x, w.dtype)
+
+    if tree.is_small(x):
+        return (w.reshape(-1, *(1 for _ in x.shape)) * apart(X, G)).sum(0)
     # Term by term: compiled reductions over the leading axis are quick to compile, but very slow.
-    differences = (_difference(G[i], g, w.dtype) for i in range(w.size))
-    terms = (
-        w[i] * (dg if c is None else dg - c * _difference(X[i], x, w.dtype))
-        for i, dg in enumerate(differences)
-    )
-    return sum(terms, start=jnp.zeros((), w.dtype))
+    return sum((w[i] * apart(X[i], G[i]) for i in range(w.size)), start=jnp.zeros((), w.dtype))
 
 
 def _difference(stack: Array, one: Array, dtype: Any) -> Array:
@@ -297,9 +263,3 @@ def _product(a: Array, b: Array) -> Array:
     if jnp.iscomplexobj(a):
         return a.real * b.real + a.imag * b.imag
     return a * b
-
-
-def squared_norm(x: Array, dtype: Any) -> Array:
-    """Return ||x||^2, summed in a dtype."""
-    wide = x.astype(jnp.promote_types(x.dtype, dtype))
-    return _product(wide, wide).sum()
