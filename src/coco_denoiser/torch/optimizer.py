@@ -26,16 +26,8 @@ from coco_denoiser.typing import ModelName
 
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
+_SHARED = ("param_groups", "state", "defaults")  # with the wrapped optimizer
 _ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
-
-
-def _of_wrapped(name: str, what: str) -> Any:
-    """Return a property that is the wrapped optimizer's, to read and to write."""
-    return property(
-        lambda self: getattr(self.wrapped, name),
-        lambda self, value: setattr(self.wrapped, name, value),
-        doc=f"The {what} of the wrapped optimizer.",
-    )
 
 
 class CocoOptimizer(Optimizer):
@@ -137,9 +129,6 @@ class CocoOptimizer(Optimizer):
         self._warn_once()
 
     wrapped: Optimizer
-    param_groups = _of_wrapped("param_groups", "groups")
-    state = _of_wrapped("state", "state")
-    defaults = _of_wrapped("defaults", "defaults")
 
     @property
     def denoiser(self) -> GradientDenoiser:
@@ -157,10 +146,8 @@ class CocoOptimizer(Optimizer):
     def _windows(self) -> dict[int, GradientDenoiser]:
         """Return the windows by group, each with the parameters that it covers now."""
         made, windows = self._denoisers, {}
-        if self.per == "model":
-            windows[0], made[0].parameters = made[0], self._parameters()
-            return windows
-        for i, group in enumerate(self.param_groups):
+        whole = [{"params": self._parameters()}]
+        for i, group in enumerate(whole if self.per == "model" else self.param_groups):
             size = group.get("window", self._options["window"])
             if i == len(made):
                 made.append(self._create(i))
@@ -199,6 +186,12 @@ class CocoOptimizer(Optimizer):
         if name == "wrapped":  # not set yet: it is being copied
             raise AttributeError(name)
         return getattr(self.wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _SHARED:
+            setattr(self.wrapped, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
