@@ -62,15 +62,8 @@ def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the first and second member of every pair, and the incidence matrix (P, K)."""
     # 32 bits wide, so that they mean the same with and without 64-bit mode.
     first, second = (index.astype(np.int32) for index in np.triu_indices(K, 1))
-    B = np.zeros((first.size, K))
-    B[np.arange(first.size), first] = 1.0
-    B[np.arange(first.size), second] = -1.0
-    return first, second, B
-
-
-def dot(a: Array, b: Array) -> Array:
-    """Multiply matrices in full precision, also where hardware prefers less."""
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+    B = np.eye(K, dtype=np.int8)
+    return first, second, B[first] - B[second]
 
 
 def inverse(lam: Array, n: Array) -> Array:
@@ -149,8 +142,9 @@ def multipliers(
     active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
     on = _needed(h.shape[0], rho, on, limits)
     rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
-    lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
-    return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol)
+    with jax.default_matmul_precision("highest"):  # also where hardware prefers less
+        lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
+        return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol)
 
 
 @jax.jit
@@ -197,7 +191,7 @@ def _multiplicative(
     def improve(carry: _Six) -> _Six:
         lam, last, _, _, rounds, _ = carry
         M = inverse(lam, n)
-        hat = dot(M, n[:, None] * h)
+        hat = M @ (n[:, None] * h)
         w = lengths(hat)
         ratio = jnp.maximum(w / rho, 0.1)
         strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
@@ -292,14 +286,14 @@ def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array
     # As close to the boundary as the path allows: 0.9 far out, 1 - tau near the end.
     keep = jnp.clip(1.0 - tau_now, 0.9, 1.0 - 4 * precision(h.dtype).eps)
     step_s, step_f = _longest(sigma, ds, keep), _longest(safe, df, keep)
-    dphi = hat - phi - dot(M, dot(incidence(K, h.dtype).T, df[:, None] * u))
+    dphi = hat - phi - M @ (pairs(K)[2].T @ (df[:, None] * u))
 
     def moved(scale: Array) -> _Point:
         f_new = f + scale * step_f * df
         sigma_new = sigma + scale * step_s * ds
         phi_new = phi + scale * step_s * dphi
         M_new = inverse(f_new / rho, n)
-        hat_new = dot(M_new, n[:, None] * h)
+        hat_new = M_new @ (n[:, None] * h)
         residual = _residual(phi_new, hat_new, sigma_new, rho, on)
         return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)
 
@@ -324,17 +318,12 @@ def newton_factor(
     root: Array, M: Array, u: Array, sigma: Array, ridge: Array | float = 1.0
 ) -> Array:
     """Return the Cholesky factor of diag(sigma) + (root root') * (B M B') * (u u')."""
-    B = incidence(M.shape[0], M.dtype)
-    R = dot(dot(B, M), B.T) * root[:, None] * root
+    B = pairs(M.shape[0])[2]
+    R = (B @ M @ B.T) * root[:, None] * root
     # What rounding leaves of a difference of entries of M is magnified by the multiplier.
     eps, P = precision(M.dtype).eps, root.size
     diagonal = jnp.diag(sigma + ridge * eps * (8.0 + 2.0 * P**0.5 * root * root))
-    return lax.linalg.cholesky(R * dot(u, u.T) + diagonal, symmetrize_input=False)
-
-
-def incidence(K: int, dtype: Any) -> Array:
-    """Return B (P, K)."""
-    return jnp.asarray(pairs(K)[2], dtype)
+    return lax.linalg.cholesky(R * (u @ u.T) + diagonal, symmetrize_input=False)
 
 
 def _edges(phi: Array) -> Array:
