@@ -18,6 +18,7 @@ from PIL import Image
 from scipy.special import erf
 
 import coco_denoiser as coco
+from coco_denoiser.experiments import drawing
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.experiments.results import load
@@ -242,7 +243,7 @@ def gallery(results: Path) -> None:
         entry = load(experiment, results)
         if entry is None:
             continue
-        figure = experiment.plot(entry.result)
+        figure = drawing.draw(experiment.panels(entry.result), entry.result.curves)
         # The column of the site is 7 inches wide at 100 dots; a single panel need not fill it.
         save_small(figure, name, dpi=80 if figure.get_figwidth() > 6 else 110)
 

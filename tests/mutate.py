@@ -106,8 +106,8 @@ MUTATIONS = [
             ("move @ self.axes.T if", "move @ self.axes if"),
             ("block.argmin()", "block.argmax()"),
             (
-                "solve_large_laplacian(multipliers / share,",
-                "solve_large_laplacian(1.0 * multipliers,",
+                "solve_laplacian(multipliers / share,",
+                "solve_laplacian(1.0 * multipliers,",
             ),
             ("part = forces[:, s == share] / share", "part = 1.0 * forces[:, s == share]"),
             ("W / worst + (1.0 - 1.0 / worst)", "W + (1.0 - 1.0 / worst)"),

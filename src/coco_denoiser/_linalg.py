@@ -13,18 +13,17 @@ _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
 MANY = 192  # number of nodes from which that is faster
 
 
-def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
-    """Do what `solve_laplacian` does, with matrix products if there are many nodes.
+def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
+    """Overwrite b by (diag(n) + Laplacian(a))^-1 b; a (upper triangle) and n are used up.
 
-    All factors are non-negative, so nothing is subtracted here either. Columns of b from
-    `identity_from` on must hold an identity; their zeros are skipped.
+    Nodes are eliminated one by one, as Grassmann, Taksar and Heyman do for Markov chains: every
+    number stays non-negative and is only added to, so tight clusters lose no digits. The factors
+    of the matrix products, which take over if there are many nodes, are non-negative too. Columns
+    of b from `identity_from` on must hold an identity; their zeros are skipped.
     """
     K = n.size
-    if K < MANY:
-        solve_laplacian(a, n, b)
-        return
-    inverse = np.empty(K)
-    panels = [slice(start, min(start + _BLOCK, K)) for start in range(0, K, _BLOCK)]
+    inverse, block = np.empty(K), _BLOCK if K >= MANY else K
+    panels = [slice(start, min(start + block, K)) for start in range(0, K, block)]
     for panel in panels:
         rest, filled = slice(panel.stop, None), slice(identity_from + panel.stop)
         _eliminate(a, n, b, inverse, panel.start, panel.stop, identity_from + panel.stop)
@@ -35,18 +34,6 @@ def solve_large_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int
     for panel in reversed(panels):
         b[panel] += a[panel, panel.stop :] @ b[panel.stop :]
         _back(a[panel, panel], b[panel], inverse[panel])
-
-
-@kernel
-def solve_laplacian(a: Float64, n: Float64, b: Float64) -> None:
-    """Overwrite b by (diag(n) + Laplacian(a))^-1 b; a (upper triangle) and n are used up.
-
-    Nodes are eliminated one by one, as Grassmann, Taksar and Heyman do for Markov chains: every
-    number stays non-negative and is only added to, so tight clusters lose no digits.
-    """
-    inverse = np.empty(n.size)
-    _eliminate(a, n, b, inverse, 0, n.size, b.shape[1])
-    _back(a, b, inverse)
 
 
 @kernel

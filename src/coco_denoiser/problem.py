@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coco_denoiser._jit import fragment, sweep
-from coco_denoiser._linalg import distances, solve_large_laplacian
+from coco_denoiser._linalg import distances, solve_laplacian
 from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64, Int64
 
@@ -271,7 +271,7 @@ def response(multipliers: Float64, problem: Problem, forces: Float64) -> Float64
     n, s, out = problem.precisions, problem.coordinate_precisions, np.empty_like(forces)
     for share in np.unique(s):
         part = forces[:, s == share] / share
-        solve_large_laplacian(multipliers / share, n.copy(), part, part.shape[1])
+        solve_laplacian(multipliers / share, n.copy(), part, part.shape[1])
         out[:, s == share] = part
     return out
 
@@ -300,7 +300,7 @@ def average(
         return np.eye(K), h
     if problem.isotropic:
         W = np.eye(K)
-        solve_large_laplacian(multipliers.copy(), n.copy(), W, 0)
+        solve_laplacian(multipliers.copy(), n.copy(), W, 0)
         W *= n
         phi = W @ h
     else:

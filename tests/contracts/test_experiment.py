@@ -8,6 +8,7 @@ import pytest
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.experiments.drawing import draw
 from coco_denoiser.experiments.experiment import Experiment, Result
 from coco_denoiser.experiments.panels import Kind, companions, styles
 from coco_denoiser.experiments.reproduce import configuration
@@ -59,7 +60,7 @@ def test_the_figure_shows_every_series_of_every_panel(
     experiment: Experiment, result: Result
 ) -> None:
     panels = experiment.panels(result)
-    axes = experiment.plot(result).axes
+    axes = draw(experiment.panels(result), result.curves).axes
     assert len(axes) == len(panels)
     for panel, drawn in zip(panels, axes, strict=True):
         if panel.kind is Kind.SPACE:

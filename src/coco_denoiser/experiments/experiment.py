@@ -12,7 +12,7 @@ command spreads them over processes and keeps them on disk is the business of `u
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from coco_denoiser.experiments.claims import Claim
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.panels import Panel
 from coco_denoiser.typing import Float64
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Unit: TypeAlias = Mapping[str, Float64]
 
@@ -104,11 +101,15 @@ class Experiment:
         units = [self.unit(config, index) for index in range(self.count(config))]
         return Result(config, self.gather(config, units))
 
-    def plot(self, result: Result) -> "Figure":
-        """Draw the panels."""
-        from coco_denoiser.experiments.drawing import draw
 
-        return draw(self.panels(result), result.curves)
+class Entry(NamedTuple):
+    """An experiment that was run, with what came out, how long it took and when."""
+
+    experiment: Experiment
+    result: Result
+    claims: list[Claim]
+    seconds: float
+    date: str
 
 
 def generator(config: Config, name: str, index: int) -> np.random.Generator:

@@ -7,25 +7,15 @@ import html
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from string import Template
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import summary
 from coco_denoiser.experiments.claims import Claim, Verdict
 from coco_denoiser.experiments.drawing import in_rows
-from coco_denoiser.experiments.experiment import Experiment, Result
+from coco_denoiser.experiments.experiment import Entry, Experiment
 
 _CLASSES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.OPEN: "open"}
-
-
-class Entry(NamedTuple):
-    """An experiment that was run, with what came out, how long it took and when."""
-
-    experiment: Experiment
-    result: Result
-    claims: list[Claim]
-    seconds: float
-    date: str
 
 
 _Missing: TypeAlias = tuple[Experiment, str]

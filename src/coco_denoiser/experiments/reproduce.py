@@ -18,8 +18,8 @@ from coco_denoiser._version import __version__
 from coco_denoiser.compile import PARTS, compile_part
 from coco_denoiser.experiments import ExperimentError, summary, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.experiment import Config, Experiment, Result
-from coco_denoiser.experiments.page import Entry, page
+from coco_denoiser.experiments.experiment import Config, Entry, Experiment, Result
+from coco_denoiser.experiments.page import page
 from coco_denoiser.experiments.results import load, save_curves, save_run, save_the_rest
 from coco_denoiser.files import prepare_folder, write_bytes
 from coco_denoiser.problems import DatasetError

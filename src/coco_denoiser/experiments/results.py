@@ -9,8 +9,8 @@ from coco_denoiser._version import __version__
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.claims import Claim
 from coco_denoiser.experiments.curves import Curves
-from coco_denoiser.experiments.experiment import Config, Experiment, Result
-from coco_denoiser.experiments.page import Entry
+from coco_denoiser.experiments.drawing import draw
+from coco_denoiser.experiments.experiment import Config, Entry, Experiment, Result
 from coco_denoiser.files import write_bytes, write_whole
 
 
@@ -30,7 +30,7 @@ def save_the_rest(name: str, config: Config, folder: Path) -> None:
     """Save the figure and the claims, made from the saved curves."""
     experiment = EXPERIMENTS[name]
     result = Result(config, Curves.from_csv((folder / "curves.csv").read_bytes()))
-    figure = experiment.plot(result)
+    figure = draw(experiment.panels(result), result.curves)
     made_by = f"coco-denoiser {__version__}"
     for kind, about in (
         ("png", {"Software": made_by, "Title": name}),

@@ -2,13 +2,9 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.experiments.experiment import FIGURES, Experiment
-
-if TYPE_CHECKING:
-    from coco_denoiser.experiments.page import Entry
+from coco_denoiser.experiments.experiment import FIGURES, Entry, Experiment
 
 _WIDTH = 100
 
@@ -19,13 +15,13 @@ def counts(claims: Iterable[Claim]) -> dict[Verdict, int]:
     return {verdict: found.count(verdict) for verdict in Verdict}
 
 
-def of_paper(entries: Iterable["Entry"]) -> list[Claim]:
+def of_paper(entries: Iterable[Entry]) -> list[Claim]:
     """Return the paper's claims, by figure."""
     claims = [claim for entry in entries for claim in entry.claims if claim.figure is not None]
     return sorted(claims, key=lambda claim: claim.figure or 0)
 
 
-def of_ours(entries: Iterable["Entry"]) -> list[Claim]:
+def of_ours(entries: Iterable[Entry]) -> list[Claim]:
     """Return our own claims."""
     return [claim for entry in entries for claim in entry.claims if claim.figure is None]
 
@@ -40,7 +36,7 @@ def tally(claims: Sequence[Claim]) -> str:
     return ", ".join(parts)
 
 
-def lines(entries: Sequence["Entry"]) -> list[str]:
+def lines(entries: Sequence[Entry]) -> list[str]:
     """Return the summary: all figures, a line for each, what contradicts and why, our claims."""
     paper = of_paper(entries)
     out = [f"The paper: {tally(paper)}."] if paper else []
@@ -73,7 +69,7 @@ def title(numbers: tuple[int, ...]) -> str:
     return list(FIGURES.values())[numbers[0] - 1]
 
 
-def every_claim(entries: Iterable["Entry"]) -> list[str]:
+def every_claim(entries: Iterable[Entry]) -> list[str]:
     """Return every claim with its number and verdict."""
     found = []
     for entry in entries:

@@ -55,10 +55,11 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     shares = problem.coordinate_precisions[: h.shape[1]]
     # u = phi - h and v start inside the bounds, as far as they are broken.
     v = h[first] - h[second]
-    worst = float(np.max(_norms(v) / rho))
+    worst = float(np.max(np.linalg.norm(v, axis=1) / rho))
     shrink = 1.0 / (worst * (1.0 + min(0.1, worst - 1.0)))
     u, v = (shrink - 1.0) * (h - np.sum(n * h, axis=0) / n.sum(axis=0)), shrink * v
-    s = 0.5 * (rho - _norms(v)) * (rho + _norms(v))
+    w = np.linalg.norm(v, axis=1)
+    s = 0.5 * (rho - w) * (rho + w)
     loss = 0.5 * float(np.sum(n * u * u))
     tau = loss / rho.size
     lam, steps = tau / s, 0
@@ -97,10 +98,6 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     table = np.zeros_like(problem.bounds)
     table[first, second] = table[second, first] = lam
     return table, steps
-
-
-def _norms(a: Float64) -> Float64:
-    return np.asarray(np.sqrt(np.sum(a * a, axis=1)))
 
 
 def _tree(problem: Problem) -> Float64:

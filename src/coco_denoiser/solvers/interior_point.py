@@ -21,6 +21,7 @@ its own.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from coco_denoiser._linalg import substitute
 from coco_denoiser.problem import Problem
@@ -86,8 +87,9 @@ class _Path:
         would else take a step for every decade in between.
         """
         rho, soft, hat = self.rho, self.soft, self.system.hat
-        excess = max(float(np.max(_lengths(self._differences(self.problem.residuals)) - rho)), 0.0)
-        w, force = _lengths(self._differences(hat)), float(np.max(lam * rho))
+        raw = norm(self._differences(self.problem.residuals), axis=1)
+        excess = max(float(np.max(raw - rho)), 0.0)
+        w, force = norm(self._differences(hat), axis=1), float(np.max(lam * rho))
         inside = min(1.0, 1.0 / (_START * min(float(np.max(w / rho)), READY))) - 1.0
         shrink = 1.0 + inside * min(1.0, 10.0 * excess)
         self.lam = np.maximum(lam, 1e-6 * force * soft / rho)
@@ -189,13 +191,9 @@ class _Path:
     def _error(self) -> float:
         """Return the worst relative error of the slacks and of phi against hat, over the pairs."""
         v = self._differences(self.phi)
-        off = _lengths(v - self._differences(self.system.hat)) / self.rho
+        off = norm(v - self._differences(self.system.hat), axis=1) / self.rho
         slack = np.abs(self.s - 0.5 * (self.rho**2 - np.sum(v * v, axis=1))) / self.rho**2
         return float(np.max(np.maximum(slack, off)))
-
-
-def _lengths(v: Float64) -> Float64:
-    return np.asarray(np.sqrt(np.sum(v * v, axis=1)))
 
 
 def _reach(x: Float64, dx: Float64, keep: float) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_denoiser._jit import sweep
-from coco_denoiser._linalg import distances, solve_large_laplacian
+from coco_denoiser._linalg import distances, solve_laplacian
 from coco_denoiser.problem import ROUNDING, Problem, roundings_of_pairs, stationary, worst_ratio
 from coco_denoiser.solvers import newton
 from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, inverse_bounds
@@ -100,7 +100,7 @@ class System:
         for share in different:
             here = np.flatnonzero(shares == share)
             both = np.concatenate((n[:, None] * problem.residuals[:, here], np.eye(K)), axis=1)
-            solve_large_laplacian(table / share, n.copy(), both, here.size)
+            solve_laplacian(table / share, n.copy(), both, here.size)
             self.hat[:, here] = both[:, : here.size]
             self.M[here if len(self.M) > 1 else slice(None)] = both[:, here.size :] / share
         self.elimination, self.spent = different.size * float(K * K * (K + q)), 0.0
@@ -132,7 +132,7 @@ class System:
         Conjugate gradients go on where they were when pairs change sides. The system is stored
         where there are few pairs, and a covariance, which keeps newton.py from doing so.
         """
-        w = np.sqrt(np.sum(self.v * self.v, axis=1))
+        w = np.linalg.norm(self.v, axis=1)
         diagonal, rest = self.diagonal(), w * w * (w / rho - 1.0)
         free = lam + 2.0 * rest / diagonal > 0.0
         if len(self.M) > 1 and lam.size <= _STORED:
@@ -211,7 +211,7 @@ def duality(
     n, h, hat = problem.table, problem.residuals, system.hat
     first, second = np.nonzero(table)
     rho, lam = bounds[first, second], table[first, second]
-    w = np.sqrt(np.sum((hat[first] - hat[second]) ** 2, axis=1))
+    w = np.linalg.norm(hat[first] - hat[second], axis=1)
     lost = roundings_of_pairs(hat, h)[first, second]
     shrink = 1.0 / max(worst_ratio(hat, h, bounds, 1.0), 1.0)
     gap = 0.5 * (1.0 - shrink) ** 2 * float(np.sum(n * hat * hat))
