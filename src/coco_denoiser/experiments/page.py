@@ -3,8 +3,8 @@
 The page needs no network and no script: it shows the figures that lie beside it.
 """
 
-import html
 from collections.abc import Iterable, Sequence
+from html import escape
 from importlib import resources
 from string import Template
 from typing import TypeAlias
@@ -51,7 +51,7 @@ def _about(entries: Sequence[Entry]) -> str:
     seeds = ", ".join(sorted({str(entry.result.config.seed) for entry in entries}))
     date = max((entry.date for entry in entries), default="")
     took = f"{sum(entry.seconds for entry in entries):.0f} s of computing"
-    return _text(f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}.")
+    return escape(f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}.")
 
 
 def _verdict(entries: Sequence[Entry]) -> str:
@@ -91,11 +91,11 @@ def _section(entry: Entry | _Missing) -> str:
     if isinstance(entry, Entry):
         body = _body(entry)
     else:
-        body = f'<p class="fails missing">Missing: {_text(entry[1])}</p>'
+        body = f'<p class="fails missing">Missing: {escape(entry[1])}</p>'
     return f"""
 <section id="{experiment.name}">
-<h3>{_text(title)}{also}</h3>
-<p>{_text(experiment.summary)}</p>
+<h3>{escape(title)}{also}</h3>
+<p>{escape(experiment.summary)}</p>
 {body}
 </section>"""
 
@@ -103,12 +103,12 @@ def _section(entry: Entry | _Missing) -> str:
 def _body(entry: Entry) -> str:
     name, result = entry.experiment.name, entry.result
     parameters = "".join(
-        f"<tr><td>{_text(name.replace('_', ' '))}</td><td>{_text(_value(value))}</td></tr>"
+        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_value(value))}</td></tr>"
         for name, value in result.config.parameters().items()
     )
     return f"""<div class="beside">
 <div class="figure"><a href="{name}/figure.png"><img src="{name}/figure.png" loading="lazy"
-style="{_size(entry)}" alt="{_text(entry.experiment.summary)}"></a></div>
+style="{_size(entry)}" alt="{escape(entry.experiment.summary)}"></a></div>
 <div class="words">
 {_claims("The paper says", summary.of_paper([entry]))}
 {_claims("We say", summary.of_ours([entry]))}
@@ -133,12 +133,12 @@ def _claims(whose: str, claims: Iterable[Claim]) -> str:
 
 
 def _claim(claim: Claim) -> str:
-    note = f'<div class="note">{_text(claim.note)}</div>' if claim.note else ""
+    note = f'<div class="note">{escape(claim.note)}</div>' if claim.note else ""
     limit = summary.wanted(claim)
     must = f" <small>(must be {limit})</small>" if limit else ""
     return (
-        f"<tr><td>{_text(claim.sentence)}{note}</td>"
-        f'<td>{claim.number + 0.0:.3g}{must}<div class="note">{_text(claim.measure)}</div></td>'
+        f"<tr><td>{escape(claim.sentence)}{note}</td>"
+        f'<td>{claim.number + 0.0:.3g}{must}<div class="note">{escape(claim.measure)}</div></td>'
         f'<td class="{_CLASSES[claim.verdict]}">{claim.verdict.value}</td></tr>'
     )
 
@@ -154,7 +154,3 @@ def _value(value: object) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(_value(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _text(content: str) -> str:
-    return html.escape(content, quote=True)

@@ -53,13 +53,9 @@ class Quadratic:
         self.noise_std = check.not_negative("noise_std", noise_std)
 
     @classmethod
-    def spaced(
-        cls, dimension: int, *, L: float = 1.0, mu: float = 1 / 3, noise_std: float = 0.0
-    ) -> Self:
-        """Return the paper's synthetic problem: eigenvalues spaced evenly from L down to mu."""
-        if dimension < 1:
-            raise ValueError(f"dimension must be at least 1, got {dimension}.")
-        return cls(np.linspace(L, mu, dimension), noise_std=noise_std)
+    def spaced(cls, dimension: int, *, noise_std: float = 0.0) -> Self:
+        """Return the paper's synthetic problem: eigenvalues spaced evenly from 1 down to 1/3."""
+        return cls(np.linspace(1.0, 1 / 3, dimension), noise_std=noise_std)
 
     def value(self, x: Array) -> Array:
         """Return f at one point (d,), or at each of a batch (..., d)."""
