@@ -108,7 +108,10 @@ def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
 class HostRing(Ring):
     """The compiled passes, over NumPy's view of tensors in main memory."""
 
-    read = staticmethod(lambda tensor: tensor.detach().numpy().reshape(-1))
+    @staticmethod
+    def read(tensor: torch.Tensor) -> Any:
+        """Return a tensor as the passes take it: for strides, all would be compiled once more."""
+        return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
 
     def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
         super().__init__(points.numpy(), residuals.numpy())
