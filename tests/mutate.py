@@ -45,7 +45,7 @@ TESTS = {
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
     "solvers/line.py": ("solvers/test_line.py", SOLVERS),
     "solvers/newton.py": (
-        "solvers/test_newton.py models/test_cocoercive.py",
+        "solvers/test_newton.py models/test_cocoercive.py test_streaming.py",
         f"{SOLVERS} test_status.py",
     ),
     "solvers/interior_point.py": ("solvers/test_interior_point.py solvers/test_newton.py", SOLVERS),
@@ -175,6 +175,7 @@ MUTATIONS = [
             ("- residuals[central, c]) - e) / scale", "- residuals[central, c]) - e)"),
             ("if total < nearest:", "if total > nearest:"),
             ("bad += 0 if fine else 1", "bad += 0"),
+            ("b = min(1.0, max(-1.0, M[i, 0] / (a * e))) if", "b = M[i, 0] / (a * e) if"),
             ("(1e-200 < total < 1e250 and 1e-200 < worst < 1e250)", "True"),
             ("        variances[slot] = variance\n", ""),
             ("((s[j] - r[j]) - shift * (p[j] - x[j]))", "(s[j] - r[j])"),

@@ -371,8 +371,10 @@ def test_after_an_exception_in_a_step_the_stream_is_empty(
         np.testing.assert_array_equal(broken(x, g), new(x, g))
 
 
-def test_a_collinear_stream_is_saved_and_restored() -> None:
-    denoiser, restored = Denoiser(L=1.0, window=8), Denoiser(L=1.0, window=8)
+@pytest.mark.parametrize("forget", ["drop", "fold"])
+def test_a_collinear_stream_is_saved_and_restored(forget: Any) -> None:
+    """Its cosines are 1, and not a rounding more, in one compiled call and in passes."""
+    denoiser, restored = (Denoiser(L=1.0, window=8, forget=forget) for _ in range(2))
     direction = np.random.default_rng(0).normal(size=50)
     for step in np.linspace(0.1, 1.0, 12):
         denoiser(step * direction, 0.7 * step * direction)
