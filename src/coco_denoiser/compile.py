@@ -13,41 +13,31 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser.batch import solve
-from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.stream import Denoiser
 
 _DESCRIPTION = (
     "Compile all kernels ahead of time, for images and clusters. They are kept beside the package, "
     "or in NUMBA_CACHE_DIR."
 )
-_DIMENSIONS = (2, 40)  # vectors are used as they are where they are short, else reduced
-_PROBLEMS: tuple[dict[str, Any], ...] = (
-    {},
-    {"method": "interior-point"},
-    {"method": "large"},
-    {"method": "fdpg"},
-)
-_STREAMS: tuple[dict[str, Any], ...] = (
-    {"L": 1.0, "window": 3},
-    {"L": 1.0, "window": 3, "forget": "fold"},
-    {"L": 1.0, "window": 2, "forget": "fold"},
-)
+_METHODS = ("interior-point", "large", "fdpg")
 
 
-def _batch() -> None:
-    for d in _DIMENSIONS:
-        points, gradients = _observations(d)
-        for options in _PROBLEMS:
-            solve(points, gradients, L=1.0, throw=False, **options)
-        denoise_pairs(points[:2], gradients[:2], L=1.0)
+def _newton() -> None:
+    """Compile a step of a stream, which is one function, and its certificate."""
+    denoiser = Denoiser(L=1.0, window=3)
+    for x, g in zip(*_observations(2), strict=True):
+        denoiser(x, g)
 
 
-def _stream() -> None:
-    for d in _DIMENSIONS:
-        for options in _STREAMS:
-            denoiser = Denoiser(**options)
-            for x, g in zip(*_observations(d), strict=True):
-                denoiser(x, g)
+def _others() -> None:
+    """Compile the other methods, and the passes over the vectors of a stream."""
+    points, gradients = _observations(40)
+    for method in _METHODS:
+        solve(points, gradients, L=1.0, method=method, throw=False)
+    for forget in ("drop", "fold"):
+        denoiser = Denoiser(L=1.0, window=2, forget=forget)
+        for x, g in zip(points, gradients, strict=True):
+            denoiser(x, g)
 
 
 def _observations(d: int) -> Any:
@@ -56,11 +46,12 @@ def _observations(d: int) -> Any:
     return np.stack((1e-3 * noise[0], noise[1]))
 
 
-PARTS: dict[str, Callable[[], None]] = {"solve()": _batch, "Denoiser": _stream}
+# Two that can be compiled at the same time: processes that meet a function at once each compile it.
+PARTS: dict[str, Callable[[], None]] = {"Newton's method": _newton, "all others": _others}
 
 
 def compile_part(name: str) -> None:
-    """Compile one of the PARTS: processes that meet the same function at once each compile it.
+    """Compile one of the PARTS.
 
     The caller announces it, so the notice of the first call is silenced.
     """
