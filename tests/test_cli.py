@@ -58,7 +58,7 @@ def test_denoise_writes_the_answer_and_prints_its_certificate(
         (["unknown"], "'unknown'"),
         (["reproduce", "figure-1"], "'figure-1'"),
         (["reproduce", "--jobs", "0"], "--jobs"),
-        (["explore", "--port", "65536"], "0-65535"),
+        (["explore", "--port", "65536"], "0 to 65535"),
         (["reproduce", "--seed", "-1"], "--seed"),
         (["reproduce", "--seed", "many"], "'many'"),
         (["reproduce", "--window", "3"], "--window"),

@@ -98,16 +98,16 @@ def parser() -> Parser:
     return whole
 
 
-def _whole_number(at_least: int) -> Callable[[str], int]:
+def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
+    wanted = f"{at_least} or more" if at_most is None else f"{at_least} to {at_most}"
+
     def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = at_least - 1
-        if number < at_least:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number, {at_least} or more, got {text!r}"
-            )
+        if number < at_least or (at_most is not None and number > at_most):
+            raise argparse.ArgumentTypeError(f"must be a whole number, {wanted}, got {text!r}")
         return number
 
     return parse
@@ -244,7 +244,7 @@ def _denoise(arguments: argparse.Namespace) -> None:
 
 _EXPLORE: dict[str, dict[str, Any]] = {
     "--port": {
-        "type": _whole_number(at_least=0),
+        "type": _whole_number(at_least=0, at_most=65535),
         "default": 5006,
         "metavar": "N",
         "help": "port on localhost, 0 for any free one (default: %(default)s)",
