@@ -1,0 +1,13 @@
+# cython: language_level=3, cdivision=True, freethreading_compatible=True
+"""The compiled core. One module of several parts, so that a part can call another at no cost.
+
+It is built twice from this source, for every processor and for those with AVX2; `__init__.py`
+chooses at import. Both give the same bits: nothing is fused or reordered, and sums are added up
+in a fixed number of lanes (`lanes.h`).
+
+Functions that begin with `cdef` work on plain C memory without the GIL and check nothing. Those
+that begin with `def` are the edge: they check types and sizes, once.
+"""
+
+include "buffers.pxi"
+include "laplacian.pxi"
