@@ -12,7 +12,7 @@ MSVC = sys.platform == "win32"
 FLAGS = ["/O2", "/fp:precise"]
 if not MSVC:
     FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
-AVX2 = ["/arch:AVX2"] if MSVC else ["-mavx2"]
+AVX2 = ["/arch:AVX2"] if MSVC else ["-mavx2", "-mfma"]
 
 
 def extension(name: str, flags: list[str]) -> Extension:
@@ -20,7 +20,7 @@ def extension(name: str, flags: list[str]) -> Extension:
     return Extension(
         f"coco_denoiser._core.{name}",
         [f"{CORE}/{name}.c"],
-        depends=[f"{CORE}/kernels.c", f"{CORE}/lanes.h"],
+        depends=[f"{CORE}/kernels.c", f"{CORE}/lanes.h", f"{CORE}/passes.h"],
         include_dirs=[CORE],
         extra_compile_args=FLAGS + flags,
     )

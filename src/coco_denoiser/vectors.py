@@ -12,13 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser._jit import kernel, sweep
+from coco_denoiser._core import kernels
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Plan
 
-# Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
-# streams, short enough for a few such blocks to stay in the second-level cache.
-BLOCK = 8192
 # Entries up to which a step of NumPy's vectors is one compiled function, without blocks.
 SHORT = 4096
 _FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -26,7 +23,6 @@ _NOTHING: Array = np.empty(0, _FLOAT32)
 # The largest entry that is stored: with room for differences between two of them in float32, and
 # for their squares, scaled, in float64.
 LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, FLOAT64: 1e300}
-_NO_WEIGHTS = np.empty(0)
 
 
 class Comparison(NamedTuple):
@@ -96,16 +92,12 @@ class Ring:
             enter; and the sum of |g|.
         """
         out = zeros(plan)
-        _sum_products(self.points, self.residuals, x, g, limit, *plan[:6], out)
+        kernels.measure(self.points, self.residuals, x, g, limit, plan, out)
         return out
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
-        points, residuals, old, new = self.points, self.residuals, plan.oldest, plan.successor
-        move = residuals[old] - residuals[new]
-        if plan.shift:
-            move -= plan.shift * (points[old] - points[new])
-        residuals[new] += plan.weight * move
+        kernels.merge(self.points, self.residuals, plan)
 
     def write(
         self,
@@ -118,15 +110,14 @@ class Ring:
         out: Array,
     ) -> None:
         """Write an observation into its slot, and its gradient to out, denoised if weighted."""
-        w = _NO_WEIGHTS if weights is None else weights
-        _store_and_average(self.points, self.residuals, x, g, centre, slot, w, shift, out)
+        average = None if weights is None else (weights, shift)
+        kernels.commit(self.points, self.residuals, x, g, centre, slot, average, out)
 
     def filter(
         self, x: Array, g: Array, centre: float, weight: float, shift: float, out: Array
     ) -> None:
         """Average slot 0 into an observation, which takes its place; write its gradient to out."""
-        past = self.points[0], self.residuals[0]
-        _average_with_past(*past, x, g, centre, weight, shift, out)
+        kernels.smooth(self.points, self.residuals, x, g, centre, weight, shift, out)
 
 
 class ArrayVectors:
@@ -247,157 +238,3 @@ class ArrayVectors:
 
 def _is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and dtype.itemsize <= 4
-
-
-@sweep
-def _sum_products(
-    points: Array,
-    residuals: Array,
-    x: Array,
-    g: Array,
-    limit: float,
-    c: float,
-    count: int,
-    oldest: int,
-    successor: int,
-    weight: float,
-    shift: float,
-    out: Float64,
-) -> None:
-    """Fill `out`, which is zero, with what `Ring.products` returns."""
-    size, others = points.shape[1], 0
-    kind: Any = points.dtype.type
-    order = np.empty(count, np.int64)
-    for i in range(count):
-        if i != oldest:
-            order[others] = i
-            others += 1
-    buffer = np.empty((2, min(size, BLOCK)), points.dtype)
-    for a in range(0, size, BLOCK):
-        b = min(a + BLOCK, size)
-        X, G, H, M = x[a:b], g[a:b], buffer[0, : b - a], buffer[1, : b - a]
-        # In the dtype of the vectors, of which a register holds more. A block is counted exactly.
-        most, bad, total = kind(limit), kind(0.0), kind(0.0)
-        for j in range(H.size):
-            H[j] = G[j] - c * X[j]
-            # NaN fails every comparison. Counted, since an early exit would prevent vectorisation.
-            fine = (abs(X[j]) <= most) & (abs(G[j]) <= most) & (abs(H[j]) <= most)
-            bad += kind(0.0) if fine else kind(1.0)
-            total += abs(G[j])
-        if successor >= 0:
-            p, r = points[oldest, a:b], residuals[oldest, a:b]
-            X, V = points[successor, a:b], residuals[successor, a:b]
-            for j in range(M.size):
-                M[j] = V[j] + weight * ((r[j] - V[j]) - shift * (p[j] - X[j]))
-                bad += kind(0.0) if abs(M[j]) <= 2.0 * limit else kind(1.0)
-        out[out.size - 2] += bad
-        out[out.size - 1] += total
-        for target in range(1 if successor < 0 else 2):
-            U, V = x[a:b], H
-            if target == 1:
-                U, V = points[successor, a:b], M
-            for k in range(0, others, 4):
-                # Four slots at a time, or the last one alone; beyond the last is the last again.
-                last = others - 1
-                i, j = order[k], order[min(k + 1, last)]
-                m, n = order[min(k + 2, last)], order[min(k + 3, last)]
-                p0, r0 = points[i, a:b], M if i == successor else residuals[i, a:b]
-                p1, r1 = points[j, a:b], M if j == successor else residuals[j, a:b]
-                p2, r2 = points[m, a:b], M if m == successor else residuals[m, a:b]
-                p3, r3 = points[n, a:b], M if n == successor else residuals[n, a:b]
-                xx0, xh0, hh0, xx1, xh1, hh1 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-                xx2, xh2, hh2, xx3, xh3, hh3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-                if k == last:
-                    for e in range(U.size):
-                        d, f = np.float64(p0[e]) - U[e], np.float64(r0[e]) - V[e]
-                        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * f, hh0 + f * f
-                else:
-                    for e in range(U.size):
-                        u, v = np.float64(U[e]), np.float64(V[e])  # widened once for all four
-                        d, f = p0[e] - u, r0[e] - v
-                        xx0, xh0, hh0 = xx0 + d * d, xh0 + d * f, hh0 + f * f
-                        d, f = p1[e] - u, r1[e] - v
-                        xx1, xh1, hh1 = xx1 + d * d, xh1 + d * f, hh1 + f * f
-                        d, f = p2[e] - u, r2[e] - v
-                        xx2, xh2, hh2 = xx2 + d * d, xh2 + d * f, hh2 + f * f
-                        d, f = p3[e] - u, r3[e] - v
-                        xx3, xh3, hh3 = xx3 + d * d, xh3 + d * f, hh3 + f * f
-                sums = (xx0, xh0, hh0, xx1, xh1, hh1, xx2, xh2, hh2, xx3, xh3, hh3)
-                for e in range(min(4, others - k)):
-                    place = 3 * target * count + order[k + e]
-                    out[place] += sums[3 * e]
-                    out[place + count] += sums[3 * e + 1]
-                    out[place + 2 * count] += sums[3 * e + 2]
-
-
-@kernel
-def _store_and_average(
-    points: Array,
-    residuals: Array,
-    x: Array,
-    g: Array,
-    c: float,
-    slot: int,
-    w: Float64,
-    shift: float,
-    out: Array,
-) -> None:
-    """Write an observation into its slot, and its gradient to out: the denoised one with weights.
-
-    With weights w, one for each slot, that is g + sum_i w_i ((h_i - h) - shift (x_i - x)): they
-    sum to 1, and what all residuals have in common cancels before it is rounded.
-    """
-    size, last = points.shape[1], w.size - 1
-    kind: Any = points.dtype.type
-    for a in range(0, size, BLOCK):
-        b = min(a + BLOCK, size)
-        X, H, theta = points[slot, a:b], residuals[slot, a:b], out[a:b]
-        # One loop for each target: with three, the compiler does not vectorise. No assignments of
-        # slices either: they take long to compile.
-        p, q = x[a:b], g[a:b]
-        for j in range(p.size):
-            X[j] = p[j]
-        for j in range(q.size):
-            theta[j] = q[j]
-        for j in range(H.size):
-            H[j] = theta[j] - c * X[j]
-        for k in range(w.size if shift == 0.0 else 2 * w.size):
-            if k % w.size % 4 == 0:  # four slots at a time: a quarter of the passes over the sum
-                i, rows, own, factor = k, residuals, H, 1.0
-                if k >= w.size:
-                    i, rows, own, factor = k - w.size, points, X, -shift
-                j, m, n = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-                p, q, r, s = rows[i, a:b], rows[j, a:b], rows[m, a:b], rows[n, a:b]
-                t, u = kind(factor * w[i]), kind(factor * w[j] if j > i else 0.0)
-                v, z = kind(factor * w[m] if m > j else 0.0), kind(factor * w[n] if n > m else 0.0)
-                for e in range(theta.size):
-                    f = own[e]
-                    theta[e] += (t * (p[e] - f) + u * (q[e] - f)) + (
-                        v * (r[e] - f) + z * (s[e] - f)
-                    )
-
-
-@kernel
-def _average_with_past(
-    point: Array,
-    residual: Array,
-    x: Array,
-    g: Array,
-    c: float,
-    weight: float,
-    s: float,
-    out: Array,
-) -> None:
-    """Average the past into an observation, which becomes the past; write its gradient to out.
-
-    With h = g - c x and h_0 the past residual, that is g + w ((h_0 - h) - s (x_0 - x)).
-    """
-    # In the dtype of the vectors: half as many instructions, and fused, so rounded once as well.
-    kind: Any = point.dtype.type
-    centre, w, shift = kind(c), kind(weight), kind(s)
-    for j in range(point.size):
-        h = g[j] - centre * x[j]
-        move = w * ((residual[j] - h) - shift * (point[j] - x[j]))
-        out[j] = g[j] + move
-        residual[j] = h + move
-        point[j] = x[j]

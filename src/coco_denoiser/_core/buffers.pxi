@@ -15,7 +15,7 @@ cdef extern from *:
     """
     static int supports_avx2(void) {
     #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-        return __builtin_cpu_supports("avx2") != 0;
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     #else
         return 0;
     #endif

@@ -11,3 +11,4 @@ that begin with `def` are the edge: they check types and sizes, once.
 
 include "buffers.pxi"
 include "laplacian.pxi"
+include "passes.pxi"

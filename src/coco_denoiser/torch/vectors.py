@@ -60,6 +60,14 @@ class DeviceRing(Ring):
             out[:-2].view(-1, used)[:, oldest] = 0.0
         return out
 
+    def merge_oldest(self, plan: Plan) -> None:
+        """Merge the slot that is about to be overwritten into its successor."""
+        points, residuals, old, new = self.points, self.residuals, plan.oldest, plan.successor
+        move = residuals[old] - residuals[new]
+        if plan.shift:
+            move.sub_(points[old] - points[new], alpha=plan.shift)
+        residuals[new].add_(move, alpha=plan.weight)
+
     def write(
         self,
         x: Any,
@@ -110,7 +118,7 @@ class HostRing(Ring):
 
     @staticmethod
     def read(tensor: torch.Tensor) -> Any:
-        """Return a tensor as the passes take it: for strides, all would be compiled once more."""
+        """Return a tensor as the passes take it: without strides."""
         return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
 
     def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
