@@ -1,12 +1,9 @@
-"""Dense linear algebra of one window: a Laplacian system without subtractions, and substitution.
-
-A loop over the end of a row is one over a view of it: Numba cannot know that an index that does
-not start from 0 is not negative, and does not vectorise what may have to wrap around.
-"""
+"""Dense linear algebra of one window: a Laplacian system without subtractions, and substitution."""
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, kernel
+from coco_denoiser._core import kernels
+from coco_denoiser._jit import fragment
 from coco_denoiser.typing import Float64
 
 _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
@@ -14,58 +11,55 @@ MANY = 192  # number of nodes from which that is faster
 
 
 def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
-    """Overwrite b by (diag(n) + Laplacian(a))^-1 b; a (upper triangle) and n are used up.
+    """Overwrite b by (diag(n) + Laplacian(a))^-1 b, an identity from some column on."""
+    right = np.ascontiguousarray(b[:, :identity_from])
+    inverse = np.empty((n.size, n.size)) if identity_from < b.shape[1] else None
+    _solve(np.ascontiguousarray(a), n, right, inverse)
+    b[:, :identity_from] = right
+    if inverse is not None:
+        b[:, identity_from:] = inverse
 
-    Nodes are eliminated one by one, as Grassmann, Taksar and Heyman do for Markov chains: every
-    number stays non-negative and is only added to, so tight clusters lose no digits. The factors
-    of the matrix products, which take over if there are many nodes, are non-negative too. Columns
-    of b from `identity_from` on must hold an identity; their zeros are skipped.
+
+def _solve(multipliers: Float64, n: Float64, b: Float64, inverse: Float64 | None = None) -> None:
+    """Overwrite b, (K, q), by (diag(n) + Laplacian)^-1 b; fill in the inverse if it is given.
+
+    Nodes are eliminated one by one, without a subtraction (`_core/laplacian.pxi`). The factors of
+    the matrix products, which take over if there are many nodes, are non-negative too.
+
+    Args:
+        multipliers: (K, K), of which the part above the diagonal is used.
+        n: (K,), precisions.
+        b: (K, q), contiguous.
+        inverse: (K, K).
     """
-    K = n.size
-    inverse, block = np.empty(K), _BLOCK if K >= MANY else K
-    panels = [slice(start, min(start + block, K)) for start in range(0, K, block)]
-    for panel in panels:
-        rest, filled = slice(panel.stop, None), slice(identity_from + panel.stop)
-        _eliminate(a, n, b, inverse, panel.start, panel.stop, identity_from + panel.stop)
-        factor = a[panel, rest].T * inverse[panel]
-        a[rest, rest] += factor @ a[panel, rest]
-        n[rest] += factor @ n[panel]
-        b[rest, filled] += factor @ b[panel, filled]
-    for panel in reversed(panels):
-        b[panel] += a[panel, panel.stop :] @ b[panel.stop :]
-        _back(a[panel, panel], b[panel], inverse[panel])
-
-
-@kernel
-def _eliminate(
-    a: Float64, n: Float64, b: Float64, inverse: Float64, start: int, stop: int, filled: int
-) -> None:
-    """Eliminate some nodes one by one; b is filled up to a column."""
-    for i in range(start, stop):
-        row, right = a[i, i + 1 :], b[i, :filled]
-        for k in range(start, i):
-            factor, p, q = a[k, i] * inverse[k], a[k, i + 1 :], b[k, :filled]
-            if factor > 0.0:
-                for j in range(row.size):
-                    row[j] += factor * p[j]
-                for j in range(right.size):
-                    right[j] += factor * q[j]
-                n[i] += factor * n[k]
-        total = n[i]
-        for j in range(row.size):
-            total += row[j]
-        inverse[i] = 1.0 / total
-
-
-@kernel
-def _back(a: Float64, b: Float64, inverse: Float64) -> None:
-    for i in range(inverse.size - 1, -1, -1):
-        for k in range(i + 1, inverse.size):
-            if a[i, k] > 0.0:
-                for j in range(b.shape[1]):
-                    b[i, j] += a[i, k] * b[k, j]
-        for j in range(b.shape[1]):
-            b[i, j] *= inverse[i]
+    if n.size < MANY:
+        kernels.solve_laplacian(multipliers, n, b, inverse)
+        return
+    K, q = b.shape
+    every = q if inverse is None else q + K
+    width = -(-every // 4) * 4
+    A = np.zeros((K, -(-(width + 1 + K) // 4) * 4))
+    A[:, :q], A[:, width] = b, n
+    A[:, width + 1 : width + 1 + K] = multipliers.T
+    if inverse is not None:
+        # From the last node to the first: what has been filled in is then a range of columns.
+        A[:, q:every] = np.eye(K)[:, ::-1]
+    pivot, x = np.zeros(K), np.zeros((K, width))
+    panels = [(start, min(start + _BLOCK, K)) for start in range(0, K, _BLOCK)]
+    for start, stop in reversed(panels):
+        kernels.eliminate_panel(A, pivot, width, start, stop)
+        factor = A[start:stop, width + 1 : width + 1 + start].T * pivot[start:stop]
+        filled = q if inverse is None else q + K - start
+        A[:start, :filled] += factor @ A[start:stop, :filled]
+        rest = slice(width, width + 1 + start)
+        A[:start, rest] += factor @ A[start:stop, rest]
+    x[:] = A[:, :width]
+    for start, stop in panels:
+        x[start:stop] += A[start:stop, width + 1 : width + 1 + start] @ x[:start]
+        kernels.substitute_panel(A, pivot, x, start, stop)
+    b[:] = x[:, :q]
+    if inverse is not None:
+        inverse[:] = x[:, q:every][:, ::-1]
 
 
 def substitute(U: Float64, x: Float64) -> None:

@@ -21,11 +21,9 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
-from coco_denoiser.certificate import certify_tables
-from coco_denoiser.problem import NONE, Problem, centre_and_radius, ones
+from coco_denoiser._core import kernels
+from coco_denoiser.problem import Problem, centre_and_radius, ones
 from coco_denoiser.solution import Solution
-from coco_denoiser.solvers import closed_form, newton
-from coco_denoiser.solvers.newton import NOTHING
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
@@ -54,7 +52,7 @@ class CoCoercive(Model):
         self.L, self.mu = L, mu
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self._multipliers: Float64 | None = None  # of the last window, by slots
-        self._space = _space(0)
+        self._workspace: kernels.Workspace | None = None
         self.tol = check.positive("tol", tol)
         self.bounds = math.nan, math.nan
         self.radius = np.inf
@@ -85,63 +83,38 @@ class CoCoercive(Model):
         changing = callable(self.L) or callable(self.mu)
         self._asked = None if changing else (self.L, self.mu, sign)
 
+    def workspace(self, K: int, centre: float) -> kernels.Workspace:
+        """Return room for a window of K observations whose residuals have a centre."""
+        room = self._workspace
+        if room is None or room.K != K:
+            self._workspace = room = kernels.Workspace(K, K)
+        room.tol, room.within = self.tol, min(0.1 * self.tol, solvers.FEASIBLE)
+        room.shift, room.radius = self.centre - centre, self.radius
+        return room
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_workspace": None}  # it holds C memory
+
     def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""
-        K, newest, c = window.count, window.newest, self.centre
-        if K == 2:
-            v, u = window.variances.item(newest), window.variances.item(1 - newest)
-            rho = self.radius * window.points.item(0, 1)
-            weight = closed_form.pull(window.distances(c).item(0, 1), rho) * (v / (v + u))
-            weights = np.full(2, weight)
-            weights[newest] = 1.0 - weight
-            self._multipliers = None
-            return Estimate(weights, c, curvature=self.bounds[0], active=int(weight > 0.0))
-        if self.method == "auto" and K < solvers.LARGE:
-            given = K, newest, window.centre, *window.short(), NOTHING
-            steps, active, gap, violation = self.step(window, *given)
-            if steps >= 0:
-                weights, nan = self._space[3][newest], math.nan
-                return Estimate(weights, c, nan, nan, self.bounds[0], active, gap, violation, steps)
+        if self.method == "auto" and window.count < solvers.LARGE:
+            room = self.workspace(window.count, window.centre)
+            room.reduce(window, *(window.vectors or (None, None)))
+            if room.solve() and room.gap <= self.tol and room.violation <= self.tol:
+                return self.estimate_of(room, window)
         return self.estimate_hard(window)
 
-    def step(
-        self,
-        window: Window,
-        K: int,
-        newest: int,
-        centre: float,
-        points: Float64,
-        residuals: Float64,
-        new: newton.Observation,
-    ) -> tuple[int, int, float, float]:
-        """Solve an ordinary window of K observations by Newton's method, with a certificate.
-
-        Args:
-            window: its tables, and its variances.
-            K: how many observations there are with the newest.
-            newest: the slot of that.
-            centre: c0 of the residuals.
-            points: the vectors, or NONE.
-            residuals: likewise.
-            new: the observation, where it is not yet in the window; else NOTHING.
-
-        Returns:
-            The number of steps, the number of pairs at their bounds, gap and violation. There is
-            an answer only if steps are not negative: with -1 the window is for `estimate_hard`,
-            with -2 nothing has changed, and the observation is for the passes of `vectors.py`.
-        """
-        if len(self._space[0]) != K:
-            self._space = _space(K)
-        h, bounds, n, _, phi, lam = self._space
-        tol = self.tol
-        given = window.tables, window.all_variances, points, residuals, newest
-        curvature = centre, self.centre - centre, self.radius
-        limits = tol, newton.STEPS, min(0.1 * tol, solvers.FEASIBLE)
-        q, steps, active = newton.solve_fast(*given, *new, *curvature, *limits, *self._space)
-        if steps < 0:
-            return steps, active, math.inf, math.inf
-        gap, violation = certify_tables(h, bounds, n, ones(q), phi, lam, NONE)
-        return steps if gap <= tol and violation <= tol else -1, active, gap, violation
+    def estimate_of(self, room: kernels.Workspace, window: Window) -> Estimate:
+        """Return the weights of the newest observation, as they were found in a workspace."""
+        return Estimate(
+            room.weights(window.newest),
+            self.centre,
+            curvature=self.bounds[0],
+            active=room.active,
+            gap=room.gap,
+            violation=room.violation,
+            iterations=room.steps,
+        )
 
     def estimate_hard(self, window: Window) -> Estimate:
         """Return the weights of the newest observation, by all methods."""
@@ -182,17 +155,12 @@ class CoCoercive(Model):
 
     def problem(self, window: Window) -> Problem:
         """Reduce a window, at the bounds of the last step."""
-        h, bounds, n, *_ = space = _space(window.count)
-        given = window.tables, window.all_variances, *window.short(), window.newest, *NOTHING
-        curvature = window.centre, self.centre - window.centre, self.radius
-        q, _, _ = newton.solve_fast(*given, *curvature, self.tol, -1, 0.0, *space)
-        return Problem(np.ascontiguousarray(h[:, :q]), bounds, n, ones(q))
-
-
-def _space(K: int) -> tuple[Float64, ...]:
-    """Return what `newton.solve_fast` fills: residuals, bounds, precisions, W, phi, multipliers."""
-    table = np.zeros((5, K, K))
-    return table[0], table[1], np.zeros(K), *table[2:]
+        K = window.count
+        room = self.workspace(K, window.centre)
+        room.reduce(window, *(window.vectors or (None, None)))
+        h, bounds, n = np.empty((K, room.q)), np.empty((K, K)), np.empty(K)
+        room.problem(h, bounds, n)
+        return Problem(h, bounds, n, ones(room.q))
 
 
 def _now(bound: Bound) -> Any:

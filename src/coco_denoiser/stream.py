@@ -8,7 +8,6 @@ all of it can be one compiled call, `Denoiser._step` makes it.
 
 import math
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -17,12 +16,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from coco_denoiser import _validation as check
+from coco_denoiser._core import kernels
+from coco_denoiser._warnings import warn_user
 from coco_denoiser.cocoercive import Bound, CoCoercive
 from coco_denoiser.gaussian import Gaussian, as_solution
 from coco_denoiser.solution import ConvergenceWarning, Solution
 from coco_denoiser.solvers import LARGE, closed_form
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
-from coco_denoiser.vectors import FLOAT64, LIMITS, SHORT, ArrayVectors, Comparison, Vectors
+from coco_denoiser.vectors import ArrayVectors, Comparison, Vectors
 from coco_denoiser.window import Estimate, Model, Plan, Window, recentred
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
@@ -92,9 +93,9 @@ class Denoiser:
         self._stream = Stream(self._model, window=window, forget=forget)
         self._vectors = ArrayVectors(self._stream.window.slots)
         self._shape: tuple[int, ...] | None = None
-        # Whether a step can be one compiled call. Two points have a closed form.
-        small = 2 < (self._stream.size or 0) < LARGE
-        self._compiled = small and forget == "drop" and method == "auto" and model != "gaussian"
+        # Whether a step can be one compiled call.
+        plain = forget == "drop" and method == "auto"
+        self._compiled = plain and isinstance(self._model, CoCoercive)
 
     @property
     def L(self) -> float:  # noqa: N802
@@ -176,51 +177,46 @@ class Denoiser:
             raise RuntimeError(BUSY)
         try:
             self._model.begin(1.0)
-            theta = self._step(x, g, noise_variance) if self._compiled else None
-            if theta is None:
-                vectors.hold(x, g)
+            vectors.hold(x, g)
+            if self._compiled and stream.window.count < LARGE - 1:
+                theta = self._step(noise_variance)
+                if theta is None:
+                    raise self._refusal(x, g)
+            else:
                 comparison = stream.compare(vectors)
                 if isinstance(comparison, Outcome):
                     raise self._refusal(x, g)
                 stream.accept(vectors, comparison, noise_variance)
                 theta = vectors.theta
+            self._shape = g.shape
         finally:
             vectors.release()
             stream.lock.release()
-        self._shape = g.shape
+        stream.warn()
         if theta.dtype != g.dtype and g.dtype.kind == "f":
             theta = theta.astype(g.dtype)
         return theta.reshape(g.shape)
 
-    def _step(self, x: Array, g: Array, variance: float) -> Array | None:
-        """Take an observation in one compiled call; None if it takes more, or is refused."""
-        stream, vectors, model = self._stream, self._vectors, self._model
-        window, ring = stream.window, vectors.ring
-        if x.size > SHORT or not (x.dtype == g.dtype == FLOAT64 and isinstance(model, CoCoercive)):
-            return None
-        slot, count, centre = window.next, window.count, window.centre
-        if slot >= count:
-            count = slot + 1
-            window.grow(count)
-        if count == 1:
-            ring, centre = vectors.empty(x.size), model.reference
-        elif ring.points.dtype != FLOAT64:
-            return None
-        # Copied: for memory that is read-only, Numba would compile everything once more.
-        theta = np.empty(x.size)
-        new: Any = x.flatten(), g.flatten(), theta, variance, LIMITS[FLOAT64]
-        points: Any = ring.points
-        residuals: Any = ring.residuals
+    def _step(self, variance: float) -> Array | None:
+        """Take the observation that is held in one compiled call; None if it is refused."""
+        stream, vectors, window = self._stream, self._vectors, self._stream.window
+        model: Any = self._model
+        slot, empty = window.next, not window.count
+        window.grow(slot + 1)
+        ring = vectors.room(slot)
+        theta = np.empty_like(vectors.g)
+        centre = model.reference if empty else window.centre
+        room = model.workspace(max(window.count, slot + 1), centre)
         try:
-            steps, *_ = model.step(window, count, slot, centre, points, residuals, new)
-            if steps == -2:
+            window.centre = centre
+            held = (ring.points, ring.residuals), (vectors.x, vectors.g)
+            solved = kernels.step(room, window, *held, theta, variance, vectors.limit)
+            if solved is None:
                 return None
-            window.centre, window.d, vectors.ring = centre, x.size, ring
-            window.advance()
-            if x.size < count:
-                window.vectors = points[:count], residuals[:count]
-            if steps == -1:
-                vectors.hold(x, g)
+            vectors.ring, window.vectors = ring, None
+            if window.d < window.count:
+                window.vectors = ring.points[: window.count], ring.residuals[: window.count]
+            if not solved:
                 stream.answer(vectors, model.estimate_hard(window))
                 return vectors.theta
         except BaseException:
@@ -228,6 +224,7 @@ class Denoiser:
             stream.reset()
             vectors.reset()
             raise
+        stream.estimate = None
         return theta
 
     @property
@@ -306,12 +303,12 @@ class Denoiser:
     def _refusal(self, x: Array, g: Array) -> ValueError:
         check.finite_array("point", x)
         check.finite_array("gradient", g)
-        limit, narrow = self._vectors.limit, self._vectors.limit < 1e300
+        limit, kind = self._vectors.limit, self._vectors.g.dtype
+        sizes = f"{np.abs(x).max():.1e} and {np.abs(g).max():.1e}"
         return ValueError(
-            f"point, gradient and gradient - c * point must be at most {limit:.1e} in "
-            f"{'float32' if narrow else 'float64'}, got {np.abs(x).max():.1e} and "
-            f"{np.abs(g).max():.1e} with c = (L + mu) / 2 = {self._model.centre}: it overflows. "
-            f"Scale the problem{', or pass float64' if narrow else ''}."
+            f"point, gradient and gradient - c * point (c = (L + mu) / 2 = {self._model.centre}) "
+            f"must not exceed {limit:.0e}, the largest magnitude that a window of {kind} holds, "
+            f"got {sizes}. Rescale the problem{', or pass float64' if limit < 1e150 else ''}."
         )
 
 
@@ -474,7 +471,7 @@ class Stream:
             window.centre, window.d = plan.centre, vectors.d
             if self.recursive and window.count:
                 return self._filter(vectors, found, variance)
-            window.insert(plan, found.sums, variance, vectors.rescale)
+            window.admit(plan, found.sums, variance)
             if plan.successor >= 0:
                 vectors.merge_oldest(plan)
             window.vectors = None
@@ -494,15 +491,18 @@ class Stream:
         if estimate is not None:
             shift = estimate.centre - window.centre
             weights = None if estimate.weights.item(window.newest) == 1.0 else estimate.weights
-            if estimate.shortfall is not None:
-                warnings.warn(estimate.shortfall, ConvergenceWarning, stacklevel=4)
         vectors.write(window.centre, window.newest, weights, shift)
         return Outcome.UNCHANGED if weights is None else Outcome.DENOISED
+
+    def warn(self) -> None:
+        """Warn if the last step fell short of the tolerance; all is written by now."""
+        if self.estimate is not None and self.estimate.shortfall is not None:
+            warn_user(self.estimate.shortfall, ConvergenceWarning)
 
     def _filter(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
         """Merge the past into the observation; the result is the answer, and the past from now."""
         window, centre, older = self.window, self.model.centre, self.window.variances.item(0)
-        row = window.insert(found.plan, found.sums, variance, vectors.rescale)
+        row = window.admit(found.plan, found.sums, variance)
         w, merged, apart = self._merge(row[:3], older, variance)
         window.variances[0] = merged
         self.estimate = Estimate(np.array([w, 1.0 - w]), centre, active=int(w > 0.0))

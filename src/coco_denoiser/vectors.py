@@ -6,7 +6,6 @@ which reads the residuals once and writes the new slot, lies the decision whethe
 may enter at all. The compiled passes go block by block, while it is in the cache.
 """
 
-import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,13 +15,11 @@ from coco_denoiser._core import kernels
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Plan
 
-# Entries up to which a step of NumPy's vectors is one compiled function, without blocks.
-SHORT = 4096
 _FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _NOTHING: Array = np.empty(0, _FLOAT32)
-# The largest entry that is stored: with room for differences between two of them in float32, and
-# for their squares, scaled, in float64.
-LIMITS = {_FLOAT32: float(np.finfo(np.float32).max) / 4.0, FLOAT64: 1e300}
+# The largest magnitude of an entry of a point, a gradient or a residual, in every front: squares of
+# differences stay in range, with room for ten million of them.
+LIMITS = {_FLOAT32: 1e37, FLOAT64: 1e150}
 
 
 class Comparison(NamedTuple):
@@ -49,9 +46,6 @@ class Vectors(Protocol):
 
     def compare(self, plan: Plan) -> Float64 | None:
         """Return what `Ring.products` adds up over all; None if the observation must not enter."""
-
-    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
-        """Return sums whose squares neither overflow nor vanish, and units, as `insert` asks."""
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
@@ -133,8 +127,8 @@ class ArrayVectors:
     d = 0
     limit = LIMITS[_FLOAT32]
 
-    _x: Array
-    _g: Array
+    x: Array
+    g: Array
 
     def __init__(self, slots: int | None) -> None:
         self._slots = slots
@@ -147,7 +141,7 @@ class ArrayVectors:
 
     def release(self) -> None:
         """Let go of the observation."""
-        self._x = self._g = self.theta = _NOTHING
+        self.x = self.g = self.theta = _NOTHING
         self._wider = self.ring
 
     def hold(self, x: NDArray[Any], g: NDArray[Any]) -> None:
@@ -156,9 +150,9 @@ class ArrayVectors:
         dtype: np.dtype[np.floating[Any]] = FLOAT64
         if held.dtype != FLOAT64 and _is_narrow(x.dtype) and _is_narrow(g.dtype):
             dtype = _FLOAT32
-        self._x = x.astype(dtype, "C", copy=False).ravel()
-        self._g = g.astype(dtype, "C", copy=False).ravel()
-        self.d, self.limit = self._x.size, LIMITS[dtype]
+        self.x = x.astype(dtype, "C", copy=False).ravel()
+        self.g = g.astype(dtype, "C", copy=False).ravel()
+        self.d, self.limit = self.x.size, LIMITS[dtype]
         # What is held stays as it is until the observation is admitted.
         if not len(held):
             self._wider = self.empty(self.d, dtype)
@@ -167,23 +161,8 @@ class ArrayVectors:
 
     def compare(self, plan: Plan) -> Float64 | None:
         """Compare the observation with the slots in use; None if it must not enter."""
-        sums = self._wider.products(self._x, self._g, self.limit, plan)
+        sums = self._wider.products(self.x, self.g, self.limit, plan)
         return sums if sums.item(-2) == 0.0 else None
-
-    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
-        """Compare in units in which squares neither overflow nor vanish: powers of two."""
-        del sums
-        used = slice(plan.used)
-        points, residuals = (
-            np.asarray(v[used], np.float64) for v in (self._wider.points, self._wider.residuals)
-        )
-        x = self._x.astype(np.float64)
-        h = np.asarray(self._g - plan.centre * self._x, np.float64)
-        ex, eh = (int(np.frexp(np.abs(r - v).max())[1]) for r, v in ((points, x), (residuals, h)))
-        ring = Ring(np.ldexp(points, -ex), np.ldexp(residuals, -eh))
-        scaled = plan._replace(centre=0.0, shift=float(np.ldexp(plan.shift, ex - eh)))
-        sums = ring.products(np.ldexp(x, -ex), np.ldexp(h, -eh), np.inf, scaled)
-        return sums, math.ldexp(1.0, ex), math.ldexp(1.0, eh)
 
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
@@ -193,20 +172,20 @@ class ArrayVectors:
         """Write the observation into a slot; with weights, make its denoised gradient ready."""
         if self.ring is not self._wider or slot >= len(self.ring.points):
             self._adopt(slot)
-        self.theta = theta = np.empty_like(self._g)
-        self.ring.write(self._x, self._g, centre, slot, weights, shift, theta)
+        self.theta = theta = np.empty_like(self.g)
+        self.ring.write(self.x, self.g, centre, slot, weights, shift, theta)
 
     def filter(self, centre: float, weight: float, shift: float) -> None:
         """Average slot 0 into the observation, which takes its place and is ready as theta."""
         self._adopt(0)
-        self.theta = theta = np.empty_like(self._g)
-        self.ring.filter(self._x, self._g, centre, weight, shift, theta)
+        self.theta = theta = np.empty_like(self.g)
+        self.ring.filter(self.x, self.g, centre, weight, shift, theta)
 
     def short(self, centre: float, count: int, slot: int) -> tuple[Array, Array] | None:
         """Return points and residuals with the observation in its slot."""
         self._adopt(slot)
         points, residuals = self.ring.points, self.ring.residuals
-        points[slot], residuals[slot] = self._x, self._g - centre * self._x
+        points[slot], residuals[slot] = self.x, self.g - centre * self.x
         return points[:count], residuals[:count]
 
     def load(self, points: Array, residuals: Array) -> None:
@@ -221,11 +200,15 @@ class ArrayVectors:
         nothing = np.empty((0, d), dtype)
         return self._larger(Ring(nothing, nothing), 1)
 
-    def _adopt(self, slot: int) -> None:
-        """Go over to vectors that are wide and many enough for the observation."""
+    def room(self, slot: int) -> Ring:
+        """Return vectors that are wide and many enough for the observation; `ring` stays."""
         if slot >= len(self._wider.points):
             self._wider = self._larger(self._wider, slot + 1)
-        self.ring = self._wider
+        return self._wider
+
+    def _adopt(self, slot: int) -> None:
+        """Go over to vectors that are wide and many enough for the observation."""
+        self.ring = self.room(slot)
 
     def _larger(self, ring: Ring, slots: int) -> Ring:
         count, size = ring.points.shape

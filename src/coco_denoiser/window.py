@@ -13,15 +13,14 @@ A model answers with weights w that sum to 1, and a centre c: the newest gradien
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser._jit import kernel
-from coco_denoiser.problem import NONE
+from coco_denoiser._core import kernels
 from coco_denoiser.typing import Array, Float64, Int64
 
 _SAVED = ("point_distances", "cosines", "residual_distances")
@@ -49,27 +48,18 @@ class Plan(NamedTuple):
     variance: float = 1.0
 
 
-class Window:
+class Window(kernels.Window):
     """Tables of the last `slots` observations, in slots that are reused in a ring.
 
-    Models may read everything and write nothing.
+    Models may read everything and write nothing. What the tables hold is in `_core/tables.pxi`.
 
     Attributes:
-        slots: how many observations are kept; None keeps all of them.
-        count: how many slots are in use, always the first ones.
-        next: the slot that the next observation takes: the oldest one's, if all are in use.
-        newest: the slot of the newest observation.
-        tables: (3, K, K), room for distances between points, cosines, and distances between
-            residuals.
-        all_variances: (K,), room for relative noise variances.
-        d: the number of coordinates.
-        centre: c0 of the residuals.
         vectors: points and residuals, (count, d) each, where d is below count and they are at
             hand: shorter and more accurate than what can be recovered from the tables.
     """
 
     def __init__(self, slots: int | None) -> None:
-        self.slots = slots
+        super().__init__(slots)
         self.reset()
 
     def reset(self) -> None:
@@ -77,9 +67,16 @@ class Window:
         self.count = self.next = self.d = 0
         self.centre = 0.0
         self.newest = -1
-        self.tables = np.zeros((3, 0, 0))
-        self.all_variances = np.zeros(0)
+        self.hold(np.zeros((3, 0, 0)), np.zeros(0))
         self.vectors: tuple[Array, Array] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to copy and pickle it: it holds C memory."""
+        return type(self), (self.slots,), {**self.state_dict(), "d": self.d}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.load_state_dict(state)
+        self.d = state["d"]
 
     @property
     def points(self) -> Float64:
@@ -110,47 +107,32 @@ class Window:
         """Return the distances ||dg - centre dx||, (count, count)."""
         shift = centre - self.centre
         if shift != 0.0 and self.vectors is not None:
-            x, h = self.short()
+            x, h = (np.asarray(v, np.float64) for v in self.vectors)
             h = h - shift * (x - x[self.newest])
             return np.asarray(np.linalg.norm(h[:, None] - h, axis=2))
         return recentred(self.points, self.cosines, self.residuals, shift)
 
-    def short(self) -> tuple[Float64, Float64]:
-        """Return points and residuals in float64; NONE for both where only the tables are there."""
-        if self.vectors is None:
-            return NONE, NONE
-        points, residuals = self.vectors
-        return np.asarray(points, np.float64), np.asarray(residuals, np.float64)
-
-    def insert(
-        self, plan: Plan, sums: Float64, variance: float, rescale: Callable[..., Any]
-    ) -> Float64:
+    def admit(self, plan: Plan, sums: Float64, variance: float) -> Float64:
         """Take an observation into the next slot, and change the successor that the plan names.
 
         Args:
             plan: what the observation does to the window.
-            sums: what `Ring.products` adds up. They are used up.
+            sums: what `Ring.products` adds up; overwritten.
             variance: relative noise variance of the observation.
-            rescale: called with plan and sums where their squares overflow or vanish; returns
-                others in units in which they do not, and the units of points and residuals.
 
         Returns:
             The rows of the tables, which begin with the observation's: ||dx||, cosines, ||dh||.
         """
-        slot, units = self.next, (0.0, 0.0)
+        slot, used = self.next, plan.used
         self.grow(slot + 1)
-        change = plan.used, slot, plan.successor, variance, plan.variance
-        if not _insert(self.tables, self.all_variances, sums, *change, *units):
-            sums, *units = rescale(plan, sums)
-            _insert(self.tables, self.all_variances, sums, *change, *units)
-        self.advance()
-        return sums
-
-    def advance(self) -> None:
-        """Go on to the next slot, now that the tables hold the observation."""
-        self.newest = slot = self.next
+        if plan.successor >= 0:
+            # First: its row to the oldest, whose slot the observation takes, is not used.
+            self.insert(sums[3 * used : 6 * used], used, plan.successor, plan.variance)
+        self.insert(sums[: 3 * used], used, slot, variance)
+        self.newest = slot
         self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
         self.count = max(self.count, slot + 1)
+        return sums
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain arrays and numbers."""
@@ -201,8 +183,7 @@ class Window:
         new = self.slots or max(16, 2 * old, slots)
         tables = np.zeros((3, new, new))
         tables[:, :old, :old] = self.tables
-        self.tables = tables
-        self.all_variances = np.concatenate((self.all_variances, np.zeros(new - old)))
+        self.hold(tables, np.concatenate((self.all_variances, np.zeros(new - old))))
 
 
 def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: float) -> Float64:
@@ -220,48 +201,6 @@ def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: floa
     X, H = X / scale, residuals / scale
     squares = (H - X) ** 2 + 2.0 * H * X * (1.0 - cosines)
     return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
-
-
-@kernel
-def _insert(
-    tables: Float64,
-    variances: Float64,
-    sums: Float64,
-    count: int,
-    slot: int,
-    successor: int,
-    variance: float,
-    merged: float,
-    unit_x: float,
-    unit_h: float,
-) -> bool:
-    """Do what `Window.insert` does with its tables, and turn the sums into rows.
-
-    In units of 0, the squares are checked: if they overflow or vanish, nothing is changed, and
-    the answer is False.
-    """
-    most_x, most_h, checked = 0.0, 0.0, unit_x == 0.0 and count > 0
-    for i in range(count):
-        most_x, most_h = max(most_x, sums[i]), max(most_h, sums[2 * count + i])
-    if checked and not (1e-200 < most_x < 1e250 and 1e-200 < most_h < 1e250):
-        return False
-    if unit_x == 0.0:
-        unit_x = unit_h = 1.0
-    # The successor first: its row to the oldest, whose slot the observation takes, is not used.
-    for target in range(1 if successor < 0 else 2):
-        start, row = 0, slot
-        if successor >= 0 and target == 0:
-            start, row = 3 * count, successor
-        variances[row] = variance if start == 0 else merged
-        for i in range(start, start + count):
-            x, h, j = math.sqrt(sums[i]), math.sqrt(sums[2 * count + i]), i - start
-            cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
-            sums[i], sums[2 * count + i] = unit_x * x, unit_h * h
-            sums[count + i] = min(1.0, max(-1.0, cosine))
-            if j != row:
-                for k in range(3):
-                    tables[k, row, j] = tables[k, j, row] = sums[k * count + i]
-    return True
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ import coco_denoiser as coco
 from coco_denoiser.certificate import certify
 from coco_denoiser.cocoercive import CoCoercive
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers import newton, solve_fast
+from coco_denoiser.solvers import solve_fast
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
 
@@ -29,7 +29,7 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
     size = X * H
     cosines = np.divide(np.sum(dx * dh, axis=2), size, out=np.zeros_like(X), where=size > 0.0)
     window = Window(K + 2)
-    window.tables, window.all_variances = np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9)
+    window.hold(np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9))
     window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
     window.all_variances[:K] = variances
     window.count, window.newest = K, K - 1
@@ -70,24 +70,24 @@ def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
 
 
 def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer is worthless; the certificate must notice, and another method answer."""
-    honest, calls = newton.solve_fast, []
-
-    def short(*given: Any) -> tuple[int, int, int]:
-        q, steps, active = honest(*given)
-        theta, (W, phi) = given[7], given[-3:-1]
-        if len(W) > 2:
-            theta *= 0.0
-            W *= 0.0
-            phi *= 0.5
-        calls.append(steps)
-        return q, steps, active
-
+    """No answer of the compiled step is good enough here; another method must answer."""
     x, g, _ = observed(12, 4, 2)
-    expected = _walk(x, g)
-    monkeypatch.setattr(newton, "solve_fast", short)
+    expected, hard = _walk(x, g), []
+    honest, workspace = CoCoercive.estimate_hard, CoCoercive.workspace
+
+    def impossible(model: CoCoercive, *given: Any) -> Any:
+        room = workspace(model, *given)
+        room.tol = -1.0
+        return room
+
+    def counted(model: CoCoercive, window: Window) -> Any:
+        hard.append(window.count)
+        return honest(model, window)
+
+    monkeypatch.setattr(CoCoercive, "workspace", impossible)
+    monkeypatch.setattr(CoCoercive, "estimate_hard", counted)
     np.testing.assert_allclose(_walk(x, g), expected, atol=1e-6)
-    assert calls
+    assert len(hard) == len(x)
 
 
 def _walk(points: Any, gradients: Any) -> Float64:
@@ -116,7 +116,7 @@ def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int
 @pytest.mark.parametrize("changing", [False, True])
 def test_one_compiled_call_does_what_the_passes_do(K: int, d: int, changing: bool) -> None:
     x, g, variances = observed(40, d, 3)
-    x[20], x[30], g[35] = x[19], 1e200, 0.0  # duplicates, and squares that overflow
+    x[20], x[30], g[35] = x[19], 1e100, 0.0  # duplicates, and squares of all sizes
 
     def walk(*, compiled: bool) -> tuple[Float64, dict[str, Any]]:
         L = iter(np.linspace(1.0, 4.0, 40))
@@ -128,27 +128,22 @@ def test_one_compiled_call_does_what_the_passes_do(K: int, d: int, changing: boo
     (theta, once), (expected, passes) = walk(compiled=True), walk(compiled=False)
     np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-8)
     for name in ("count", "next", "newest", "centre", "d"):
-        assert vars(once["_stream"].window)[name] == vars(passes["_stream"].window)[name]
+        assert getattr(once["_stream"].window, name) == getattr(passes["_stream"].window, name)
     mine, theirs = (v["_vectors"].ring for v in (once, passes))
     np.testing.assert_array_equal(mine.points, theirs.points)
     np.testing.assert_allclose(mine.residuals, theirs.residuals, rtol=1e-13)
 
 
-def test_whatever_the_memory_is_like_one_kernel_serves() -> None:
-    """Another one would be compiled for many seconds."""
+def test_whatever_the_memory_is_like_the_answer_is_the_same() -> None:
     x, g, _ = observed(8, 6, 0)
     frozen = x.copy()
     frozen.flags.writeable = False
     expected = _walk(x, g)
-    before = len(newton.solve_fast.signatures)  # type: ignore[attr-defined]
     for a, b in ((frozen, g), (x.repeat(2, axis=1)[:, ::2], g), (x.tolist(), g)):
         np.testing.assert_array_equal(_walk(a, b), expected)
     np.testing.assert_array_equal(
         _walk(x.reshape(8, 2, 3), g.reshape(8, 2, 3)).reshape(8, 6), expected
     )
-    _walk(x.astype(np.float32), g.astype(np.float32))
-    coco.denoise(x, g, L=1.0)
-    assert len(newton.solve_fast.signatures) == before  # type: ignore[attr-defined]
 
 
 def test_a_copy_goes_on_by_itself() -> None:
@@ -172,7 +167,7 @@ def test_what_is_not_finite_never_enters(already: int) -> None:
     for k in range(already):
         denoiser(x[k], g[k])
     for bad in ((x[4] * np.nan, g[4]), (x[4], g[4] * np.inf), (x[4], [0.0, 1e301, 0.0])):
-        with pytest.raises(ValueError, match="must be"):
+        with pytest.raises(ValueError, match="must be finite|must not exceed"):
             denoiser(*bad)
         assert len(denoiser) == min(already, 3)
     assert np.isfinite(denoiser(x[4], g[4])).all()

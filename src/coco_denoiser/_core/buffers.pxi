@@ -28,6 +28,23 @@ cdef extern from "lanes.h" nogil:
     void multiply(double *out, double f, Py_ssize_t width) noexcept
     double dot(const double *a, const double *b, Py_ssize_t n) noexcept
     double add_up(const double *a, Py_ssize_t n) noexcept
+    double largest(const double *a, Py_ssize_t n) noexcept
+    void combine(
+        double *out, const double *factors, const double *rows, Py_ssize_t stride,
+        Py_ssize_t count, Py_ssize_t width,
+    ) noexcept
+    void distances_to(
+        double *out, const double *columns, Py_ssize_t stride, const double *x, Py_ssize_t q,
+        Py_ssize_t count,
+    ) noexcept
+    double squared_distance(const double *a, const double *b, Py_ssize_t q) noexcept
+    void multiply_differences(
+        double *out, const double *a, const double *b, const double *c, const double *d,
+        Py_ssize_t width,
+    ) noexcept
+
+cdef extern from "constants.h" nogil:
+    const double COINCIDENT, ROUNDING, WITHIN
 
 
 def has_avx2() -> bool:

@@ -1,5 +1,6 @@
 # The functions of the compiled core, for type checkers.
 from collections.abc import Sequence
+from typing import Any
 
 from coco_denoiser.typing import Array, Float64
 
@@ -34,3 +35,70 @@ def smooth(
     shift: float,
     out: Array,
 ) -> None: ...
+
+CONSTANTS: dict[str, Any]
+
+class Window:
+    slots: int | None
+    tables: Float64
+    all_variances: Float64
+    count: int
+    next: int
+    newest: int
+    d: int
+    centre: float
+    def __init__(self, slots: int | None) -> None: ...
+    def hold(self, tables: Float64, variances: Float64) -> None: ...
+    def insert(self, sums: Float64, count: int, slot: int, variance: float) -> None: ...
+
+class Workspace:
+    K: int
+    q: int
+    steps: int
+    active: int
+    gap: float
+    violation: float
+    shift: float
+    radius: float
+    tol: float
+    within: float
+    def __init__(self, K: int, most: int) -> None: ...
+    def load(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
+    def reduce(self, window: Window, points: Array | None, residuals: Array | None) -> None: ...
+    def problem(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
+    def answer(self, weights: Float64, phi: Float64, multipliers: Float64) -> None: ...
+    def weights(self, i: int) -> Float64: ...
+    def solve(self, max_iter: int = ...) -> bool: ...
+
+def newton(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    tol: float,
+    max_iter: int,
+    within: float,
+) -> tuple[Float64, Float64, Float64, int, int, float, float] | None: ...
+def step(
+    ws: Workspace,
+    window: Window,
+    vectors: tuple[Array, Array],
+    observation: tuple[Array, Array],
+    theta: Array,
+    variance: float,
+    limit: float,
+) -> bool | None: ...
+def certify(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    shares: Float64,
+    phi: Float64,
+    multipliers: Float64,
+    u: Float64 | None = None,
+) -> tuple[float, float]: ...
+def solve_laplacian(
+    multipliers: Float64, precisions: Float64, right: Float64, inverse: Float64 | None = None
+) -> None: ...
+def eliminate_panel(A: Float64, pivot: Float64, q: int, start: int, stop: int) -> None: ...
+def substitute_panel(A: Float64, pivot: Float64, x: Float64, start: int, stop: int) -> None: ...
+def implied_pairs(bounds: Float64) -> None: ...

@@ -1,4 +1,5 @@
-# cython: language_level=3, cdivision=True, freethreading_compatible=True
+# cython: language_level=3, cdivision=True, infer_types=True
+# cython: freethreading_compatible=True
 """The compiled core. One module of several parts, so that a part can call another at no cost.
 
 It is built twice from this source, for every processor and for those with AVX2; `__init__.py`
@@ -10,5 +11,12 @@ that begin with `def` are the edge: they check types and sizes, once.
 """
 
 include "buffers.pxi"
-include "laplacian.pxi"
+include "memory.pxi"
 include "passes.pxi"
+include "laplacian.pxi"
+include "certificate.pxi"
+include "tables.pxi"
+include "workspace.pxi"
+include "newton.pxi"
+include "groups.pxi"
+include "step.pxi"

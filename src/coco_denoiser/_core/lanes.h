@@ -50,6 +50,10 @@ INLINE bits at_most(lanes a, lanes b) { return a <= b; }
 INLINE bits both(bits a, bits b) { return a & b; }
 INLINE lanes one_unless(bits a) { return (lanes)(~a & (bits)all(1.0)); }
 INLINE double total(lanes v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+INLINE lanes larger(lanes a, lanes b) {
+    const bits m = a > b;
+    return (lanes)(((bits)a & m) | ((bits)b & ~m));
+}
 #else /* the same in plain C, for compilers without vectors */
 typedef struct { double v[4]; } lanes;
 typedef struct { int v[4]; } bits;
@@ -80,6 +84,10 @@ INLINE lanes one_unless(bits a) {
     return r;
 }
 INLINE double total(lanes a) { return (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]); }
+INLINE lanes larger(lanes a, lanes b) {
+    for (int k = 0; k < 4; ++k) a.v[k] = a.v[k] > b.v[k] ? a.v[k] : b.v[k];
+    return a;
+}
 #endif
 
 /* out[j] += f p[j] */
@@ -112,5 +120,80 @@ INLINE double add_up(const double *a, ptrdiff_t n) {
     double rest = total(sum);
     for (; j < n; ++j) rest += a[j];
     return rest;
+}
+
+/* The largest of a and zero. Beyond n, a must not be larger than zero. */
+INLINE double largest(const double *a, ptrdiff_t n) {
+    lanes most = all(0.0);
+    double four[4];
+    for (ptrdiff_t j = 0; j < n; j += 4) most = larger(load(a + j), most);
+    store(four, most);
+    const double x = four[0] > four[1] ? four[0] : four[1];
+    const double y = four[2] > four[3] ? four[2] : four[3];
+    return x > y ? x : y;
+}
+
+/* out[j] += sum_k factors[k] rows[k][j], for j below width: one block of columns after another, so
+ * that sums stay in registers. */
+static void combine(double *out, const double *factors, const double *rows, ptrdiff_t stride,
+                    ptrdiff_t count, ptrdiff_t width) {
+    ptrdiff_t j = 0;
+    for (; j + 12 < width; j += 16) {
+        lanes a = load(out + j), b = load(out + j + 4), c = load(out + j + 8), d = load(out + j + 12);
+        const double *p = rows + j;
+        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
+            const lanes f = all(factors[k]);
+            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
+            c = add(c, mul(f, load(p + 8))), d = add(d, mul(f, load(p + 12)));
+        }
+        store(out + j, a), store(out + j + 4, b), store(out + j + 8, c), store(out + j + 12, d);
+    }
+    for (; j + 4 < width; j += 8) {
+        lanes a = load(out + j), b = load(out + j + 4);
+        const double *p = rows + j;
+        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
+            const lanes f = all(factors[k]);
+            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
+        }
+        store(out + j, a), store(out + j + 4, b);
+    }
+    if (j < width) {
+        lanes a = load(out + j);
+        const double *p = rows + j;
+        for (ptrdiff_t k = 0; k < count; ++k, p += stride)
+            a = add(a, mul(all(factors[k]), load(p)));
+        store(out + j, a);
+    }
+}
+
+/* out[j] = sqrt(sum_c (columns[c][j] - x[c])^2) */
+static void distances_to(double *out, const double *columns, ptrdiff_t stride, const double *x,
+                         ptrdiff_t q, ptrdiff_t count) {
+    for (ptrdiff_t j = 0; j < count; j += 4) {
+        lanes sum = all(0.0);
+        for (ptrdiff_t c = 0; c < q; ++c) {
+            const lanes v = sub(load(columns + c * stride + j), all(x[c]));
+            sum = add(sum, mul(v, v));
+        }
+        store(out + j, sum);
+        for (int k = 0; k < 4; ++k) out[j + k] = sqrt(out[j + k]);
+    }
+}
+
+/* ||a - b||^2, over a multiple of four coordinates. */
+INLINE double squared_distance(const double *a, const double *b, ptrdiff_t q) {
+    lanes sum = all(0.0);
+    for (ptrdiff_t c = 0; c < q; c += 4) {
+        const lanes v = sub(load(a + c), load(b + c));
+        sum = add(sum, mul(v, v));
+    }
+    return total(sum);
+}
+
+/* out[j] = (a[j] - b[j]) (c[j] - d[j]) */
+INLINE void multiply_differences(double *out, const double *a, const double *b, const double *c,
+                                 const double *d, ptrdiff_t width) {
+    for (ptrdiff_t j = 0; j < width; j += 4)
+        store(out + j, mul(sub(load(a + j), load(b + j)), sub(load(c + j), load(d + j))));
 }
 #endif

@@ -2,18 +2,137 @@
 #
 # Nodes are eliminated one by one, from the last to the first, as Grassmann, Taksar and Heyman do
 # for Markov chains: every number stays non-negative and is only added to, so tight clusters lose
-# no digits. Row i of the table A, `stride` numbers long, holds q right-hand sides, the precision
-# n_i, and the multipliers of i with the nodes before it.
+# no digits. Row i of A holds q right-hand sides, the precision n_i, and the multipliers of i with
+# the nodes before it; q is a multiple of four. Row i of F holds what the nodes after i are
+# multiplied by when they are added to i.
 
 
-cdef void eliminate(
-    double *A, double *pivot, Py_ssize_t stride, Py_ssize_t q, Py_ssize_t start, Py_ssize_t stop
-) noexcept nogil:
-    """Eliminate the nodes from start to stop, to which later ones have been added already."""
+cdef struct Laplacian:
+    Py_ssize_t K
+    Py_ssize_t q
+    Table A
+    Table F
+    double *pivot
+
+
+cdef void eliminate(Laplacian s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Eliminate the nodes from start to stop, to which later ones have been added."""
     cdef Py_ssize_t i, k
-    cdef double *row
+    cdef double *factors
+    cdef double *own
     for i in range(stop - 1, start - 1, -1):
-        row = A + i * stride
-        for k in range(stop - 1, i, -1):
-            add_multiple(row, A[k * stride + q + 1 + i] * pivot[k], A + k * stride, q + 1 + i)
-        pivot[i] = 1.0 / add_up(row + q, i + 1)
+        factors, own = row(s.F, i), row(s.A, i)
+        for k in range(i + 1, stop):
+            factors[k] = row(s.A, k)[s.q + 1 + i] * s.pivot[k]
+        if i + 1 < stop:
+            combine(own, factors + i + 1, row(s.A, i + 1), s.A.stride, stop - i - 1, s.q + 1 + i)
+        s.pivot[i] = 1.0 / add_up(own + s.q, i + 1)
+
+
+cdef void substitute(Laplacian s, Table x, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Solve for the nodes from start to stop, in x (K, q), to which earlier ones have been added.
+
+    Before, x holds the right-hand sides of A.
+    """
+    cdef Py_ssize_t i
+    for i in range(start, stop):
+        combine(
+            row(x, i), row(s.A, i) + s.q + 1 + start, row(x, start), x.stride, i - start, s.q
+        )
+        multiply(row(x, i), s.pivot[i], s.q)
+
+
+cdef void solve_system(Laplacian s, Table x) noexcept nogil:
+    """Fill x with the solutions, (K, q)."""
+    eliminate(s, 0, s.K)
+    for i in range(s.K):
+        memcpy(row(x, i), row(s.A, i), s.q * sizeof(double))
+    substitute(s, x, 0, s.K)
+
+
+cdef void invert(Laplacian s, Table M) noexcept nogil:
+    """Fill M with the inverse, (K, K): above the diagonal, then mirrored."""
+    cdef Py_ssize_t i, j, start
+    for i in range(s.K - 1, -1, -1):
+        start = i - i % 4
+        memset(row(M, i), 0, s.K * sizeof(double))
+        row(M, i)[i] = 1.0
+        if i + 1 < s.K:
+            combine(
+                row(M, i) + start, row(s.F, i) + i + 1, row(M, i + 1) + start, M.stride,
+                s.K - i - 1, s.K - start,
+            )
+    for i in range(s.K):
+        start = i - i % 4
+        combine(
+            row(M, i) + start, row(s.A, i) + s.q + 1, M.data + start, M.stride, i, s.K - start
+        )
+        multiply(row(M, i) + start, s.pivot[i], s.K - start)
+    for i in range(s.K):
+        for j in range(i):
+            row(M, i)[j] = row(M, j)[i]
+
+
+def solve_laplacian(multipliers, precisions, right, inverse=None) -> None:
+    """Overwrite right (K, q) by (diag(n) + Laplacian(lam))^-1 right, and fill in the inverse.
+
+    Args:
+        multipliers: (K, K), of which the part above the diagonal is used.
+        precisions: (K,).
+        right: (K, q).
+        inverse: (K, K), or None if it is not wanted.
+    """
+    cdef Arrays given = Arrays()
+    cdef Memory memory = Memory()
+    cdef Laplacian s
+    cdef Py_ssize_t K = right.shape[0], columns = right.shape[1], i, j
+    cdef double *lam = given.read(multipliers, K, K)
+    cdef double *n = given.read(precisions, K)
+    cdef double *b = given.write(right, K, columns)
+    cdef double *out = NULL if inverse is None else given.write(inverse, K, K)
+    s.K, s.q, s.pivot = K, (columns + 3) // 4 * 4, memory.vector(K)
+    s.A, s.F = memory.table(K, s.q + 1 + K), memory.table(K, K)
+    cdef Table x = memory.table(K, max(s.q, K))
+    with nogil:
+        for i in range(K):
+            memcpy(row(s.A, i), b + i * columns, columns * sizeof(double))
+            row(s.A, i)[s.q] = n[i]
+            for j in range(i):
+                row(s.A, i)[s.q + 1 + j] = lam[j * K + i]
+        solve_system(s, x)
+        copy_out(x, b, K, columns)
+        if out != NULL:
+            invert(s, x)
+            copy_out(x, out, K, K)
+
+
+def eliminate_panel(A, pivot, Py_ssize_t q, Py_ssize_t start, Py_ssize_t stop) -> None:
+    """Eliminate the nodes from start to stop of a table (K, q + 1 + K, padded) in place."""
+    cdef Arrays given = Arrays()
+    cdef Memory memory = Memory()
+    cdef Laplacian s = panel_of(given, memory, A, pivot, q)
+    with nogil:
+        eliminate(s, start, stop)
+
+
+def substitute_panel(A, pivot, x, Py_ssize_t start, Py_ssize_t stop) -> None:
+    """Solve for the nodes from start to stop in x, (K, q)."""
+    cdef Arrays given = Arrays()
+    cdef Memory memory = Memory()
+    cdef Laplacian s = panel_of(given, memory, A, pivot, x.shape[1])
+    cdef Table solution
+    solution.data, solution.stride = given.write(x, s.K, s.q), s.q
+    with nogil:
+        substitute(s, solution, start, stop)
+
+
+cdef Laplacian panel_of(Arrays given, Memory memory, A, pivot, Py_ssize_t q) except *:
+    """Return the system of a table whose columns are a multiple of four."""
+    cdef Laplacian s
+    s.K, s.q = A.shape[0], q
+    s.A.stride = A.shape[1]
+    if q % 4 or s.A.stride % 4 or s.A.stride < q + 1 + s.K:
+        raise ValueError(f"expected multiples of four, got {q} of {A.shape}")
+    s.A.data, s.pivot = given.write(A, s.K, s.A.stride), given.write(pivot, s.K)
+    s.F = memory.table(s.K, s.K)
+    return s

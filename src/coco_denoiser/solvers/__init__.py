@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coco_denoiser._core import kernels
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import (
     COINCIDENT,
@@ -128,28 +129,30 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Sol
     name = "newton" if len(problem.bounds) > 2 else "closed-form"
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    W, phi, lam = np.empty_like(bounds), np.empty_like(h), np.empty_like(bounds)
-    given = *newton.NO_WINDOW, tol, limit, min(0.1 * tol, FEASIBLE)
-    _, iterations, active = newton.solve_fast(*given, h, bounds, n, W, phi, lam)
-    if iterations < 0:
+    found = kernels.newton(h, bounds, n, tol, limit, min(0.1 * tol, FEASIBLE))
+    if found is None:
         return None
-    return _certified(problem, name, W, phi if active else h, lam, iterations, limit, tol)
+    weights, phi, multipliers, iterations, active, gap, violation = found
+    reached = iterations >= limit, gap, violation
+    return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=active > 0)
 
 
-def _certified(
-    problem: Problem,
+def _answer(
     name: str,
     weights: Float64,
     phi: Float64,
     multipliers: Float64,
     iterations: int,
-    limit: int,
+    exhausted: bool,  # noqa: FBT001
+    gap: float,
+    violation: float,
     tol: float,
+    *,
+    moved: bool,
 ) -> Solution:
-    gap, violation = certify(problem, phi, multipliers)
-    status = Status.ITERATION_LIMIT if iterations >= limit else Status.STALLED
+    status = Status.ITERATION_LIMIT if exhausted else Status.STALLED
     if gap <= tol and violation <= tol:
-        status = Status.UNCHANGED if phi is problem.residuals else Status.SOLVED
+        status = Status.SOLVED if moved else Status.UNCHANGED
     return Solution(
         gradients=phi,
         weights=weights,
@@ -223,7 +226,9 @@ def _attempt(
     if not problem.is_feasible():
         multipliers, iterations = _multipliers(problem, name, near, tol, limit, start)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
-    return _certified(problem, name, weights, phi, multipliers, iterations, limit, tol)
+    reached = iterations >= limit, *certify(problem, phi, multipliers)
+    moved = phi is not problem.residuals
+    return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=moved)
 
 
 def _multipliers(

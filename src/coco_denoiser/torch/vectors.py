@@ -356,11 +356,6 @@ class TensorVectors:
             return None
         return np.asarray(sums)
 
-    def rescale(self, plan: Plan, sums: Float64) -> tuple[Float64, float, float]:
-        """Return the sums as they are: what overflows has been refused."""
-        del plan
-        return sums, 1.0, 1.0
-
     def merge_oldest(self, plan: Plan) -> None:
         """Merge the slot that is about to be overwritten into its successor."""
         for block in self.blocks:

@@ -1,0 +1,96 @@
+# Points that coincide: for the others they are one, with the mean of their residuals and the sum of
+# their precisions. Infinite multipliers hold them together.
+
+
+cdef bint solve_groups(Workspace ws) noexcept nogil:
+    """Solve a problem some of whose points coincide, or nearly so, as if they did.
+
+    The certificate tells whether that is good enough, or whether they must be told apart.
+    """
+    cdef Py_ssize_t count = find_groups(ws)
+    with gil:
+        if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
+            ws.part = Workspace(count, ws.most)
+    merge_groups(ws, ws.part)
+    ws.part.tol, ws.part.within = ws.tol, ws.within
+    if not solve_newton(ws.part, STEPS):
+        return False
+    expand_groups(ws, ws.part)
+    return True
+
+
+cdef Py_ssize_t find_groups(Workspace ws) noexcept nogil:
+    """Label the points by groups no further apart than COINCIDENT; return how many there are."""
+    cdef Py_ssize_t i, j, k, count = 0, old
+    for i in range(ws.K):
+        ws.label[i] = i
+        for j in range(i):
+            if row(ws.bounds, i)[j] <= COINCIDENT and ws.label[j] != ws.label[i]:
+                old = ws.label[i]
+                for k in range(i + 1):
+                    if ws.label[k] == old:
+                        ws.label[k] = ws.label[j]
+    for i in range(ws.K):  # numbered in the order of first members
+        old = ws.label[i]
+        if old >= 0:
+            count += 1
+            for k in range(i, ws.K):
+                if ws.label[k] == old:
+                    ws.label[k] = -count
+    for i in range(ws.K):
+        ws.label[i] = -ws.label[i] - 1
+    return count
+
+
+cdef void merge_groups(Workspace ws, Workspace part) noexcept nogil:
+    """Set the problem in which every group is one point."""
+    cdef Py_ssize_t i, j, a, b, c
+    set_coordinates(part, ws.q)
+    for a in range(part.K):
+        part.n[a] = 0.0
+        memset(row(part.h, a), 0, ws.system.q * sizeof(double))
+        for b in range(part.K):
+            row(part.bounds, a)[b] = 0.0 if a == b else INFINITY
+    for i in range(ws.K):
+        a = ws.label[i]
+        part.n[a] += ws.n[i]
+        add_multiple(row(part.h, a), ws.n[i], row(ws.h, i), ws.system.q)
+        for j in range(ws.K):
+            b = ws.label[j]
+            if a != b:
+                row(part.bounds, a)[b] = min(row(part.bounds, a)[b], row(ws.bounds, i)[j])
+    for a in range(part.K):
+        for c in range(ws.q):
+            row(part.h, a)[c] /= part.n[a]
+
+
+cdef void expand_groups(Workspace ws, Workspace part) noexcept nogil:
+    """Fill in the answer from that of the groups."""
+    cdef Py_ssize_t i, j, a, b
+    for i in range(ws.K):
+        a = ws.label[i]
+        memcpy(row(ws.phi, i), row(part.phi, a), ws.system.q * sizeof(double))
+        for j in range(ws.K):
+            b = ws.label[j]
+            row(ws.W, i)[j] = row(part.W, a)[b] * (ws.n[j] / part.n[b])
+            if a == b and i != j:
+                row(ws.multipliers, i)[j] = INFINITY
+    ws.steps, ws.active = part.steps, 0
+    for a in range(part.K):
+        for b in range(a):
+            if row(part.multipliers, a)[b] > 0.0:
+                hold_groups(ws, a, b, row(part.multipliers, a)[b])
+    for i in range(ws.K):
+        for j in range(i):
+            ws.active += row(ws.multipliers, i)[j] > 0.0
+
+
+cdef void hold_groups(Workspace ws, Py_ssize_t a, Py_ssize_t b, double lam) noexcept nogil:
+    """Let what pulls two groups together act on their members with the smallest bound."""
+    cdef double least = INFINITY
+    cdef Py_ssize_t i, j, mine = -1, other = -1
+    for i in range(ws.K):
+        for j in range(ws.K):
+            if ws.label[i] == a and ws.label[j] == b and row(ws.bounds, i)[j] < least:
+                least, mine, other = row(ws.bounds, i)[j], i, j
+    row(ws.multipliers, mine)[other] = row(ws.multipliers, other)[mine] = lam

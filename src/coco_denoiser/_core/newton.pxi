@@ -1,0 +1,464 @@
+# Exact multipliers of an ordinary window by Newton's method on the pairs at their bounds.
+#
+# For K residuals h_i, precisions n_i and bounds rho_ml,
+#
+#     minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
+#
+# Multipliers lam make phi = M N h stationary, with M = (N + Laplacian(lam))^-1; w are its
+# distances. For one pair, 1 / w is linear in its multiplier, so w(lam) = rho is solved as
+# 1 / w = 1 / rho (as More and Sorensen do in a trust region):
+#
+#     H dlam = w^2 (w / rho - 1)    with H the Hessian of the dual, (b_e' M b_f)(v_e . v_f).
+#
+# Which pairs are at their bounds is decided by the same model: multipliers lam + dlam that are
+# not negative, and zero where the model says that the pair is then inside its bound. From a few
+# multiplicative rounds, lam <- lam (w / rho)^2, this takes three to five steps. A step after which
+# the dual, which is concave, is lower than before was too long, and is halved. Where there are
+# more pairs than residuals have degrees of freedom, as in the plane, multipliers are not unique
+# and H is singular: a ridge that falls with the gap (Levenberg and Marquardt) keeps steps short
+# without slowing down the last ones. It may still fall short: the certificate tells.
+
+cdef enum:
+    STEPS = 60
+    PIVOTS = 12  # how often the pairs at their bounds are chosen anew in one step
+    HALVINGS = 4  # of a step
+    ROUNDS = 60  # multiplicative ones, at most, before the steps
+
+cdef extern from *:
+    """
+    /* Rounds end when no pair exceeds its bound by more than READY, and those nearer to it than
+     * NEAR alone keep all others within CARRY. */
+    #define READY 1.05
+    #define NEAR 0.9
+    #define CARRY 1.25
+    /* The ridge is the relative gap, at most RIDGE, from CROWDED pairs per degree of freedom on. */
+    #define RIDGE 0.01
+    #define CROWDED 0.6
+    /* Multiplications that a window of K points may cost: ALLOWED * max(K, 16)^3. */
+    #define ALLOWED 300.0
+    """
+    double READY, NEAR, CARRY, RIDGE, CROWDED, ALLOWED
+
+
+cdef bint solve_window(Workspace ws, int max_iter) noexcept nogil:
+    """Solve the problem of a workspace; return False if points nearly coincide."""
+    if solve_newton(ws, max_iter):
+        return True
+    return solve_groups(ws)
+
+
+cdef bint solve_newton(Workspace ws, int max_iter) noexcept nogil:
+    """Solve the problem of a workspace; return False if two points coincide."""
+    cdef bint distinct, last = True
+    ws.steps, ws.active = 0, 0
+    set_identity(ws)
+    distinct = list_pairs(ws)
+    prepare(ws)
+    if not is_broken(ws):  # exactly, so that observations stay the same to the last bit
+        return True
+    if not distinct:
+        return False
+    guess_multipliers(ws)
+    if ws.K > 2:
+        approach(ws)
+        last = iterate(ws, ws.tol, min(max_iter, <int> STEPS))
+    if ws.K == 2 or not last:
+        memcpy(ws.lam, ws.best, ws.pairs * sizeof(double))
+        move(ws)
+        invert(ws.system, ws.W)
+    finish(ws, ws.within)
+    return True
+
+
+cdef void set_identity(Workspace ws) noexcept nogil:
+    """Let the answer be the observations themselves."""
+    for i in range(ws.K):
+        memset(row(ws.W, i), 0, ws.K * sizeof(double))
+        memset(row(ws.multipliers, i), 0, ws.K * sizeof(double))
+        memcpy(row(ws.phi, i), row(ws.h, i), ws.system.q * sizeof(double))
+        row(ws.W, i)[i] = 1.0
+
+
+cdef bint list_pairs(Workspace ws) noexcept nogil:
+    """Fill in bounds and their inverses; return False if two points coincide."""
+    cdef Py_ssize_t e = 0, i, j
+    cdef double rho
+    cdef bint distinct = True
+    for i in range(ws.K):
+        for j in range(i):
+            ws.rho[e] = rho = row(ws.bounds, i)[j]
+            ws.inverse[e] = 0.0
+            if not rho > COINCIDENT:
+                distinct = False
+            elif not is_implied(ws.bounds, ws.K, i, j):
+                ws.inverse[e] = 1.0 / rho
+            e += 1
+    return distinct
+
+
+cdef bint is_implied(Table bounds, Py_ssize_t K, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+    """Return whether a third point implies the bound of a pair, rho_ip + rho_pj <= rho_ij.
+
+    Both must be shorter: without that, near-duplicates would imply each other away.
+    """
+    cdef double *a = row(bounds, i)
+    cdef double *b = row(bounds, j)
+    cdef double rho = a[j], shorter = rho * (1.0 - 1e-14), reach = rho * (1.0 + 2e-15)
+    cdef Py_ssize_t p
+    cdef int third = 0
+    for p in range(K):  # counted, since a way out would keep it from vectorising
+        third += (a[p] + b[p] <= reach) & (a[p] < shorter) & (b[p] < shorter)
+    return third > 0
+
+
+cdef void prepare(Workspace ws) noexcept nogil:
+    """Fill in N h, and the distances of the observations themselves."""
+    cdef Py_ssize_t i, q = ws.system.q
+    for i in range(ws.K):
+        memset(row(ws.right, i), 0, q * sizeof(double))
+        add_multiple(row(ws.right, i), ws.n[i], row(ws.h, i), q)
+        row(ws.right, i)[q] = ws.n[i]
+    measure_pairs(ws)
+
+
+cdef bint is_broken(Workspace ws) noexcept nogil:
+    """Return whether the observations break a bound."""
+    cdef Py_ssize_t e
+    cdef int broken = 0
+    for e in range(ws.pairs):
+        broken |= ws.w[e] - ws.rho[e] > ws.rho[e] * WITHIN + ws.lost[e]
+    return broken > 0
+
+
+cdef void guess_multipliers(Workspace ws) noexcept nogil:
+    """Guess multipliers from the distances of the observations.
+
+    What would be right if all pairs were alike: by the precision with which the two know their
+    difference.
+    """
+    cdef double excess = 0.0, ratio, a, b
+    cdef Py_ssize_t e
+    for e in range(ws.pairs):
+        if ws.inverse[e] > 0.0:
+            excess = max(excess, ws.w[e] - ws.rho[e])
+    for e in range(ws.pairs):
+        a, b = ws.n[ws.first[e]], ws.n[ws.second[e]]
+        ratio = ws.w[e] * ws.inverse[e] - 1.0
+        if ws.inverse[e] > 0.0 and ws.K > 2:
+            ratio = max(ratio, min(0.01, excess * ws.inverse[e])) * 2.0 / ws.K
+        ws.lam[e] = ws.best[e] = max(ratio, 0.0) * a * b / (a + b)
+        ws.last[e] = 1.0
+
+
+cdef void move(Workspace ws) noexcept nogil:
+    """Let phi = (N + Laplacian(lam))^-1 N h, and measure the pairs."""
+    cdef Py_ssize_t i, e = 0, q = ws.system.q
+    cdef double *own
+    for i in range(ws.K):
+        own = row(ws.system.A, i)
+        memcpy(own, row(ws.right, i), (q + 1) * sizeof(double))
+        memcpy(own + q + 1, ws.lam + e, i * sizeof(double))
+        e += i
+    solve_system(ws.system, ws.phi)
+    measure_pairs(ws)
+
+
+cdef void measure_pairs(Workspace ws) noexcept nogil:
+    """Fill in the distances of all pairs, how well they are known, and the worst ratio."""
+    cdef Py_ssize_t i, c, j, e = 0
+    cdef double *own
+    cdef double *given
+    cdef double total
+    for i in range(ws.K):
+        own, given, total = row(ws.phi, i), row(ws.h, i), 0.0
+        for c in range(ws.q):
+            row(ws.columns, c)[i] = own[c]
+            total += fabs(own[c]) + fabs(own[c] - given[c])
+        ws.size[i] = ROUNDING * total
+        distances_to(ws.w + e, ws.columns.data, ws.columns.stride, own, ws.q, i)
+        for j in range(i):
+            ws.lost[e + j] = min(ROUNDING, ws.size[i] + ws.size[j])
+        e += i
+    for e in range(ws.pairs):
+        ws.term[e] = (ws.w[e] - ws.lost[e]) * ws.inverse[e]
+    ws.worst = largest(ws.term, ws.pairs)
+
+
+cdef void approach(Workspace ws) noexcept nogil:
+    """Go near the answer by multiplicative rounds, lam <- lam (w / rho)^2."""
+    cdef size_t size = ws.pairs * sizeof(double)
+    cdef Py_ssize_t e
+    cdef double ratio, power
+    for _ in range(ROUNDS):
+        move(ws)
+        if ws.worst <= READY:
+            memcpy(ws.old_lam, ws.lam, size)
+            memcpy(ws.old_w, ws.w, size)
+            for e in range(ws.pairs):
+                ws.lam[e] = 0.0 if ws.w[e] * ws.inverse[e] <= NEAR else ws.lam[e]
+            move(ws)
+            if ws.worst <= CARRY:
+                return
+            memcpy(ws.lam, ws.old_lam, size)
+            memcpy(ws.w, ws.old_w, size)
+        for e in range(ws.pairs):
+            # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but swings to
+            # and fro on such a pair, and is given up there.
+            ratio = max(ws.w[e] * ws.inverse[e], 0.1)
+            power = ratio if (ratio - 1.0) * (ws.last[e] - 1.0) < 0.0 else ratio * ratio
+            ws.lam[e] *= power
+            ws.last[e] = ratio
+    move(ws)
+
+
+cdef bint iterate(Workspace ws, double tol, int limit) noexcept nogil:
+    """Make Newton's steps; return False if the best multipliers are not the last ones."""
+    cdef double best = INFINITY, highest = -INFINITY, cube = max(ws.K, <Py_ssize_t> 16), m
+    cdef double left = ALLOWED * cube * cube * cube
+    cdef int halvings = 0
+    cdef bint done
+    while True:
+        evaluate(ws)
+        if ws.relative_gap < best:
+            best = ws.relative_gap
+            memcpy(ws.best, ws.lam, ws.pairs * sizeof(double))
+        if not ws.relative_gap < INFINITY:
+            return False
+        # Half the tolerance: the certificate is computed after a last rounding.
+        done = ws.relative_gap <= 0.5 * tol
+        if not done and ws.dual < highest * (1.0 - 1e-13) and halvings < HALVINGS:
+            halvings += 1
+            for e in range(ws.pairs):
+                ws.lam[e] = 0.5 * (ws.lam[e] + ws.old_lam[e])
+            move(ws)
+            continue
+        invert(ws.system, ws.W)
+        if done:
+            return True
+        highest, halvings = ws.dual, 0
+        choose_pairs(ws, ws.model)
+        m = <double> ws.model.m
+        left -= m * m * (m / 24.0 + 3.0)
+        if left < 0.0 or ws.steps >= limit:
+            return False
+        ws.steps += 1
+        if not make_step(ws, ws.model):
+            return False
+        move(ws)
+
+
+cdef void evaluate(Workspace ws) noexcept nogil:
+    """Compute the dual, and the relative gap of phi, shrunk until every pair fits."""
+    cdef double gap, dual = 0.0, spread = 0.0, value = 0.0, shrink = 1.0 / max(ws.worst, 1.0)
+    cdef double *own
+    cdef double *given
+    cdef double moved, shrunk, square
+    cdef Py_ssize_t i, c, e
+    for i in range(ws.K):
+        own, given = row(ws.phi, i), row(ws.h, i)
+        moved, shrunk, square = 0.0, 0.0, 0.0
+        for c in range(ws.q):
+            moved += (own[c] - given[c]) * (own[c] - given[c])
+            shrunk += (shrink * own[c] - given[c]) * (shrink * own[c] - given[c])
+            square += own[c] * own[c]
+        dual += 0.5 * ws.n[i] * moved
+        value += 0.5 * ws.n[i] * shrunk
+        spread += 0.5 * ws.n[i] * square
+    for e in range(ws.pairs):
+        ws.term[e] = ws.lam[e] * ws.w[e] * max(
+            fabs(ws.rho[e] - shrink * ws.w[e]) - 0.5 * ws.lost[e], 0.0
+        ) if ws.lam[e] > 0.0 else 0.0
+    gap = add_up(ws.term, ws.pairs)
+    for e in range(ws.pairs):  # the bound of a pair without a multiplier may be infinite
+        ws.term[e] = 0.5 * ws.lam[e] * (ws.w[e] - ws.rho[e]) * (
+            ws.w[e] + ws.rho[e]
+        ) if ws.lam[e] > 0.0 else 0.0
+    ws.dual = dual + add_up(ws.term, ws.pairs)
+    ws.relative_gap = (gap + (1.0 - shrink) * (1.0 - shrink) * spread) / value
+
+
+cdef void choose_pairs(Workspace ws, Model model) noexcept nogil:
+    """List the pairs that take part in a step: those that pull, and those that should."""
+    cdef Py_ssize_t m = 0, e
+    memcpy(ws.old_lam, ws.lam, ws.pairs * sizeof(double))
+    for e in range(ws.pairs):
+        if ws.lam[e] > 0.0 or ws.w[e] * ws.inverse[e] > 1.0:
+            model.listed[m], model.one[m], model.two[m] = e, ws.first[e], ws.second[e]
+            m += 1
+    model.m = m
+
+
+cdef bint make_step(Workspace ws, Model model) noexcept nogil:
+    """Find new multipliers by a quadratic model; return False if it cannot be solved."""
+    cdef double ridge = 1e-12
+    cdef Py_ssize_t count, k
+    if model.room < model.m:
+        with gil:
+            model.make_room(model.m)
+    if model.m > CROWDED * (ws.K - 1) * ws.q:
+        ridge = min(RIDGE, ws.relative_gap)
+    fill_differences(ws, model)
+    fill_model(ws, model, ridge)
+    count = minimise_model(model)
+    if count < 0:
+        return False
+    for k in range(model.m):
+        ws.lam[model.listed[k]] = 0.0
+    for k in range(count):
+        ws.lam[model.listed[model.at[k]]] = max(model.y[k], 0.0)
+    return True
+
+
+cdef void fill_differences(Workspace ws, Model model) noexcept nogil:
+    """Let X = M B and Y = phi v', (K, m), for the pairs that take part."""
+    cdef Py_ssize_t i, c, m = model.m
+    for i in range(ws.K):
+        take_differences(row(model.X, i), row(ws.W, i), model.one, model.two, m)
+    for c in range(ws.q):
+        take_differences(row(model.V, c), row(ws.columns, c), model.one, model.two, m)
+    for i in range(ws.K):
+        memset(row(model.Y, i), 0, m * sizeof(double))
+        combine(row(model.Y, i), row(ws.phi, i), model.V.data, model.V.stride, ws.q, m)
+
+
+cdef inline void take_differences(
+    double *out, double *x, Py_ssize_t *one, Py_ssize_t *two, Py_ssize_t m
+) noexcept nogil:
+    """Let out be the differences of pairs of entries."""
+    for k in range(m):
+        out[k] = x[one[k]] - x[two[k]]
+
+
+cdef void fill_model(Workspace ws, Model model, double ridge) noexcept nogil:
+    """Fill in H = (b_e' M b_f)(v_e . v_f) and the target H lam + w^2 (w / rho - 1).
+
+    Both factors are differences of rows, of X and of Y, so that an entry costs three operations
+    instead of q. The ridge, relative to the diagonal, grows with what such a difference has lost.
+    """
+    cdef Py_ssize_t m = model.m, k, e, i, j
+    cdef double *own
+    cdef double rest, lam
+    memset(model.target, 0, m * sizeof(double))
+    for k in range(m):
+        e, i, j, own = model.listed[k], model.one[k], model.two[k], row(model.H, k)
+        multiply_differences(
+            own, row(model.X, i), row(model.X, j), row(model.Y, i), row(model.Y, j), m
+        )
+        own[k] *= 1.0 + ridge + 1e-15 * ws.inverse[e]
+        lam, rest = ws.lam[e], ws.w[e] * ws.w[e] * (ws.w[e] * ws.inverse[e] - 1.0)
+        add_multiple(model.target, lam, own, m)
+        model.target[k] += rest
+        # At first as if there were no others, and twice as far; then as before.
+        model.free[k] = lam + 2.0 * rest / own[k] > 0.0 if ws.steps == 1 else lam > 0.0
+
+
+cdef Py_ssize_t minimise_model(Model model) noexcept nogil:
+    """Find the y >= 0 that minimises 1/2 <y, H y> - <y, target>; return how many are free.
+
+    All entries whose sign is wrong change sides at once, a few times at most. The answer is -1 if
+    H is not positive definite.
+    """
+    cdef Py_ssize_t count = 0, k
+    for _ in range(PIVOTS):
+        count = 0
+        for k in range(model.m):
+            if model.free[k]:
+                model.at[count] = k
+                count += 1
+        if not factorise(model, count):
+            return -1
+        if change_sides(model, count) == 0:
+            break
+    return count
+
+
+cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
+    """Cholesky of H beside the target, from the last row on; False if a pivot is not positive.
+
+    Row i of R holds the target's entry, then i + 1 entries of the factor, the last inverted.
+    """
+    cdef Py_ssize_t i, j, k
+    cdef double *own
+    cdef double *given
+    cdef double pivot
+    for i in range(count - 1, -1, -1):
+        own, given = row(model.R, i), row(model.H, model.at[i])
+        own[0] = model.target[model.at[i]]
+        for j in range(i + 1):
+            own[j + 1] = given[model.at[j]]
+        for k in range(i + 1, count):
+            model.factors[k] = -row(model.R, k)[i + 1]
+        if i + 1 < count:
+            combine(
+                own, model.factors + i + 1, row(model.R, i + 1), model.R.stride,
+                count - i - 1, i + 2,
+            )
+        if not own[i + 1] > 0.0:
+            return False
+        pivot = 1.0 / sqrt(own[i + 1])
+        multiply(own, pivot, i + 2)
+        own[i + 1] = pivot
+    return True
+
+
+cdef Py_ssize_t change_sides(Model model, Py_ssize_t count) noexcept nogil:
+    """Find y by substitution, and let entries whose sign is wrong change sides; count these."""
+    cdef Py_ssize_t i, k, wrong = 0
+    cdef double *own
+    memcpy(model.slope, model.target, model.m * sizeof(double))
+    for i in range(count):
+        own = row(model.R, i)
+        model.y[i] = (own[0] - dot(own + 1, model.y, i)) * own[i + 1]
+        add_multiple(model.slope, -model.y[i], row(model.H, model.at[i]), model.m)
+    for i in range(count):
+        model.slope[model.at[i]] = -model.y[i]
+    for k in range(model.m):
+        if model.slope[k] > 0.0:
+            model.free[k] = not model.free[k]
+            wrong += 1
+    return wrong
+
+
+cdef void finish(Workspace ws, double within) noexcept nogil:
+    """Let W = M N, drawn towards the centroid with phi until every pair fits."""
+    cdef double shrink = 1.0, total = 0.0, mean
+    cdef Py_ssize_t e, i, j, c
+    for i in range(ws.K):
+        total += ws.n[i]
+    for e in range(ws.pairs):
+        i, j = ws.first[e], ws.second[e]
+        row(ws.multipliers, i)[j] = row(ws.multipliers, j)[i] = ws.best[e]
+        ws.active += ws.best[e] > 0.0
+        if ws.w[e] - ws.lost[e] > ws.rho[e] * (1.0 + within):
+            shrink = min(shrink, ws.rho[e] / (ws.w[e] - ws.lost[e]))
+    for i in range(ws.K):
+        for j in range(ws.K):
+            row(ws.W, i)[j] = (shrink * row(ws.W, i)[j] + (1.0 - shrink) / total) * ws.n[j]
+    if shrink < 1.0:
+        for c in range(ws.q):
+            mean = 0.0
+            for i in range(ws.K):
+                mean += ws.n[i] * row(ws.phi, i)[c] / total
+            for i in range(ws.K):
+                row(ws.phi, i)[c] = mean + shrink * (row(ws.phi, i)[c] - mean)
+
+
+CONSTANTS = {
+    "COINCIDENT": COINCIDENT, "ROUNDING": ROUNDING, "WITHIN": WITHIN, "STEPS": STEPS,
+    "PIVOTS": PIVOTS, "ROUNDS": ROUNDS, "READY": READY, "NEAR": NEAR, "CARRY": CARRY,
+    "RIDGE": RIDGE,
+}
+
+
+def implied_pairs(bounds) -> None:
+    """Overwrite the bounds (K, K) of pairs that a third point implies by infinity."""
+    cdef Arrays given = Arrays()
+    cdef Memory memory = Memory()
+    cdef Py_ssize_t K = bounds.shape[0], i, j
+    cdef double *out = given.write(bounds, K, K)
+    cdef Table table = copy_in(memory, out, K, K)
+    with nogil:
+        for i in range(K):
+            for j in range(i):
+                if is_implied(table, K, i, j):
+                    out[i * K + j] = out[j * K + i] = INFINITY

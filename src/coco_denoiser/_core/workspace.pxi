@@ -1,0 +1,250 @@
+# One problem, its answer, and everything that is computed on the way.
+
+
+cdef class Model(Memory):
+    """The quadratic model of a step over m pairs, and its minimum over y >= 0."""
+
+    cdef Py_ssize_t m, room, K, q, most
+    cdef Py_ssize_t *listed  # the pairs that take part
+    cdef Py_ssize_t *one
+    cdef Py_ssize_t *two
+    cdef Py_ssize_t *at  # which of them are free
+    cdef char *free
+    cdef double *y
+    cdef double *slope
+    cdef double *target
+    cdef double *factors
+    cdef Table X, Y, V, H, R
+
+    def __cinit__(self, Py_ssize_t K, Py_ssize_t q, Py_ssize_t most):
+        self.K, self.q, self.most, self.m = K, q, most, 0
+        cdef size_t size = max(most, 1) * sizeof(Py_ssize_t)
+        self.listed, self.at = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
+        self.one, self.two = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
+        self.free = <char *> self.allocate(max(most, 1))
+        self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
+        self.factors = self.vector(most)
+        self.make_room(min(most, 4 * K))
+
+    cdef int make_room(self, Py_ssize_t m) except -1:
+        """Make room for the system of m pairs; at most a few times, as it doubles."""
+        self.room = min(max(m, 2 * self.room), self.most)
+        self.X, self.Y = self.table(self.K, self.room), self.table(self.K, self.room)
+        self.V, self.H = self.table(self.q, self.room), self.table(self.room, self.room)
+        self.R = self.table(self.room, self.room + 1)
+        return 0
+
+
+cdef class Workspace(Memory):
+    """K residuals with up to a number of coordinates, the answer, and Newton's method on them.
+
+    Tables of coordinates have a multiple of four columns, the last of which are zero.
+
+    Attributes:
+        K: how many residuals there are.
+        q: how many coordinates they have.
+        steps: how many Newton's method took.
+        active: how many pairs are at their bounds.
+        gap: relative duality gap of the answer, by the certificate.
+        violation: worst relative violation of a bound, by the certificate.
+        shift: from the centre of a window's residuals to that of its problem.
+        radius: how far apart residuals may be, relative to their points.
+        tol: relative gap to reach.
+        within: phi may break its bounds by this share of them.
+    """
+
+    cdef public double shift, radius, tol, within
+
+    cdef readonly Py_ssize_t K, q, active
+    cdef readonly int steps
+    cdef readonly double gap, violation
+    cdef Py_ssize_t most, pairs
+    # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
+    cdef Table h, bounds, W, phi
+    cdef double *n
+    cdef double *best
+    # phi transposed, how well each is known, and the system that phi solves.
+    cdef Table columns
+    cdef double *size
+    cdef Laplacian system
+    cdef Table right  # N h beside N
+    # Of every pair: its points, bound, the bound's inverse (0 if others imply it), multiplier,
+    # distance, how well that is known, the ratio of the round before; those of a step before.
+    cdef Py_ssize_t *first
+    cdef Py_ssize_t *second
+    cdef double *rho
+    cdef double *inverse
+    cdef double *lam
+    cdef double *w
+    cdef double *lost
+    cdef double *last
+    cdef double *old_lam
+    cdef double *old_w
+    cdef double *term
+    # What the last evaluation found: the relative gap, the dual, the worst ratio to a bound.
+    cdef double relative_gap, dual, worst
+    cdef Model model
+    cdef Table multipliers
+    cdef double *scratch  # of the certificate
+    cdef double *sums  # of the newest observation with the others
+    cdef Py_ssize_t *label  # of the group of each point
+    cdef Workspace part  # of the problem in which every group is one point
+
+    def __cinit__(self, Py_ssize_t K, Py_ssize_t most):
+        cdef Py_ssize_t q = (most + 3) // 4 * 4, pairs = K * (K - 1) // 2, e = 0, i, j
+        self.K, self.most, self.pairs = K, most, pairs
+        self.h, self.phi, self.right = self.table(K, q), self.table(K, q), self.table(K, q + 1)
+        self.bounds, self.W, self.multipliers = self.table(K, K), self.table(K, K), self.table(K, K)
+        self.columns, self.n, self.size = self.table(q, K), self.vector(K), self.vector(K)
+        self.system.K, self.system.pivot = K, self.vector(K)
+        self.system.A, self.system.F = self.table(K, q + 1 + K), self.table(K, K)
+        self.first = <Py_ssize_t *> self.allocate(max(pairs, 1) * sizeof(Py_ssize_t))
+        self.second = <Py_ssize_t *> self.allocate(max(pairs, 1) * sizeof(Py_ssize_t))
+        self.rho, self.inverse = self.vector(pairs), self.vector(pairs)
+        self.lam, self.w, self.lost = self.vector(pairs), self.vector(pairs), self.vector(pairs)
+        self.last, self.best = self.vector(pairs), self.vector(pairs)
+        self.old_lam, self.old_w = self.vector(pairs), self.vector(pairs)
+        self.term = self.vector(pairs)
+        self.scratch, self.sums = self.vector(certificate_room(K, q)), self.vector(3 * K + 2)
+        self.model = Model(K, q, pairs)
+        self.label = <Py_ssize_t *> self.allocate(K * sizeof(Py_ssize_t))
+        for i in range(K):
+            for j in range(i):
+                self.first[e], self.second[e] = i, j
+                e += 1
+
+    def load(self, residuals, bounds, precisions) -> None:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
+        cdef Arrays given = Arrays()
+        cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
+        if q > self.most:
+            raise ValueError(f"expected at most {self.most} coordinates, got {q}")
+        cdef double *h = given.read(residuals, K, q)
+        cdef double *rho = given.read(bounds, K, K)
+        memcpy(self.n, given.read(precisions, K), K * sizeof(double))
+        set_coordinates(self, q)
+        for i in range(K):
+            memcpy(row(self.h, i), h + i * q, q * sizeof(double))
+            memcpy(row(self.bounds, i), rho + i * K, K * sizeof(double))
+
+    def problem(self, residuals, bounds, precisions) -> None:
+        """Fill arrays with the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
+        cdef Arrays given = Arrays()
+        memcpy(given.write(precisions, self.K), self.n, self.K * sizeof(double))
+        copy_out(self.h, given.write(residuals, self.K, self.q), self.K, self.q)
+        copy_out(self.bounds, given.write(bounds, self.K, self.K), self.K, self.K)
+
+    def answer(self, weights, phi, multipliers) -> None:
+        """Fill arrays with the answer: W (K, K), phi (K, q), multipliers (K, K)."""
+        cdef Arrays given = Arrays()
+        copy_out(self.W, given.write(weights, self.K, self.K), self.K, self.K)
+        copy_out(self.phi, given.write(phi, self.K, self.q), self.K, self.q)
+        copy_out(self.multipliers, given.write(multipliers, self.K, self.K), self.K, self.K)
+
+    def weights(self, Py_ssize_t i):
+        """Return the weights of an answer, (K,)."""
+        if not 0 <= i < self.K:
+            raise IndexError(f"expected one of {self.K} residuals, got {i}")
+        cdef Arrays given = Arrays()
+        found = empty(self.K)
+        memcpy(given.write(found, self.K), row(self.W, i), self.K * sizeof(double))
+        return found
+
+    def reduce(self, Window window, points, residuals) -> None:
+        """Set the problem of a window of K observations.
+
+        Args:
+            window: its tables.
+            points: (room, d), or None where the tables must do.
+            residuals: likewise.
+        """
+        cdef Arrays given = Arrays()
+        cdef Coordinates vectors = coordinates(given, points, residuals)
+        if self.K > window.room or self.most < self.K:
+            raise ValueError(f"expected a window of {self.K} observations, got {window.room}")
+        reduce_window(self, window, vectors, self.shift, self.radius)
+
+    def solve(self, int max_iter=STEPS) -> bool:
+        """Solve the problem by Newton's method, and judge the answer.
+
+        Returns:
+            False, without an answer, if points nearly coincide.
+        """
+        cdef bint solved
+        with nogil:
+            solved = solve_window(self, max_iter)
+            if solved:
+                certify_answer(self)
+        return solved
+
+
+cdef Coordinates coordinates(Arrays given, points, residuals) except *:
+    """Return the vectors of a window; none of them if they are None."""
+    cdef Coordinates vectors = Coordinates(0, False, NULL, NULL)
+    if points is None:
+        return vectors
+    rows, vectors.d = points.shape
+    vectors.narrow = points.itemsize == 4
+    cdef char kind = b"f" if vectors.narrow else b"d"
+    vectors.points = given.take(points, rows, vectors.d, kind, False)
+    vectors.residuals = given.take(residuals, rows, vectors.d, kind, False)
+    return vectors
+
+
+cdef void certify_answer(Workspace ws) noexcept nogil:
+    """Judge the answer of a workspace."""
+    cdef Claim claim
+    claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
+    claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
+    divide_room(&claim, ws.scratch)
+    ws.gap, ws.violation = judge(&claim)
+
+
+cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
+    """Set the number of coordinates; columns up to a multiple of four are zero."""
+    cdef Py_ssize_t i, c
+    ws.q, ws.system.q = q, (q + 3) // 4 * 4
+    for i in range(ws.K):
+        for c in range(q, ws.system.q):
+            row(ws.h, i)[c] = 0.0
+
+
+cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Copy a table to contiguous memory."""
+    for i in range(rows):
+        memcpy(out + i * columns, row(table, i), columns * sizeof(double))
+
+
+_idle = {}  # workspaces that nobody uses, by their size
+
+
+def newton(residuals, bounds, precisions, double tol, int max_iter, double within):
+    """Solve an ordinary problem by Newton's method, and judge the answer.
+
+    Args:
+        residuals: (K, q).
+        bounds: (K, K).
+        precisions: (K,).
+        tol: relative gap to reach.
+        max_iter: limit on the steps.
+        within: phi may break its bounds by this share of them.
+
+    Returns:
+        W (K, K), phi (K, q), multipliers (K, K), the number of steps, that of the pairs at their
+        bounds, gap and violation; None if points nearly coincide.
+    """
+    K, q = residuals.shape
+    cdef Workspace ws = _idle.pop((K, q), None)
+    if ws is None:
+        ws = Workspace(K, q)
+    ws.load(residuals, bounds, precisions)
+    ws.tol, ws.within, answer = tol, within, None
+    if ws.solve(max_iter):
+        weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))
+        ws.answer(weights, phi, multipliers)
+        answer = weights, phi, multipliers, ws.steps, ws.active, ws.gap, ws.violation
+    if K <= 64:  # larger ones hold more memory than making them anew costs time
+        if len(_idle) >= 16:
+            _idle.clear()
+        _idle[K, q] = ws
+    return answer
