@@ -23,7 +23,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem, centre_and_radius, ones
-from coco_denoiser.solution import Solution
+from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
@@ -53,6 +53,8 @@ class CoCoercive(Model):
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self._multipliers: Float64 | None = None  # of the last window, by slots
         self._workspace: kernels.Workspace | None = None
+        # The last answer; where there is none, the workspace holds it if that is of its size.
+        self.answered: Solution | None = None
         self.tol = check.positive("tol", tol)
         self.bounds = math.nan, math.nan
         self.radius = np.inf
@@ -92,6 +94,10 @@ class CoCoercive(Model):
         room.shift, room.radius = self.centre - centre, self.radius
         return room
 
+    def reset(self) -> None:
+        """Forget the last answer."""
+        self._workspace = self.answered = self._multipliers = None
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_workspace": None}  # it holds C memory
 
@@ -101,6 +107,7 @@ class CoCoercive(Model):
             room = self.workspace(window.count, window.centre)
             room.reduce(window, *(window.vectors or (None, None)))
             if room.solve() and room.gap <= self.tol and room.violation <= self.tol:
+                self.answered = None
                 return self.estimate_of(room, window)
         return self.estimate_hard(window)
 
@@ -114,6 +121,7 @@ class CoCoercive(Model):
             gap=room.gap,
             violation=room.violation,
             iterations=room.steps,
+            status=Status.SOLVED if room.active else Status.UNCHANGED,
         )
 
     def estimate_hard(self, window: Window) -> Estimate:
@@ -121,10 +129,7 @@ class CoCoercive(Model):
         answer = self.solve(window, self._start(window))
         if self.method == "fdpg":
             self._multipliers = answer.multipliers / window.variances.min()
-        shortfall, status = None, answer.status
-        if not status.success:
-            reached = f"relative gap {answer.gap:.1e}, tol={self.tol:.1e}."
-            shortfall = f"{answer.method} {status}: {reached}"
+        self.answered = answer
         return Estimate(
             answer.weights[window.newest],
             self.centre,
@@ -133,7 +138,8 @@ class CoCoercive(Model):
             gap=answer.gap,
             violation=answer.violation,
             iterations=answer.iterations,
-            shortfall=shortfall,
+            status=answer.status,
+            method=answer.method,
         )
 
     def _start(self, window: Window) -> Float64 | None:
@@ -148,6 +154,27 @@ class CoCoercive(Model):
         start *= window.variances.min()
         return start
 
+    def solution(self, window: Window) -> Solution:
+        """Return the answer of the last step, or solve the window if it is not at hand."""
+        room, K = self._workspace, window.count
+        if self.answered is not None:
+            return self.answered
+        if room is None or room.K != K:
+            return self.solve(window)
+        weights, phi, multipliers = np.empty((K, K)), np.empty((K, room.q)), np.empty((K, K))
+        room.answer(weights, phi, multipliers)
+        return Solution(
+            gradients=phi,
+            weights=weights,
+            multipliers=multipliers,
+            gap=room.gap,
+            violation=room.violation,
+            iterations=room.steps,
+            method="newton" if K > 2 else "closed-form",
+            status=Status.SOLVED if room.active else Status.UNCHANGED,
+            std=np.full(K, np.nan),
+        )
+
     def solve(self, window: Window, start: Float64 | None = None) -> Solution:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
         problem = self.problem(window)
@@ -156,7 +183,8 @@ class CoCoercive(Model):
     def problem(self, window: Window) -> Problem:
         """Reduce a window, at the bounds of the last step."""
         K = window.count
-        room = self.workspace(K, window.centre)
+        room = kernels.Workspace(K, K)
+        room.shift, room.radius = self.centre - window.centre, self.radius
         room.reduce(window, *(window.vectors or (None, None)))
         h, bounds, n = np.empty((K, room.q)), np.empty((K, K)), np.empty(K)
         room.problem(h, bounds, n)

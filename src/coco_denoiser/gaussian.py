@@ -226,9 +226,7 @@ class Gaussian(Model):
     def estimate(self, window: Window) -> Estimate:
         """Return the weights of the newest observation."""
         found = self.fit(window, np.array([window.newest]))
-        gap, shortfall = found.gap.item(), None
-        if not gap <= self.tol:
-            shortfall = f"gaussian: relative residual {gap:.1e}, tol={self.tol:.1e}."
+        gap = found.gap.item()
         return Estimate(
             found.weights[0],
             0.0,
@@ -237,7 +235,8 @@ class Gaussian(Model):
             curvature=float(found.scale) * math.sqrt(window.d),
             gap=gap,
             violation=math.nan,
-            shortfall=shortfall,
+            status=Status.ESTIMATED if gap <= self.tol else Status.STALLED,
+            method="gaussian",
         )
 
     def fit(self, window: Window, targets: Int64) -> Fit:

@@ -14,14 +14,19 @@ class Status(Enum):
         success: whether the tolerance was reached.
     """
 
-    SOLVED = "solved to tol"
-    ESTIMATED = "estimated by the Gaussian model"
-    UNCHANGED = "the observations already obey the curvature bounds and are unchanged"
-    ITERATION_LIMIT = "stopped before reaching tol: iteration limit"
-    STALLED = "stopped before reaching tol: work limit or machine precision"
+    success: bool
 
-    def __init__(self, sentence: str) -> None:
-        self.success = not sentence.startswith("stopped")
+    SOLVED = "solved to tol", True
+    ESTIMATED = "estimated by the Gaussian model", True
+    UNCHANGED = "the observations already obey the curvature bounds and are unchanged", True
+    ITERATION_LIMIT = "stopped before reaching tol: iteration limit", False
+    STALLED = "stopped before reaching tol: work limit or machine precision", False
+
+    def __new__(cls, sentence: str, success: bool) -> "Status":  # noqa: FBT001
+        """Make the sentence the value."""
+        status = object.__new__(cls)
+        status._value_, status.success = sentence, success
+        return status
 
     def __str__(self) -> str:
         """Return the sentence."""

@@ -20,7 +20,7 @@ from coco_denoiser._core import kernels
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.cocoercive import Bound, CoCoercive
 from coco_denoiser.gaussian import Gaussian, as_solution
-from coco_denoiser.solution import ConvergenceWarning, Solution
+from coco_denoiser.solution import ConvergenceWarning, Solution, Status
 from coco_denoiser.solvers import LARGE, closed_form
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
 from coco_denoiser.vectors import ArrayVectors, Comparison, Vectors
@@ -213,6 +213,7 @@ class Denoiser:
             solved = kernels.step(room, window, *held, theta, variance, vectors.limit)
             if solved is None:
                 return None
+            model.answered = None
             vectors.ring, window.vectors = ring, None
             if window.d < window.count:
                 window.vectors = ring.points[: window.count], ring.residuals[: window.count]
@@ -229,7 +230,11 @@ class Denoiser:
 
     @property
     def solution(self) -> Solution:
-        """The last step's window, solved: all its gradients, (K, *shape), oldest first.
+        """The answer of the last step, with its certificate: all gradients, (K, *shape).
+
+        They are in the order in which they were observed, and the last is the one that was
+        returned, up to rounding. A denoiser that has just been copied or restored solves its
+        window anew.
 
         With folding, the oldest of a full window also stands for everything before it: its
         row is the gradient at its own point, and its weight that of all of them together. With
@@ -248,7 +253,10 @@ class Denoiser:
             fitted = fitted._replace(weights=fitted.weights[:, order])
             theta = raw[0] + fitted.weights @ (raw - raw[0])
             return as_solution(fitted, theta.reshape(-1, *self._shape), window.d, model.tol)
-        found = model.solve(window)
+        found = model.solution(window)
+        if self._stream.recursive and self._stream.estimate is not None:
+            of = self._stream.estimate
+            found = replace(found, gap=of.gap, violation=of.violation, status=of.status)
         W = found.weights[np.ix_(order, order)]
         h = h - (model.centre - window.centre) * x
         gradients = raw + (W @ h - h)
@@ -404,6 +412,7 @@ class Stream:
     def reset(self) -> None:
         """Forget every observation."""
         self.window.reset()
+        self.model.reset()
         self.estimate: Estimate | None = None
         self._moved = 0.0
 
@@ -496,8 +505,10 @@ class Stream:
 
     def warn(self) -> None:
         """Warn if the last step fell short of the tolerance; all is written by now."""
-        if self.estimate is not None and self.estimate.shortfall is not None:
-            warn_user(self.estimate.shortfall, ConvergenceWarning)
+        found = self.estimate
+        if found is not None and not found.status.success:
+            reached = f"relative gap {found.gap:.1e}, tol={self.model.tol:.1e}"
+            warn_user(f"{found.method} {found.status}: {reached}.", ConvergenceWarning)
 
     def _filter(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
         """Merge the past into the observation; the result is the answer, and the past from now."""
@@ -505,7 +516,19 @@ class Stream:
         row = window.admit(found.plan, found.sums, variance)
         w, merged, apart = self._merge(row[:3], older, variance)
         window.variances[0] = merged
-        self.estimate = Estimate(np.array([w, 1.0 - w]), centre, active=int(w > 0.0))
+        rho = self.model.radius * row.item(0)
+        gap, violation = closed_form.certify(apart, rho, (older, variance), w)
+        status = Status.SOLVED if w > 0.0 else Status.UNCHANGED
+        self.estimate = Estimate(
+            np.array([w, 1.0 - w]),
+            centre,
+            curvature=self.model.bounds[0],
+            active=int(w > 0.0),
+            gap=gap,
+            violation=violation,
+            status=status,
+            method="closed-form",
+        )
         self._moved = w * apart
         if w == 0.0:
             vectors.write(window.centre, 0, None, 0.0)

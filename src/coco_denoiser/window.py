@@ -21,6 +21,7 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
+from coco_denoiser.solution import Status
 from coco_denoiser.typing import Array, Float64, Int64
 
 _SAVED = ("point_distances", "cosines", "residual_distances")
@@ -224,7 +225,8 @@ class Estimate(NamedTuple):
         gap: relative duality gap.
         violation: worst relative violation of a bound.
         iterations: how many the solver took.
-        shortfall: a sentence if the tolerance was not reached, else None.
+        status: how it ended.
+        method: the name of the method that answered.
     """
 
     weights: Float64
@@ -236,7 +238,8 @@ class Estimate(NamedTuple):
     gap: float = 0.0
     violation: float = 0.0
     iterations: int = 0
-    shortfall: str | None = None
+    status: Status = Status.SOLVED
+    method: str = "newton"
 
 
 class Model(ABC):
@@ -262,6 +265,9 @@ class Model(ABC):
             sign: -1 if the objective is maximised, and its negative has the curvature assumed.
         """
         del sign
+
+    def reset(self) -> None:
+        """Forget what is kept of the last answer."""
 
     @abstractmethod
     def estimate(self, window: Window) -> Estimate:

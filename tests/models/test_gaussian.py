@@ -292,6 +292,6 @@ def test_variances_too_far_apart_are_said_and_do_no_harm() -> None:
     denoiser = coco.Denoiser(model="gaussian")
     denoiser(x[0], g[0], noise_variance=v[0])
     denoiser(x[1], g[1], noise_variance=v[0])
-    with pytest.warns(coco.ConvergenceWarning, match="relative residual"):
+    with pytest.warns(coco.ConvergenceWarning, match="relative gap"):
         theta = denoiser(x[2], g[2], noise_variance=v[-1])
     np.testing.assert_array_equal(theta, g[2])

@@ -1,5 +1,6 @@
 """Mixed precision, double, complex: nothing scaled, infinite or NaN enters the window."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -64,13 +65,32 @@ def test_without_a_scaler_such_an_observation_is_skipped_or_refused(
         optimizer.step()
     assert equal(tensors, values)
     optimizer.denoiser.nonfinite = "skip"
-    optimizer.step()
+    with said(value):
+        optimizer.step()
     assert used[1] is gradient  # passed on as it is
     assert equal(history(optimizer, "coco_"), before)
     assert optimizer.diagnostics().skipped == 2
     with pytest.raises(ValueError, match="infinity or NaN"):
         GradientDenoiser(tensors, L=1.0).denoise()
-    assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
+    with said(value):
+        assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
+
+
+def said(value: float) -> Any:
+    """A finite number that is too large is not skipped in silence, and the line is the user's."""
+    if value != value:
+        return nullcontext()
+    return pytest.warns(UserWarning, match=r"skipped: .* 1e\+37 in float32")
+
+
+def test_warnings_name_the_line_of_the_user() -> None:
+    layer = torch.nn.Linear(2, 1)
+    with pytest.warns(UserWarning, match="momentum") as caught:
+        optimizer = CocoOptimizer(torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9), L=1.0)
+    layer.weight.grad, layer.bias.grad = torch.full((1, 2), 3e38), torch.zeros(1)
+    with pytest.warns(UserWarning, match="skipped") as again:
+        optimizer.step()
+    assert {found.filename for found in (*caught, *again)} == {__file__}
 
 
 @pytest.mark.parametrize("large", [10**6, 1])

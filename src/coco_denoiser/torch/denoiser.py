@@ -5,7 +5,6 @@ What a step does is in `coco_denoiser.stream`, which never sees a tensor; the te
 """
 
 import math
-import warnings
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
@@ -14,15 +13,21 @@ import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
+from coco_denoiser._warnings import warn_user
 from coco_denoiser.cocoercive import Bound
+from coco_denoiser.solution import Status
 from coco_denoiser.stream import Outcome, Stream, choose_model
-from coco_denoiser.torch import checkpoint
+from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
-from coco_denoiser.vectors import Comparison
+from coco_denoiser.vectors import LIMITS, Comparison
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
+_REFUSED = (
+    "parameters or gradients hold an infinity or NaN, or exceed the largest magnitude that a "
+    f"window holds, {' and '.join(f'{most:.0e} in {kind}' for kind, most in LIMITS.items())}"
+)
 
 
 class Diagnostics(NamedTuple):
@@ -36,6 +41,10 @@ class Diagnostics(NamedTuple):
         L: upper bound on the curvature at the last step.
         std: standard error of every coordinate of the denoised gradient; NaN if the model does
             not tell.
+        gap: relative duality gap of the last answer, by its certificate; for the Gaussian
+            model, the relative residual of its linear system. NaN before there is an answer.
+        violation: worst relative violation of a curvature bound; NaN for the Gaussian model.
+        status: how the solver ended; None before there is an answer.
         skipped: how many observations were refused because they were not finite.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
@@ -45,6 +54,9 @@ class Diagnostics(NamedTuple):
     moved: float
     L: float
     std: float
+    gap: float
+    violation: float
+    status: Status | None
     skipped: int
     nbytes: int
 
@@ -69,9 +81,10 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters; one tensor is one parameter.
-        nonfinite: what to do with an observation that has an infinity or NaN, which never
-            enters the window: "raise" ValueError, or "skip" it, as loops with a GradScaler need:
-            gradients are then unchanged. Ten in a row give a warning.
+        nonfinite: what to do with an observation that has an infinity or NaN, or exceeds the
+            largest magnitude that a window holds (1e37 in float32, 1e150 in float64), and so
+            never enters: "raise" ValueError, or "skip" it, as loops with a GradScaler need:
+            gradients are then unchanged. A finite one gives a warning, and so do ten in a row.
 
     The other options are those of `CocoOptimizer`.
     """
@@ -151,12 +164,15 @@ class GradientDenoiser:
 
     def diagnostics(self) -> Diagnostics:
         """Return what the last step did, and what the window costs."""
-        stream = self.stream
+        stream, found = self.stream, self.stream.estimate
         return Diagnostics(
             weights=stream.weights(),
             moved=stream.moved(),
             L=self.model.bounds[0],
-            std=stream.estimate.std if stream.estimate else math.nan,
+            std=found.std if found else math.nan,
+            gap=found.gap if found else math.nan,
+            violation=found.violation if found else math.nan,
+            status=found.status if found else None,
             skipped=self.skipped,
             nbytes=self.vectors.nbytes,
         )
@@ -221,23 +237,31 @@ def observe_together(
                     window.in_a_row = 0
                     if outcome is Outcome.DENOISED:
                         changed += window.vectors.theta()
-            return changed
+    if Outcome.REFUSED not in found:
+        for window in windows:
+            window.stream.warn()
+        return changed
     for window in windows:
         window.skipped += 1
         window.in_a_row += 1
     if any(window.nonfinite == "raise" for window in windows):
         raise ValueError(
-            "the gradients or parameters hold an infinity or NaN (on this or on another "
-            "rank). The window is as it was. Pass nonfinite='skip' to leave out such steps."
+            f"{_REFUSED} (on this or on another rank). The window is as it was. Pass "
+            "nonfinite='skip' to leave out such steps."
         )
     if any(window.in_a_row == _PATIENCE for window in windows):
-        warnings.warn(
-            f"{_PATIENCE} observations in a row were not finite and were skipped: nothing is "
-            "denoised. Look for NaN in parameters and gradients.",
-            UserWarning,
-            stacklevel=2,
+        warn_user(
+            f"{_PATIENCE} observations in a row were skipped, and nothing is denoised: {_REFUSED}."
         )
+    elif all(map(_is_finite, windows)):
+        warn_user(f"an observation was skipped: {_REFUSED}. Rescale the loss, or use float64.")
     return None
+
+
+def _is_finite(window: GradientDenoiser) -> bool:
+    """Return whether the parameters and gradients of this rank are finite."""
+    members = (t for p in window.parameters for t in (p.detach(), p.grad) if t is not None)
+    return all(bool(torch.isfinite(sharding.local(t)).all()) for t in members)
 
 
 def variance_of(value: Any) -> float:

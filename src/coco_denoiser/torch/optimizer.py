@@ -1,7 +1,6 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -12,6 +11,7 @@ import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from coco_denoiser import _validation as check
+from coco_denoiser._warnings import warn_user
 from coco_denoiser.cocoercive import Bound
 from coco_denoiser.gaussian import Gaussian
 from coco_denoiser.torch import checkpoint, sharding
@@ -67,9 +67,10 @@ class CocoOptimizer(Optimizer):
         per: "model" for one window, or "group" for one each: as many K by K problems, each
             unaware of how far the others move. A group may then have a `window` of its own;
             0 leaves it alone.
-        nonfinite: what to do in a step whose gradients hold an infinity or NaN: "skip" the
-            observation and pass the gradients on unchanged, as if there were no wrapper, or
-            "raise" ValueError. Ten in a row give a warning.
+        nonfinite: what to do in a step whose gradients hold an infinity or NaN, or exceed the
+            largest magnitude that a window holds (1e37 in float32, 1e150 in float64): "skip"
+            the observation and pass the gradients on unchanged, as if there were no wrapper, or
+            "raise" ValueError. Finite ones give a warning, and so do ten in a row.
         model: "cocoercive", which needs L and is the default, or "gaussian", see
             `coco_denoiser.Denoiser`.
         mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
@@ -103,11 +104,8 @@ class CocoOptimizer(Optimizer):
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
         noise_std: float | None = None,
-        **unknown: Any,
     ) -> None:
         _refuse(optimizer)
-        if unknown:
-            raise TypeError(f"CocoOptimizer has no option {', '.join(map(repr, unknown))}.")
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         # Not Optimizer.__init__, which would make groups and a state of its own.
@@ -160,6 +158,7 @@ class CocoOptimizer(Optimizer):
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
         name, harm = type(self.wrapped).__name__, None
+        unknown = self._options["L"] == "1/lr" or isinstance(self.denoiser.model, Gaussian)
         for group in () if self._warned else self.param_groups:
             # A schedule-free optimizer calls its interpolation momentum.
             if group.get("momentum") and "weight_lr_power" not in group:
@@ -167,14 +166,14 @@ class CocoOptimizer(Optimizer):
                     f"{name} has momentum, which averages over time as denoising does: both delay, "
                     "and together they may diverge. Denoising is meant for SGD without momentum."
                 )
-            elif isinstance(self.denoiser.model, Gaussian) and _ADAPTIVE & group.keys():
+            elif unknown and _ADAPTIVE & group.keys():
                 harm = (
-                    f"{name} normalises gradients, so denoising increases its effective step size. "
-                    "The Gaussian model is meant for plain SGD."
+                    f"{name} normalises gradients: its rate says nothing of the curvature, and "
+                    "denoising increases its effective step size. Pass a known L, or use plain SGD."
                 )
         if harm is not None:
             self._warned = True
-            warnings.warn(harm, UserWarning, stacklevel=4)
+            warn_user(harm)
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group belongs to its process.
@@ -315,11 +314,9 @@ class CocoOptimizer(Optimizer):
                 restore()
         if restore is None:
             self.reset()
-            warnings.warn(
+            warn_user(
                 "state_dict holds no window (it is one of the wrapped optimizer alone): "
-                "denoising starts with an empty one.",
-                UserWarning,
-                stacklevel=2,
+                "denoising starts with an empty one."
             )
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
