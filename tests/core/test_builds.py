@@ -1,0 +1,124 @@
+"""The builds of the core give the same bits, and refuse what they cannot take."""
+
+import subprocess
+import sys
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_denoiser._core import avx2, baseline, kernels
+from coco_denoiser.typing import Float64
+from tests.families import FAMILIES
+from tests.windows import reduced
+
+BUILDS = [baseline, avx2] if baseline.has_avx2() else [baseline]
+BOTH = pytest.mark.skipif(len(BUILDS) < 2, reason="this processor has no AVX2")
+
+
+def windows(count: int) -> Any:
+    """Yield problems of all families, sizes and dimensions."""
+    rng, names = np.random.default_rng(0), cycle(FAMILIES)
+    while count:
+        name = next(names)
+        K = int(rng.integers(2, 41 if count % 10 == 0 else 17))
+        case = FAMILIES[name](rng, K, int(rng.integers(1, 20)))
+        if case.covariance is None and len(case.points) <= 64:
+            v = np.ones(len(case.points)) if case.noise_variance is None else case.noise_variance
+            yield reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
+            count -= 1
+
+
+def answers(build: Any, h: Float64, bounds: Float64, n: Float64) -> list[Any]:
+    """What Newton's method, the certificate and the elimination say, certified or not."""
+    found = build.newton(h, bounds, n, 1e-9, 15, 1e-10)
+    lam = found[2]
+    certificate = build.certify(h, bounds, n, np.ones(h.shape[1]), 0.9 * found[1], lam)
+    right, inverse = n[:, None] * h, np.empty_like(bounds)
+    build.solve_laplacian(np.where(np.isinf(lam), 3.0, lam), n, right, inverse)
+    return [*found, *certificate, right, inverse]
+
+
+@BOTH
+def test_both_builds_give_the_same_bits() -> None:
+    for problem in windows(2500):
+        given = np.ascontiguousarray(problem.residuals), problem.bounds, problem.precisions
+        for one, other in zip(*(answers(build, *given) for build in BUILDS), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_workspace_is_as_good_as_new() -> None:
+    """Nothing of one problem is left for the next, which may have fewer coordinates."""
+    rng = np.random.default_rng(1)
+    used = kernels.Workspace(9, 12)
+    for q in (12, 3, 7, 1, 12, 2):
+        problem = reduced(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q)))
+        new = kernels.Workspace(9, q)
+        found = []
+        for room in (used, new):
+            room.tol, room.within = 1e-9, 1e-10
+            room.load(problem.residuals, problem.bounds, problem.precisions)
+            assert room.solve()
+            W, phi, lam = np.empty((9, 9)), np.empty((9, q)), np.empty((9, 9))
+            room.answer(W, phi, lam)
+            found.append((W, phi, lam, room.gap, room.violation, room.steps, room.active))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+H, BOUNDS, N = np.zeros((3, 2)), np.ones((3, 3)), np.ones(3)
+BAD: list[tuple[Any, type[Exception]]] = [
+    ((H[:2], BOUNDS, N), ValueError),
+    ((H, BOUNDS[:2], N), ValueError),
+    ((H, BOUNDS, N[:2]), ValueError),
+    ((H.astype(np.float32), BOUNDS, N), TypeError),
+    ((H.astype(int), BOUNDS, N), TypeError),
+    ((np.zeros((3, 4))[:, ::2], BOUNDS, N), ValueError),
+    ((H, BOUNDS.tolist(), N), TypeError),
+]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(("given", "error"), BAD)
+def test_arrays_of_other_sizes_and_types_are_refused(
+    build: Any, given: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        build.newton(*given, 1e-9, 15, 1e-10)
+    with pytest.raises((error, AttributeError)):
+        build.certify(given[0], given[1], given[2], np.ones(2), H, BOUNDS)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
+    window, vectors, x = build.Window(4), (np.zeros((4, 2)), np.zeros((4, 2))), np.ones(2)
+    window.count = window.next = 0
+    room = build.Workspace(1, 1)
+    with pytest.raises(IndexError):  # no tables yet
+        build.step(room, window, vectors, (x, x), np.empty(2), 1.0, 1e150)
+    window.hold(np.zeros((3, 4, 4)), np.zeros(4))
+    with pytest.raises(ValueError, match="room for 1 observations, got 2"):
+        build.step(build.Workspace(2, 2), window, vectors, (x, x), np.empty(2), 1.0, 1e150)
+    with pytest.raises(ValueError, match="numbers"):
+        build.step(room, window, vectors, (np.ones(3), x), np.empty(2), 1.0, 1e150)
+    frozen = np.empty(2)
+    frozen.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        build.step(room, window, vectors, (x, x), frozen, 1.0, 1e150)
+    window.next = 9
+    with pytest.raises(IndexError):
+        build.step(room, window, vectors, (x, x), np.empty(2), 1.0, 1e150)
+    with pytest.raises(IndexError):
+        window.insert(np.zeros(3), 1, 7, 1.0)
+
+
+def test_a_core_that_is_missing_says_what_to_do() -> None:
+    code = (
+        "import sys; sys.modules['coco_denoiser._core.baseline'] = None\n"
+        "import coco_denoiser"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "was not compiled for this Python" in last
+    assert "pip install ." in last
