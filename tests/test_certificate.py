@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.certificate import certify
+from coco_denoiser._core import kernels
 from coco_denoiser.problem import (
     Problem,
     average,
     expand_multipliers,
     from_observations,
-    mend,
     subproblem,
 )
 from coco_denoiser.solvers import solve
@@ -200,7 +200,7 @@ def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> 
     x, v = np.array([[0.0], [1.0], [50.0]]), np.array([1.0, 3.0, 1.0])
     g = np.array([[1.0], [0.5], [25.0]])  # the first two disagree: their bound is 0 to 1
     theta, bounds = g.copy(), np.ones((3, 3))
-    moved, worst = mend(theta, x, g, bounds, v, 0.5, 0.5, 1e-9)
+    moved, worst = kernels.repair(theta, x, g, bounds, v, (0.5, 0.5), 1e-9)
     assert moved
     assert worst == 0.0
     assert abs(theta[1, 0] - theta[0, 0] - 0.5) <= 0.5 * (1.0 + 1e-9)

@@ -3,24 +3,15 @@
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser._jit import fragment
 from coco_denoiser.typing import Float64
 
 _BLOCK = 64  # nodes eliminated together, before matrix products do the rest
 MANY = 192  # number of nodes from which that is faster
 
 
-def solve_laplacian(a: Float64, n: Float64, b: Float64, identity_from: int) -> None:
-    """Overwrite b by (diag(n) + Laplacian(a))^-1 b, an identity from some column on."""
-    right = np.ascontiguousarray(b[:, :identity_from])
-    inverse = np.empty((n.size, n.size)) if identity_from < b.shape[1] else None
-    _solve(np.ascontiguousarray(a), n, right, inverse)
-    b[:, :identity_from] = right
-    if inverse is not None:
-        b[:, identity_from:] = inverse
-
-
-def _solve(multipliers: Float64, n: Float64, b: Float64, inverse: Float64 | None = None) -> None:
+def solve_laplacian(
+    multipliers: Float64, n: Float64, b: Float64, inverse: Float64 | None = None
+) -> None:
     """Overwrite b, (K, q), by (diag(n) + Laplacian)^-1 b; fill in the inverse if it is given.
 
     Nodes are eliminated one by one, without a subtraction (`_core/laplacian.pxi`). The factors of
@@ -32,6 +23,7 @@ def _solve(multipliers: Float64, n: Float64, b: Float64, inverse: Float64 | None
         b: (K, q), contiguous.
         inverse: (K, K).
     """
+    multipliers = np.ascontiguousarray(multipliers)
     if n.size < MANY:
         kernels.solve_laplacian(multipliers, n, b, inverse)
         return
@@ -69,17 +61,3 @@ def substitute(U: Float64, x: Float64) -> None:
         x[k + 1 :] -= x[k] * U[k, k + 1 :]
     for k in range(x.size - 1, -1, -1):
         x[k] = (x[k] - U[k, k + 1 :] @ x[k + 1 :]) / U[k, k]
-
-
-@fragment
-def distances(v: Float64) -> Float64:
-    """Return the distances between vectors (K, d)."""
-    K, d = v.shape
-    table = np.zeros((K, K))
-    for i in range(K):
-        for j in range(i):
-            total = 0.0
-            for c in range(d):
-                total += (v[i, c] - v[j, c]) ** 2
-            table[i, j] = table[j, i] = np.sqrt(total)
-    return table

@@ -19,28 +19,24 @@ n_i s_c. For multipliers lam of the pairs the answer solves, coordinate by coord
 so that phi = W h with W = (N + Laplacian)^-1 N if all s_c are 1.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser._jit import fragment, sweep
-from coco_denoiser._linalg import distances, solve_laplacian
+from coco_denoiser._core import kernels
+from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64, Int64
 
-# Relative to the largest residual: points whose bound is below this count as one for the others,
-# and are then told apart in a problem of their own.
-COINCIDENT = 1e-11
-# Relative to the residuals of a pair: how well their distance is known, which is a few roundings.
-ROUNDING = 2e-15
-WITHIN = 1e-12  # relative to its bound: a pair that exceeds it by less obeys it
+# What they are: `_core/constants.h`.
+COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
+ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
+WITHIN: float = kernels.CONSTANTS["WITHIN"]
 # Larger input, or smaller than its inverse, is scaled first, so that squares stay in range.
 _LARGEST = 1e60
 _FEW = 32  # with so few coordinates, rotating into fewer does not pay
-_SWEEPS = 20  # over all pairs, to mend what rounding has left
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
@@ -119,7 +115,7 @@ class Units(NamedTuple):
         status, worst = answer.status, 0.0
         if not self.exponent:
             x, g, v = self.points, self.gradients, self.variances
-            moved, worst = mend(theta, x, g, problem.bounds, v, *self.curvature, tol)
+            moved, worst = kernels.repair(theta, x, g, problem.bounds, v, self.curvature, tol)
             if worst > 0.0 and status.success:
                 status = Status.STALLED
             elif moved and status is Status.UNCHANGED:
@@ -158,10 +154,10 @@ def from_observations(
     curvature = c, r
     x, g, exponent, scale = points, gradients, 0, 0.0
     if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
-        h, bounds, scale = _reduce(x, g, c, r, _LARGEST)
+        h, bounds, scale = kernels.reduce(x, g, c, r, _LARGEST)
     if scale == 0.0:
         x, g, c, r, exponent = _into_range(x, g, c, r)
-        h, bounds, scale = _reduce(x, g, c, r, np.inf)
+        h, bounds, scale = kernels.reduce(x, g, c, r, np.inf)
     axes, least, spread, coordinates, shares = NONE, min(variances.tolist()), 1.0, h, ones(d)
     isotropic = covariance is None
     if covariance is not None:
@@ -256,7 +252,7 @@ def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
     n = problem.precisions[members]
     residuals = problem.residuals[members] - problem.residuals[members[0]]
     residuals += pull / problem.table[members]
-    scale = standardise(residuals, most_central(residuals))
+    scale = kernels.standardise(residuals)
     bounds = problem.bounds[np.ix_(members, members)] / scale
     return replace(problem, residuals=residuals, bounds=bounds, precisions=n / n.max())
 
@@ -270,8 +266,8 @@ def response(multipliers: Float64, problem: Problem, forces: Float64) -> Float64
     """Return (s_c N + Laplacian)^-1 forces, (K, q), coordinate by coordinate."""
     n, s, out = problem.precisions, problem.coordinate_precisions, np.empty_like(forces)
     for share in np.unique(s):
-        part = forces[:, s == share] / share
-        solve_laplacian(multipliers / share, n.copy(), part, part.shape[1])
+        part = np.ascontiguousarray(forces[:, s == share] / share)
+        solve_laplacian(multipliers / share, n, part)
         out[:, s == share] = part
     return out
 
@@ -299,10 +295,9 @@ def average(
         # Nothing to average: exactly, so that observations stay the same to the last bit.
         return np.eye(K), h
     if problem.isotropic:
-        W = np.eye(K)
-        solve_laplacian(multipliers.copy(), n.copy(), W, 0)
+        W, phi = np.empty((K, K)), n[:, None] * h
+        solve_laplacian(multipliers, n, phi, W)
         W *= n
-        phi = W @ h
     else:
         W, phi = np.full((K, K), np.nan), stationary(multipliers, problem)
     worst = worst_ratio(phi, h, bounds, 1.5)  # half of a rounding is left for the last sum
@@ -312,80 +307,9 @@ def average(
     return W, phi
 
 
-@sweep
-def _reduce(
-    points: Float64, gradients: Float64, c: float, r: float, largest: float
-) -> tuple[Float64, Float64, float]:
-    """Return residuals, bounds and the scale of both, which is 0 for input out of range."""
-    K, d = points.shape
-    h, x, g = np.empty((K, d)), 0.0, 0.0
-    bounds = distances(points)
-    for i in range(K):
-        for j in range(d):
-            x, g = max(x, abs(points[i, j])), max(g, abs(gradients[i, j]))
-    for top in (x, g):
-        if top != 0.0 and not 1.0 / largest < top < largest:
-            return h, bounds, 0.0
-    origin, central = 0, 0
-    for attempt in range(2):
-        # Differences first: a shift of all points or gradients leaves no rounding behind. From an
-        # observation that is near the others, so that one far away leaves none either.
-        for i in range(K):
-            for j in range(d):
-                dx, dg = points[i, j] - points[origin, j], gradients[i, j] - gradients[origin, j]
-                h[i, j] = dg - c * dx
-        central = most_central(h)
-        if attempt == 1 or central == 0:
-            break
-        origin = central
-    scale = standardise(h, central)
-    for i in range(K):
-        for j in range(K):
-            bounds[i, j] *= r / scale
-    return h, bounds, scale
-
-
-@fragment
-def most_central(h: Float64) -> int:
-    """Return the residual that is nearest to the others overall."""
-    K, q = h.shape
-    best, least = 0, np.inf
-    for i in range(K):
-        total = 0.0
-        for j in range(K):
-            for c in range(q):
-                total += abs(h[i, c] - h[j, c])
-        if total < least:
-            best, least = i, total
-    return best
-
-
-@fragment
-def standardise(h: Float64, central: int) -> float:
-    """Shift the most central residual to zero, scale the largest entry to 1; return the scale.
-
-    Not their mean: next to a residual that is far away, the others would lose their digits.
-    """
-    scale = 0.0
-    for c in range(h.shape[1]):
-        origin = h[central, c]
-        for i in range(h.shape[0]):
-            h[i, c] -= origin
-            scale = max(scale, abs(h[i, c]))
-    if scale == 0.0:
-        return 1.0
-    for i in range(h.shape[0]):
-        for c in range(h.shape[1]):
-            h[i, c] /= scale
-    return scale
-
-
-@np.errstate(divide="ignore")  # points that must coincide, and do not
 def worst_ratio(phi: Float64, h: Float64, bounds: Float64, roundings: float) -> float:
-    """Return the largest ratio of distance to bound, so many roundings of phi forgiven."""
-    apart = distances(phi) - roundings * roundings_of_pairs(phi, h)
-    ratio = np.divide(apart, bounds, out=np.zeros_like(bounds), where=apart > 0.0)
-    return float(ratio.max())
+    """Return the largest ratio of distance to bound, some roundings of phi forgiven."""
+    return kernels.worst_ratio(*map(np.ascontiguousarray, (phi, h, bounds)), roundings)
 
 
 def roundings_of_pairs(phi: Float64, h: Float64) -> Float64:
@@ -400,64 +324,6 @@ def roundings_of_pairs(phi: Float64, h: Float64) -> Float64:
 
 def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
     """Number the groups of points no further apart than this, in the order of first members."""
-    K = len(bounds)
-    near, labels, last = bounds <= limit, np.arange(K), np.full(K, K)
-    while (labels != last).any():
-        last = labels
-        labels = np.minimum(labels, np.where(near, labels, K).min(axis=1))
-        labels = labels[labels]  # halves the way to the first member
-    return np.unique(labels, return_inverse=True)[1]
-
-
-@sweep
-def mend(
-    theta: Float64,
-    points: Float64,
-    gradients: Float64,
-    bounds: Float64,
-    variances: Float64,
-    c: float,
-    r: float,
-    tol: float,
-) -> tuple[bool, float]:
-    """Draw pairs together whose own digits say that they break their bounds; overwrite theta.
-
-    Returns whether any moved, and the worst relative violation that is left. The moves are a few
-    roundings of residuals, and keep the weighted centroid.
-    """
-    K, d = theta.shape
-    size, moved, worst = np.empty(K), False, 0.0
-    for i in range(K):
-        total = 0.0
-        for k in range(d):
-            total += (abs(theta[i, k]) + abs(gradients[i, k]) + abs(c * points[i, k])) ** 2
-        size[i] = math.sqrt(total)
-    for sweeps in range(_SWEEPS + 1):
-        broken, worst = 0, 0.0
-        for i in range(K):
-            for j in range(i):
-                if bounds[i, j] == np.inf:
-                    continue
-                squared, apart = 0.0, 0.0
-                for k in range(d):
-                    dx = points[i, k] - points[j, k]
-                    v = (theta[i, k] - theta[j, k]) - c * dx
-                    squared, apart = squared + v * v, apart + dx * dx
-                length, rho = math.sqrt(squared), r * math.sqrt(apart)
-                excess, lost = length - rho, 0.5 * ROUNDING * (size[i] + size[j])
-                if excess <= 0.5 * tol * rho + lost:
-                    continue
-                broken += 1
-                if excess > tol * rho + 3.0 * lost:
-                    worst = max(worst, excess / (rho + lost))
-                if sweeps < _SWEEPS:
-                    share = variances[i] / (variances[i] + variances[j])
-                    for k in range(d):
-                        dx = points[i, k] - points[j, k]
-                        v = (theta[i, k] - theta[j, k]) - c * dx
-                        theta[i, k] -= share * excess / length * v
-                        theta[j, k] += (1.0 - share) * excess / length * v
-                    moved = True
-        if broken == 0:
-            break
-    return moved, worst
+    labels = np.empty(len(bounds), np.intp)
+    kernels.coincident(np.ascontiguousarray(bounds), limit, labels)
+    return labels

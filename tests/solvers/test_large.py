@@ -32,11 +32,16 @@ def test_matrix_products_eliminate_as_node_by_node(
     rng = np.random.default_rng(3)
     a = np.triu(strongest ** rng.random((K, K)) * (rng.random((K, K)) < 0.05), 1)
     n = rng.uniform(0.1, 1.0, K)
-    b = np.hstack((rng.random((K, q)), np.eye(K)))
-    plain, fast = b.copy(), b.copy()
-    _linalg.solve_laplacian(a.copy(), n.copy(), fast, q)
-    monkeypatch.setattr(_linalg, "MANY", K + 1)
-    _linalg.solve_laplacian(a.copy(), n.copy(), plain, q)
+    b = rng.random((K, q))
+    found = []
+    for many in (_linalg.MANY, K + 1):
+        monkeypatch.setattr(_linalg, "MANY", many)
+        x, inverse, alone = b.copy(), np.empty((K, K)), b.copy()
+        _linalg.solve_laplacian(a, n, x, inverse)
+        _linalg.solve_laplacian(a, n, alone)
+        np.testing.assert_allclose(alone, x, rtol=1e-13)
+        found.append(np.hstack((x, inverse)))
+    plain, fast = found
     # Nothing is subtracted, so that every entry keeps its digits, however strong the pulls.
     np.testing.assert_allclose(fast, plain, rtol=1e-11)
 

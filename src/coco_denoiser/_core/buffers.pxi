@@ -37,7 +37,11 @@ cdef extern from "lanes.h" nogil:
         double *out, const double *columns, Py_ssize_t stride, const double *x, Py_ssize_t q,
         Py_ssize_t count,
     ) noexcept
-    double squared_distance(const double *a, const double *b, Py_ssize_t q) noexcept
+    double squared_distance(const double *a, const double *b, Py_ssize_t n) noexcept
+    double absolute_distance(const double *a, const double *b, Py_ssize_t n) noexcept
+    double squared_residual(
+        const double *a, const double *b, double c, const double *x, const double *y, Py_ssize_t n
+    ) noexcept
     void multiply_differences(
         double *out, const double *a, const double *b, const double *c, const double *d,
         Py_ssize_t width,
@@ -45,6 +49,9 @@ cdef extern from "lanes.h" nogil:
 
 cdef extern from "constants.h" nogil:
     const double COINCIDENT, ROUNDING, WITHIN
+
+
+cdef char INDEX = b"l" if sizeof(long) == sizeof(Py_ssize_t) else b"q"  # of numpy.intp
 
 
 def has_avx2() -> bool:

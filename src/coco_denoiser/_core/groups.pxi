@@ -7,7 +7,9 @@ cdef bint solve_groups(Workspace ws) noexcept nogil:
 
     The certificate tells whether that is good enough, or whether they must be told apart.
     """
-    cdef Py_ssize_t count = find_groups(ws)
+    cdef Py_ssize_t count = label_groups(
+        ws.bounds.data, ws.bounds.stride, ws.K, COINCIDENT, ws.label
+    )
     with gil:
         if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
             ws.part = Workspace(count, ws.most)
@@ -19,26 +21,28 @@ cdef bint solve_groups(Workspace ws) noexcept nogil:
     return True
 
 
-cdef Py_ssize_t find_groups(Workspace ws) noexcept nogil:
-    """Label the points by groups no further apart than COINCIDENT; return how many there are."""
+cdef Py_ssize_t label_groups(
+    double *bounds, Py_ssize_t stride, Py_ssize_t K, double limit, Py_ssize_t *label
+) noexcept nogil:
+    """Label the points by groups no further apart than a limit; return how many there are."""
     cdef Py_ssize_t i, j, k, count = 0, old
-    for i in range(ws.K):
-        ws.label[i] = i
+    for i in range(K):
+        label[i] = i
         for j in range(i):
-            if row(ws.bounds, i)[j] <= COINCIDENT and ws.label[j] != ws.label[i]:
-                old = ws.label[i]
+            if bounds[i * stride + j] <= limit and label[j] != label[i]:
+                old = label[i]
                 for k in range(i + 1):
-                    if ws.label[k] == old:
-                        ws.label[k] = ws.label[j]
-    for i in range(ws.K):  # numbered in the order of first members
-        old = ws.label[i]
+                    if label[k] == old:
+                        label[k] = label[j]
+    for i in range(K):  # numbered in the order of first members, below zero for now
+        old = label[i]
         if old >= 0:
             count += 1
-            for k in range(i, ws.K):
-                if ws.label[k] == old:
-                    ws.label[k] = -count
-    for i in range(ws.K):
-        ws.label[i] = -ws.label[i] - 1
+            for k in range(i, K):
+                if label[k] == old:
+                    label[k] = -count
+    for i in range(K):
+        label[i] = -label[i] - 1
     return count
 
 

@@ -180,14 +180,46 @@ static void distances_to(double *out, const double *columns, ptrdiff_t stride, c
     }
 }
 
-/* ||a - b||^2, over a multiple of four coordinates. */
-INLINE double squared_distance(const double *a, const double *b, ptrdiff_t q) {
+/* ||a - b||^2, in four lanes; the last entries one by one. */
+INLINE double squared_distance(const double *a, const double *b, ptrdiff_t n) {
     lanes sum = all(0.0);
-    for (ptrdiff_t c = 0; c < q; c += 4) {
-        const lanes v = sub(load(a + c), load(b + c));
+    ptrdiff_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        const lanes v = sub(load(a + j), load(b + j));
         sum = add(sum, mul(v, v));
     }
-    return total(sum);
+    double rest = total(sum);
+    for (; j < n; ++j) rest += (a[j] - b[j]) * (a[j] - b[j]);
+    return rest;
+}
+
+/* The sum of |a - b|, likewise. */
+INLINE double absolute_distance(const double *a, const double *b, ptrdiff_t n) {
+    lanes sum = all(0.0);
+    ptrdiff_t j = 0;
+    for (; j + 4 <= n; j += 4) sum = add(sum, absolute(sub(load(a + j), load(b + j))));
+    double rest = total(sum);
+    for (; j < n; ++j) rest += fabs(a[j] - b[j]);
+    return rest;
+}
+
+/* ||(a - b) - c (x - y)||^2, likewise. */
+INLINE double squared_residual(const double *a, const double *b, double c, const double *x,
+                               const double *y, ptrdiff_t n) {
+    const lanes slope = all(c);
+    lanes sum = all(0.0);
+    ptrdiff_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        const lanes dx = sub(load(x + j), load(y + j));
+        const lanes v = sub(sub(load(a + j), load(b + j)), mul(slope, dx));
+        sum = add(sum, mul(v, v));
+    }
+    double rest = total(sum);
+    for (; j < n; ++j) {
+        const double v = (a[j] - b[j]) - c * (x[j] - y[j]);
+        rest += v * v;
+    }
+    return rest;
 }
 
 /* out[j] = (a[j] - b[j]) (c[j] - d[j]) */

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from coco_denoiser._core import kernels
 from coco_denoiser._version import __version__
 from coco_denoiser.experiments import ExperimentError
 from coco_denoiser.experiments.experiment import Config, Experiment, Unit
@@ -174,7 +175,7 @@ def fingerprint(name: str, config: Config) -> str:
         "config": config.parameters(),
         "version": __version__,
         "code": _code(),
-        "libraries": [metadata.version(package) for package in ("numpy", "numba")],
+        "libraries": [metadata.version("numpy")],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -189,4 +190,5 @@ def _code() -> str:
         if not name.startswith(_APART):
             digest.update(name.encode())
             digest.update(path.read_bytes())
+    digest.update(Path(kernels.__file__).read_bytes())  # the compiled core
     return digest.hexdigest()

@@ -173,7 +173,7 @@ def _error(answer: Solution) -> float:
 def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, float]]:
     """Yield the methods to try, and up to which bound points count as one.
 
-    The first has been tried if `solve_fast` was, and no points coincide.
+    The first has been tried if `solve_fast` was, unless points coincide: these it took for one.
     """
     count = int(coincident(problem.bounds).max()) + 1
     if method != "auto":
@@ -184,7 +184,7 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         yield method, 0.0 if method == "line" else COINCIDENT
         return
     names = [_first(problem, count)]
-    if not tried:
+    if not tried or count < len(problem.bounds):
         yield names[0], COINCIDENT
     if len(problem.bounds) > 2 and line.applies(problem):
         yield "line", 0.0

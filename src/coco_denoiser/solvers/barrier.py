@@ -21,7 +21,7 @@ import numpy as np
 
 from coco_denoiser._linalg import substitute
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers.newton import inverse_bounds
+from coco_denoiser.solvers.newton import needed_bounds
 from coco_denoiser.typing import Float64
 
 _FALL = 0.1  # what is left of tau where F is near enough to its minimum
@@ -48,7 +48,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     if h.shape[1] > len(h) and problem.isotropic:
         h = np.asarray(np.linalg.qr(h.T, mode="r")).T
         n = n[:, : h.shape[1]]
-    first, second = np.nonzero(np.triu(inverse_bounds(problem.bounds)[0]))
+    first, second = np.nonzero(np.triu(needed_bounds(problem.bounds) < np.inf))
     rho, tree = problem.bounds[first, second], _tree(problem)
     edges = tree[first] - tree[second]
     masses = tree.T @ (problem.precisions[:, None] * tree)

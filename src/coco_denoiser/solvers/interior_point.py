@@ -23,10 +23,11 @@ its own.
 import numpy as np
 from numpy.linalg import norm
 
+from coco_denoiser._core import kernels
 from coco_denoiser._linalg import substitute
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers.large import System, duality, multiplicative, spread
-from coco_denoiser.solvers.newton import READY, inverse_bounds
+from coco_denoiser.solvers.large import System, duality, multiplicative
+from coco_denoiser.solvers.newton import READY, needed_bounds
 from coco_denoiser.typing import Float64, Int64
 
 _START = 1.025  # how far inside its bounds step 2 starts
@@ -61,10 +62,10 @@ class _Path:
     """Where the method is, pair by pair; tables of multipliers are above the diagonal."""
 
     def __init__(self, problem: Problem) -> None:
-        inverse, n = inverse_bounds(problem.bounds)[0], problem.precisions
-        self.problem, self.inverse = problem, inverse
-        self.bounds = np.where(inverse > 0.0, problem.bounds, np.inf)
-        self.first, self.second = np.nonzero(np.triu(inverse))
+        n = problem.precisions
+        self.bounds = needed_bounds(problem.bounds)
+        self.problem, self.inverse = problem, 1.0 / self.bounds
+        self.first, self.second = map(np.ascontiguousarray, np.nonzero(np.triu(self.inverse)))
         self.rho = problem.bounds[self.first, self.second]
         a, b = n[self.first], n[self.second]
         self.soft = 2.0 * a * b / (a + b)
@@ -132,7 +133,7 @@ class _Path:
             least, diagonal = 1e-3 * tol * dual, curvature + self.s / self.lam
             dlam, ds, step, step_lam = self._direction(chosen, U, target, diagonal, least)
             pull = np.empty_like(self.phi)
-            spread(i, j, v, dlam, pull)
+            kernels.spread(i, j, v, dlam, pull)
             dphi, before = self.system.hat - self.phi - M @ pull, error
             lam, s, phi = self.lam, self.s, self.phi
             for _ in range(8):

@@ -19,11 +19,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser._jit import sweep
-from coco_denoiser._linalg import distances, solve_laplacian
+from coco_denoiser._core import kernels
+from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.problem import ROUNDING, Problem, roundings_of_pairs, stationary, worst_ratio
 from coco_denoiser.solvers import newton
-from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, inverse_bounds
+from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, needed_bounds
 from coco_denoiser.typing import Float64, Int64
 
 # Multiplications that a problem of K points may cost: so many times K^3, and more for small ones,
@@ -46,7 +46,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         tol: relative duality gap to reach.
         max_iter: limit on the steps.
     """
-    bounds = np.where(inverse_bounds(problem.bounds)[0] > 0.0, problem.bounds, np.inf)
+    bounds = needed_bounds(problem.bounds)
     # What overflows is no answer, and its gap says so. Half the tolerance: the certificate is
     # computed after a last rounding.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -99,15 +99,16 @@ class System:
         self.hat, self.M = np.empty((K, q)), np.empty((1 if different.size == 1 else q, K, K))
         for share in different:
             here = np.flatnonzero(shares == share)
-            both = np.concatenate((n[:, None] * problem.residuals[:, here], np.eye(K)), axis=1)
-            solve_laplacian(table / share, n.copy(), both, here.size)
-            self.hat[:, here] = both[:, : here.size]
-            self.M[here if len(self.M) > 1 else slice(None)] = both[:, here.size :] / share
+            hat = np.ascontiguousarray(n[:, None] * problem.residuals[:, here])
+            inverse = np.empty((K, K))
+            solve_laplacian(table / share, n, hat, inverse)
+            self.hat[:, here] = hat
+            self.M[here if len(self.M) > 1 else slice(None)] = inverse / share
         self.elimination, self.spent = different.size * float(K * K * (K + q)), 0.0
 
     def list_pairs(self, first: Int64, second: Int64) -> None:
         """Set the pairs that a step works on."""
-        self.first, self.second = first, second
+        self.first, self.second = map(np.ascontiguousarray, (first, second))
         self.v = self.hat[first] - self.hat[second]
         self.cost = self.hat.size * len(self.hat) + _PAIR * first.size
 
@@ -121,9 +122,9 @@ class System:
         """Return the matrix times x."""
         self.spent += self.cost
         pull, out = np.empty_like(self.hat), np.empty_like(x)
-        spread(self.first, self.second, self.v, x, pull)
+        kernels.spread(self.first, self.second, self.v, x, pull)
         moves = self.M[0] @ pull if len(self.M) == 1 else (self.M @ pull.T[:, :, None])[:, :, 0].T
-        _collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
+        kernels.collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
         return out
 
     def nonnegative(self, lam: Float64, rho: Float64, ridge: float) -> Float64:
@@ -245,28 +246,5 @@ def multiplicative(problem: Problem, bounds: Float64, near: float) -> Float64:
 
 def _ratios(phi: Float64, bounds: Float64) -> tuple[Float64, float]:
     """Return the ratios of distance to bound, above the diagonal, and the largest."""
-    apart = distances(phi)
+    apart = kernels.distances(np.ascontiguousarray(phi))
     return np.triu(apart / bounds), float(np.max((apart - ROUNDING) / bounds))
-
-
-@sweep
-def spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None:
-    """Fill pull with the forces on the points of forces x v on the pairs."""
-    pull[:] = 0.0
-    for e in range(x.size):
-        i, j = first[e], second[e]
-        for c in range(v.shape[1]):
-            force = x[e] * v[e, c]
-            pull[i, c] += force
-            pull[j, c] -= force
-
-
-@sweep
-def _collect(first: Int64, second: Int64, v: Float64, u: Float64, out: Float64) -> None:
-    """Fill out with how far the moves u of the points take the pairs."""
-    for e in range(out.size):
-        i, j = first[e], second[e]
-        total = 0.0
-        for c in range(v.shape[1]):
-            total += v[e, c] * (u[i, c] - u[j, c])
-        out[e] = total

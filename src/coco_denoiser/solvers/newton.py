@@ -7,7 +7,7 @@ short on others: the certificate tells, and another method is tried.
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser.problem import COINCIDENT, WITHIN, Problem
+from coco_denoiser.problem import WITHIN, Problem
 from coco_denoiser.typing import Float64
 
 STEPS: int = kernels.CONSTANTS["STEPS"]
@@ -28,9 +28,9 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     return found[2], found[3]
 
 
-def inverse_bounds(bounds: Float64) -> tuple[Float64, bool]:
-    """Return 1 / rho, zero for pairs that are not constrained or that a third point implies."""
+def needed_bounds(bounds: Float64) -> Float64:
+    """Return the bounds, infinite on the diagonal and for pairs that a third point implies."""
     needed = bounds.copy()
     kernels.implied_pairs(needed)
     np.fill_diagonal(needed, np.inf)
-    return 1.0 / needed, bool(needed.min() > COINCIDENT)
+    return needed
