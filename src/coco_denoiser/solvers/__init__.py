@@ -191,16 +191,17 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
     finer = int(coincident(problem.bounds, ROUNDING).max()) + 1
     if finer > count:  # points that nearly coincide may have to be told apart after all
         yield _inner(names[0], problem), ROUNDING
-    if names == ["newton"]:
-        yield "interior-point", COINCIDENT
     if len(problem.bounds) > 2 and barrier.multiplications(problem) <= _BARRIER:
         yield "barrier", COINCIDENT
+    if names == ["newton"]:
+        yield "interior-point", COINCIDENT
     if names == ["newton"] and count >= _MIDDLE:
         yield "large", COINCIDENT
     if names == ["large"] and problem.isotropic and count < 2 * LARGE:
         yield "interior-point", COINCIDENT
     if finer > count and finer < _MIDDLE:  # their bounds differ too much for the others
         yield "large", ROUNDING
+        yield "fdpg", ROUNDING
 
 
 def _first(problem: Problem, count: int) -> str:

@@ -19,6 +19,7 @@ The linear system has K q unknowns, however many pairs there are.
 
 import numpy as np
 
+from coco_denoiser._core import kernels
 from coco_denoiser._linalg import substitute
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers.newton import needed_bounds
@@ -45,9 +46,10 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         max_iter: limit on Newton's steps.
     """
     n, h = problem.table, problem.residuals
-    if h.shape[1] > len(h) and problem.isotropic:
-        h = np.asarray(np.linalg.qr(h.T, mode="r")).T
-        n = n[:, : h.shape[1]]
+    if problem.isotropic:
+        if h.shape[1] > len(h):
+            h = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
+        return kernels.barrier(h, problem.bounds, problem.precisions, tol, max_iter)
     first, second = np.nonzero(np.triu(needed_bounds(problem.bounds) < np.inf))
     rho, tree = problem.bounds[first, second], _tree(problem)
     edges = tree[first] - tree[second]
