@@ -97,7 +97,7 @@ def test_bounds_are_those_of_the_whole_hessian() -> None:
     eigenvalues = np.linalg.eigvalsh(jax.jit(jax.hessian(lambda x: loss(unravel(x))))(flat))
     low, high = eigenvalues[0], eigenvalues[-1]
     L, mu = hessian_bounds(loss, params)
-    # As many products as variables: exact.
+    # Twice as many products as variables: exact.
     assert (L, mu) == pytest.approx((high, low), abs=1e-4)
 
 
