@@ -21,6 +21,7 @@ class Status(Enum):
     UNCHANGED = "the observations already obey the curvature bounds and are unchanged", True
     ITERATION_LIMIT = "stopped before reaching tol: iteration limit", False
     STALLED = "stopped before reaching tol: work limit or machine precision", False
+    REFUSED = "refused: a number is not finite or too large, and the gradient is unchanged", False
 
     def __new__(cls, sentence: str, success: bool) -> "Status":  # noqa: FBT001
         """Make the sentence the value."""

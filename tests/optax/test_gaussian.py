@@ -79,14 +79,17 @@ def test_it_agrees_with_the_core(d: int, known: dict[str, float], dtype: str) ->
     wide = dtype == "float64"
     with jax.enable_x64(wide):
         for x, g, variances, slot in windows(d, 60):
-            (weights, (gap, told, _)), theirs = both(x, g, variances, slot, dtype, **known)
+            (weights, ((gap, violation, *told), _)), theirs = both(
+                x, g, variances, slot, dtype, **known
+            )
             np.testing.assert_allclose(
                 weights[: len(x)], theirs.weights[0], atol=1e-10 if wide else 1e-4
             )
             assert not weights[len(x) :].any()
             assert gap <= (1e-13 if wide else 1e-6)
             expected = [theirs.std[0], theirs.noise_std, theirs.scale * np.sqrt(d)]
-            expected = [np.inf if np.isnan(v) else v for v in expected]  # what is not known
+            expected = [-1.0 if np.isnan(v) else v for v in expected]  # what is not known
+            assert violation == -1.0
             close = 1e-7 if wide else 1e-2
             np.testing.assert_allclose(told[1:], expected[1:], rtol=close, atol=1e-5)
             # The ratios to average over are those of a full window.
@@ -100,10 +103,10 @@ def test_ten_to_the_nine_coordinates_are_no_trouble_in_float32() -> None:
     x, noise = squares(steps), 2.0 * d * (1.0 - np.eye(K))
     g = 0.5 * d / 10 * x + noise
     tables = (jnp.asarray(v, "float32") for v in (x, g, np.ones(K)))
-    weights, (_, told, _) = estimated(*tables, jnp.asarray(2), d, {})
+    weights, (found, _) = estimated(*tables, jnp.asarray(2), d, {})
     theirs = core.fit(np.sqrt(x), np.sqrt(g), np.ones(K), np.array([2]), d)
     np.testing.assert_allclose(weights, theirs.weights[0], atol=1e-4)
-    np.testing.assert_allclose(told[0], theirs.std[0], rtol=1e-3)
+    np.testing.assert_allclose(found[2], theirs.std[0], rtol=1e-3)
 
 
 @pytest.mark.parametrize("known", [{}, {"L": 0.5, "noise_std": 1.0}])
@@ -121,8 +124,9 @@ def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> N
             v = float(np.exp(rng.normal()))
             g = np.linspace(1.0, 0.2, 5) * x + np.sqrt(v) * rng.normal(size=5)
             theta = denoiser(x, g, noise_variance=v)
-            with jax.debug_nans(True):  # what is unknown is NaN only where it is read
+            with jax.debug_nans(True), jax.debug_infs(True):
                 u, state = update(jnp.asarray(g), state, jnp.asarray(x), noise_variance=v)
+                assert np.isnan(state[0].violation)  # unknown, and no debugger minds
             np.testing.assert_allclose(u, theta, atol=1e-9)
             found: CocoState = state[0]
             np.testing.assert_allclose(found.std, denoiser.std, rtol=1e-3)
@@ -143,7 +147,8 @@ def test_a_variance_that_is_none_changes_nothing() -> None:
     with pytest.raises(TypeError, match="noise_variance must be a real number, got array"):
         tx.update(g, state, params, noise_variance=np.ones(2))
     u, after = jax.jit(tx.update)(g, state, params, noise_variance=-1.0)  # traced: passed through
-    assert same((u, after), (g, state))
+    assert same((u, after[:3]), (g, state[:3]))
+    assert after.status is Status.REFUSED
 
 
 def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> None:

@@ -43,8 +43,8 @@ def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
     point, cross, residual = ((a * b).sum(-1) for a, b in ((dx, dx), (dx, dh), (dh, dh)))
     one = jnp.ones(K, x.dtype)
     tables = Tables(jnp.array(K), jnp.array(0), c, point, cross, residual, one)
-    w, gap = newest_weights(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
-    return g[-1] + w @ (dh[:, -1]), gap
+    w, *judged = newest_weights(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
+    return g[-1] + w @ (dh[:, -1]), judged
 
 
 def difference(x: Float64, g: Float64, L: float, mu: float, dtype: Any, tol: float = 1e-9) -> float:
@@ -93,8 +93,11 @@ def test_wide_windows_agree_as_well() -> None:
 def test_what_obeys_the_bounds_is_left_alone(kind: str) -> None:
     x, g, _ = window(kind, (6, 20), seed=1)
     x, g = x.astype(np.float32), g.astype(np.float32)
-    theta, gap = newest(jnp.asarray(x), jnp.asarray(g), jnp.float32(1.5), jnp.float32(0.1), 1e-6)
-    assert gap == 0.0
+    theta, (moved, gap, violation) = newest(
+        jnp.asarray(x), jnp.asarray(g), jnp.float32(1.5), jnp.float32(0.1), 1e-6
+    )
+    assert not moved
+    assert gap == violation == 0.0
     assert np.array_equal(theta, g[-1])
 
 
@@ -134,7 +137,7 @@ def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
         h /= scale
         apart = np.linalg.norm(h[first] - h[second], axis=1)
         on = np.ones(rho.shape, bool)
-        lam, shrink, _ = solver.multipliers(
+        lam, shrink = solver.multipliers(
             *map(jnp.asarray, (h, np.ones(K), apart, rho, on)), tol=TOL
         )
         expected = duality_gap(h, rho, np.asarray(lam), float(shrink))

@@ -1,5 +1,6 @@
 """coco_denoise as an Optax transformation: the contract that Optax's own transformations keep."""
 
+import pickle
 from typing import Any, cast
 
 import jax
@@ -9,8 +10,9 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, Status
 from coco_denoiser.optax import FoldState, coco_denoise
+from coco_denoiser.optax.transform import VERSION
 from tests.optax.streams import (
     CHAIN,
     STEPS,
@@ -128,7 +130,8 @@ def test_it_is_compiled_once_and_passes_on_what_is_not_finite(K: int) -> None:
         broken = g | {"b": g["b"].at[0].set(jnp.nan)}
         passed, untouched = update(broken, state, params)
         np.testing.assert_array_equal(flat(passed), flat(broken))
-        assert same(untouched, state)
+        assert same(untouched[:3], state[:3])
+        assert untouched.status is Status.REFUSED
         _, state = update(g, state, params)
     assert update._cache_size() == 1
 
@@ -149,12 +152,14 @@ def test_long_leaves_are_folded_as_by_the_core() -> None:
     assert not np.allclose(ours, g, atol=1e-2)
 
 
-def test_with_a_window_of_two_the_state_is_two_copies_and_a_number() -> None:
-    params = as_tree(jnp.float32)
-    state = coco_denoise(1.0, 2, forget="fold").init(params)
-    assert isinstance(state, FoldState)
-    sizes = [leaf.size for leaf in jax.tree.leaves(state)]
-    assert sum(sizes) == 2 * flat(params).size + 1
+def test_with_a_window_of_two_the_state_is_two_copies_and_some_numbers() -> None:
+    sizes = []
+    for d in (1, 100):
+        state = coco_denoise(1.0, 2, forget="fold").init(jnp.ones(d))
+        assert isinstance(state, FoldState)
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(state)))
+    assert sizes[1] - sizes[0] == 2 * 99
+    assert sizes[0] < 10
 
 
 def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
@@ -192,3 +197,65 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             assert np.isclose(state.tables.point[i, j], dx @ dx, rtol=2e-6)
             assert np.isclose(state.tables.residual[i, j], dh @ dh, rtol=2e-6)
             assert np.isclose(state.tables.cross[i, j], dx @ dh, rtol=0.0, atol=2e-6 * size)
+
+
+def filtered(g: Any, state: Any, x: Any) -> Any:
+    return coco_denoise(1.0, 2, forget="fold").update(g, state, x)
+
+
+def test_a_batch_of_states_has_a_status_each() -> None:
+    x, g = jnp.zeros((3, 2)), jnp.array([[1.0, 0.0], [np.nan, 0.0], [2.0, 0.0]])
+    advance = jax.jit(jax.vmap(filtered))
+    state = jax.vmap(coco_denoise(1.0, 2, forget="fold").init)(x)
+    assert state.status.tolist() == 3 * [Status.UNCHANGED]
+    _, state = advance(jnp.zeros_like(x), state, x)
+    u, state = advance(g, state, x)
+    assert state.status.tolist() == [Status.SOLVED, Status.REFUSED, Status.SOLVED]
+    np.testing.assert_array_equal(u, 0.5 * g)  # the mean of two at one point, or as it came
+    np.testing.assert_allclose(state.gap, [0.0, np.nan, 0.0], atol=1e-6)
+    np.testing.assert_allclose(state.violation, [0.0, np.nan, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"window": K}, {"window": 2, "forget": "fold"}])
+def test_a_state_survives_its_file_and_one_of_another_version_is_refused(options: Any) -> None:
+    tx, x = coco_denoise(1.0, **options), jnp.ones(3)
+    state: Any = tx.init(x)
+    again = pickle.loads(pickle.dumps(state))
+    assert same(again, state)
+    assert same(tx.update(x, again, x), tx.update(x, state, x))
+    # A reader that goes by position, or fills in the leaves of a template, restores the version.
+    for version in (jnp.zeros(VERSION + 1, jnp.int8), jnp.array(2)):
+        other = state._replace(version=version)
+        with pytest.raises(ValueError, match="another release of coco-denoiser has written it"):
+            jax.jit(tx.update)(x, other, x)
+        with pytest.raises(ValueError, match="must have the layout of version 2"):
+            _ = other.status
+
+
+def test_the_numbers_of_an_outcome_keep_their_meaning() -> None:
+    state = coco_denoise(1.0, K).init(jnp.ones(1))
+    names = ["UNCHANGED", "SOLVED", "ESTIMATED", "STALLED", "REFUSED"]
+    for number, name in enumerate(names):
+        assert state._replace(outcome=jnp.array(number)).status is Status[name]
+
+
+@pytest.mark.parametrize(("wide", "largest"), [(False, 1e18), (True, 1e150)])
+@pytest.mark.parametrize("window", [2, 3])
+def test_numbers_too_large_are_refused_and_others_denoised(
+    wide: bool, largest: float, window: int
+) -> None:
+    with jax.enable_x64(wide), jax.debug_nans(True), jax.debug_infs(True):
+        tx, x = coco_denoise(1.0, window, forget="fold"), jnp.zeros(2)
+        first, update = tx.init(x), jax.jit(tx.update)
+        for bad in (1.01 * largest, 100.0 * largest):
+            g = jnp.array([bad, 0.0])
+            u, state = update(g, first, x)
+            np.testing.assert_array_equal(u, g)
+            assert same(state[:3], first[:3])
+            assert state.status is Status.REFUSED
+            assert not Status.REFUSED.success
+        g = jnp.array([0.9 * largest, 0.0])
+        _, state = update(0.0 * g, first, x)
+        u, state = update(g, state, x)
+        np.testing.assert_allclose(u, 0.5 * g, rtol=1e-5)
+        assert state.status is Status.SOLVED

@@ -12,8 +12,8 @@ that it can be compiled, batched by vmap, and run in float32. What differs:
   sigma = (1 - ||u||^2) / 2, u = (phi_m - phi_l) / rho. The system is then
   diag(sigma) + R * (u u'), where R = lam^1/2 B M B' lam^1/2 has eigenvalues in [0, 1]: its
   entries are of order 1 whatever the bounds are;
-- points that coincide are not merged. Their bound is raised to what the precision can resolve,
-  and M comes from an elimination without subtractions, which large multipliers do not harm.
+- points too close for the precision stay separate, tied by a large multiplier, which is no
+  unknown: M comes from an elimination without subtractions, which large multipliers do not harm.
 
 Letters: B (P, K) is the incidence matrix, N = diag(n), M = (N + B' diag(lam) B)^-1, hat = M N h
 the residuals that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
@@ -42,7 +42,7 @@ class Precision(NamedTuple):
     """What a floating-point format can resolve, relative to the largest residual."""
 
     eps: float  # the distance from 1 to the next number
-    closest: float  # points whose bound is below this are held at this distance
+    closest: float  # points whose bound is below this are held together
     rounding: float  # a distance is known up to this
     collinear: float  # a detour longer by no more than this is not counted as one
     end: float  # where the central path ends
@@ -66,6 +66,15 @@ def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return first, second, B[first] - B[second]
 
 
+def table(lam: Array, K: int) -> Array:
+    """Return multipliers (P,) as a symmetric table (K, K)."""
+    first, second, _ = pairs(K)
+    place = np.full((K, K), lam.shape[0], np.int32)
+    place[first, second] = place[second, first] = np.arange(first.size)
+    found: Array = jnp.append(lam, jnp.zeros(1, lam.dtype))[place]
+    return found
+
+
 def inverse(lam: Array, n: Array) -> Array:
     """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (P,) and precisions (K,).
 
@@ -74,11 +83,7 @@ def inverse(lam: Array, n: Array) -> Array:
     of M has almost all its digits, however large the multipliers are.
     """
     K = n.size
-    first, second, _ = pairs(K)
-    place = np.full((K, K), lam.shape[0], np.int32)
-    place[first, second] = place[second, first] = np.arange(first.size)
-    a: Array = jnp.append(lam, jnp.zeros(1, lam.dtype))[place]
-    index = jnp.arange(K)
+    a, index = table(lam, K), jnp.arange(K)
 
     def eliminate(k: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, rest = carry
@@ -89,8 +94,8 @@ def inverse(lam: Array, n: Array) -> Array:
         a = jnp.where(here, 0.0, a) + column[:, None] * row
         return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
 
-    a, _ = lax.fori_loop(0, K, eliminate, (a, n))
-    return a
+    M: Array = lax.fori_loop(0, K, eliminate, (a, n))[0]
+    return M
 
 
 _Six: TypeAlias = tuple[Array, Array, Array, Array, Array, Array]
@@ -127,8 +132,8 @@ def multipliers(
     on: Array,
     *,
     tol: float | Array,
-) -> tuple[Array, Array, Array]:
-    """Return the multipliers (P,), the shrinkage, and the relative gap.
+) -> tuple[Array, Array]:
+    """Return the multipliers (P,), and the shrinkage; zeros and 1 if all bounds are obeyed.
 
     Args:
         h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
@@ -136,15 +141,19 @@ def multipliers(
         apart: (P,), their distances, as accurate as they are known.
         rho: (P,), their bounds.
         on: (P,), False for pairs that take no part.
-        tol: relative duality gap to reach.
+        tol: relative duality gap to reach, by the solver's own account.
     """
     limits = precision(h.dtype)
     active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
     on = _needed(h.shape[0], rho, on, limits)
+    same = on & (rho <= limits.closest)
+    ties = jnp.where(same, 16.0 / limits.eps * n.max(), 0.0)  # what is left is rounding
+    on &= ~same
     rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
     with jax.default_matmul_precision("highest"):  # also where hardware prefers less
-        lam, M, hat = _multiplicative(h, n, apart, rho, on, active, limits)
-        return _interior_point(h, n, rho, on, active, lam, M, hat, limits, tol)
+        lam, M, hat = _multiplicative(h, n, apart, rho, on, ties, active, limits)
+        lam, shrink = _interior_point(h, n, rho, on, ties, active, lam, M, hat, limits, tol)
+    return jnp.where(active, lam + ties, 0.0), shrink
 
 
 @jax.jit
@@ -158,7 +167,7 @@ def weights(lam: Array, shrink: Array, n: Array) -> Array:
 def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
     """Return the pairs that no other pairs imply: dependent ones would make the system singular.
 
-    - Of points that coincide, the first stands for all; each other is tied to one before it.
+    - Of points that coincide, the first stands for all; each other stays with its nearest before.
     - A pair (m, l) is implied if some p has rho_mp + rho_pl <= rho_ml, both parts shorter.
       Without "shorter", near-duplicates would imply each other away.
     """
@@ -166,10 +175,9 @@ def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
     table = jnp.full((K, K), jnp.inf, rho.dtype)
     table = table.at[first, second].set(jnp.where(on, rho, jnp.inf))
     table = jnp.minimum(table, table.T)
-    earlier = np.tri(K, k=-1, dtype=bool)
-    same = (table <= limits.closest) & earlier
-    single = ~same.any(1)
-    leader = jnp.where(single, np.arange(K), same.argmax(1))
+    earlier = jnp.where(np.tri(K, k=-1, dtype=bool), table, jnp.inf)
+    single = earlier.min(1) > limits.closest
+    leader = jnp.where(single, np.arange(K), earlier.argmin(1))
     part = jnp.where(single[:, None] & single, table, jnp.inf)
     shorter = part[:, None, :] * (1.0 - 1e3 * limits.collinear)  # of the pair (m, l), for every p
     to, on_from = part[:, :, None], part[None, :, :]
@@ -182,7 +190,14 @@ def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
 
 
 def _multiplicative(
-    h: Array, n: Array, apart: Array, rho: Array, on: Array, active: Array, limits: Precision
+    h: Array,
+    n: Array,
+    apart: Array,
+    rho: Array,
+    on: Array,
+    ties: Array,
+    active: Array,
+    limits: Precision,
 ) -> tuple[Array, Array, Array]:
     """Improve lam from a rough guess until the pairs with forces are near their bounds."""
     K = h.shape[0]
@@ -190,7 +205,7 @@ def _multiplicative(
 
     def improve(carry: _Six) -> _Six:
         lam, last, _, _, rounds, _ = carry
-        M = inverse(lam, n)
+        M = inverse(lam + ties, n)
         hat = M @ (n[:, None] * h)
         w = lengths(hat)
         ratio = jnp.maximum(w / rho, 0.1)
@@ -215,13 +230,14 @@ def _interior_point(
     n: Array,
     rho: Array,
     on: Array,
+    ties: Array,
     active: Array,
     lam: Array,
     M: Array,
     hat: Array,
     limits: Precision,
     tol: float | Array,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     w = lengths(hat)
     force = jnp.max(lam * rho, initial=0.0)
     f = jnp.where(on, jnp.maximum(lam * rho, 1e-6 * force), 0.0)
@@ -241,7 +257,7 @@ def _interior_point(
 
     def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
         point, best, iterations = carry
-        point = _step(point, h, n, rho, on, omega)
+        point = _step(point, h, n, rho, on, ties, omega)
         lam = point.f / rho
         gap, shrink = _relative_gap(lam, point.hat, h, n, rho, on, limits)
         tau = (point.f * point.sigma).sum() / omega.sum()
@@ -258,10 +274,12 @@ def _interior_point(
         return point, best, iterations + 1
 
     _, best, _ = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
-    return best.lam, best.shrink, jnp.where(active, best.gap, 0.0)
+    return best.lam, best.shrink
 
 
-def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array) -> _Point:
+def _step(
+    point: _Point, h: Array, n: Array, rho: Array, on: Array, ties: Array, omega: Array
+) -> _Point:
     """Take one predictor-corrector step, halved until the residual is in bounds."""
     f, sigma, phi, M, hat, before, ridge = point
     K = h.shape[0]
@@ -292,7 +310,7 @@ def _step(point: _Point, h: Array, n: Array, rho: Array, on: Array, omega: Array
         f_new = f + scale * step_f * df
         sigma_new = sigma + scale * step_s * ds
         phi_new = phi + scale * step_s * dphi
-        M_new = inverse(f_new / rho, n)
+        M_new = inverse(f_new / rho + ties, n)
         hat_new = M_new @ (n[:, None] * h)
         residual = _residual(phi_new, hat_new, sigma_new, rho, on)
         return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)

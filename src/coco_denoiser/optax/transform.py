@@ -5,12 +5,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
 from coco_denoiser import gaussian
-from coco_denoiser.optax import solver, tree
+from coco_denoiser.optax import certificate, solver, tree
 from coco_denoiser.optax import window as windows
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
@@ -19,11 +20,20 @@ from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _Two: TypeAlias = tuple[Any, Any]  # trees of points and of gradients
-_STATUS = tuple(Status)
-_SOLVED, _ESTIMATED, _UNCHANGED, _STALLED = (
-    _STATUS.index(s) for s in (Status.SOLVED, Status.ESTIMATED, Status.UNCHANGED, Status.STALLED)
-)
 _WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
+VERSION = 2  # of what a state holds
+# What saved states hold: a number keeps its meaning for ever.
+_UNCHANGED, _SOLVED, _ESTIMATED, _STALLED, _REFUSED = range(5)
+_STATUS = {
+    _UNCHANGED: Status.UNCHANGED,
+    _SOLVED: Status.SOLVED,
+    _ESTIMATED: Status.ESTIMATED,
+    _STALLED: Status.STALLED,
+    _REFUSED: Status.REFUSED,
+}
+_UNKNOWN = -1.0  # as everything that is told is at least 0; NaN and infinity upset debuggers
+# Of points, and of residuals: a square fits, and so do sums of some.
+_FARTHEST = {"float64": 1e150, "float32": 1e18}
 
 
 class CocoState(NamedTuple):
@@ -33,43 +43,49 @@ class CocoState(NamedTuple):
         points: the tree of the parameters, its leaves (K, *shape).
         gradients: the same, the noisy gradients.
         tables: small tables of distances, (K, K).
-        gap: relative duality gap that the last update reached; for the Gaussian model, the
-            relative residual of the linear system.
-        estimates: `std`, `noise_std` and `curvature`; infinite where they are unknown, and not
-            NaN, so that `jax_debug_nans` can be used.
+        found: (5,), `gap`, `violation`, `std`, `noise_std` and `curvature`; -1 where they are
+            unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used.
         outcome: which `status` it is, as a number.
+        version: as many entries as the version of this layout, so that a state of another one is
+            refused while `update` is compiled.
     """
 
     points: Any
     gradients: Any
     tables: windows.Tables
-    gap: Array
-    estimates: Array
+    found: Array
     outcome: Array
+    version: Array
+
+    @property
+    def gap(self) -> Array:
+        """Relative duality gap; for the Gaussian model the residual of its linear system."""
+        return _known(self.found, 0)
+
+    @property
+    def violation(self) -> Array:
+        """Worst excess of a pair's distance over its bound, relative to that; NaN if unknown."""
+        return _known(self.found, 1)
 
     @property
     def std(self) -> Array:
         """Standard error of every coordinate of the last gradient returned; NaN if unknown."""
-        return self._estimate(0)
+        return _known(self.found, 2)
 
     @property
     def noise_std(self) -> Array:
         """Standard deviation of the noise of an observation of variance 1; NaN if unknown."""
-        return self._estimate(1)
+        return _known(self.found, 3)
 
     @property
     def curvature(self) -> Array:
         """Size of the slope that the Gaussian model found, comparable with L; NaN if unknown."""
-        return self._estimate(2)
+        return _known(self.found, 4)
 
     @property
-    def status(self) -> Status:
-        """How the last update ended, and by which model; not inside compiled functions."""
-        return _STATUS[int(self.outcome)]
-
-    def _estimate(self, index: int) -> Array:
-        value = self.estimates[..., index]
-        return jnp.where(jnp.isinf(value), jnp.nan, value)
+    def status(self) -> Any:
+        """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
+        return _status(self)
 
 
 class FoldState(NamedTuple):
@@ -79,11 +95,57 @@ class FoldState(NamedTuple):
         points: the last point, a tree like the parameters.
         gradients: its denoised gradient.
         precision: that of the gradient, in fresh observations; 0 if there is none.
+        found: (2,), `gap` and `violation`; -1 where they are unknown.
+        outcome: which `status` it is, as a number.
+        version: as many entries as the version of this layout.
     """
 
     points: Any
     gradients: Any
     precision: Array
+    found: Array
+    outcome: Array
+    version: Array
+
+    @property
+    def gap(self) -> Array:
+        """Relative duality gap of the last two points; NaN if unknown."""
+        return _known(self.found, 0)
+
+    @property
+    def violation(self) -> Array:
+        """Excess of their distance over its bound, relative to that; NaN if unknown."""
+        return _known(self.found, 1)
+
+    @property
+    def status(self) -> Any:
+        """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
+        return _status(self)
+
+
+def _known(found: Array, index: int) -> Array:
+    # By NumPy where it can be: JAX's debuggers would stop at a NaN that says "unknown".
+    xp: Any = jnp if isinstance(found, jax.core.Tracer) else np
+    value = xp.asarray(found)[..., index]
+    known: Array = xp.where(value < 0.0, xp.nan, value)
+    return known
+
+
+def _status(state: CocoState | FoldState) -> Any:
+    _of_this_version(state)
+    named = [_STATUS[code] for code in np.ravel(state.outcome).tolist()]
+    return np.reshape(np.array(named, object), np.shape(state.outcome))[()]
+
+
+def _of_this_version(state: Any) -> None:
+    """Refuse a state whose numbers mean something else."""
+    found = np.shape(getattr(state, "version", ()))[-1:]
+    if found != (VERSION,):
+        raise ValueError(
+            f"the state must have the layout of version {VERSION}, got "
+            f"{f'version {found[0]}' if found else 'one without a version'}: another release of "
+            "coco-denoiser has written it. Call init again, or restore it with that release."
+        )
 
 
 def coco_denoise(
@@ -121,10 +183,11 @@ def coco_denoise(
     size; momentum averages over time as well, and the delays add up. A transformation does not
     see what follows it in a chain, so nothing warns of either.
 
-    An observation that is not finite, or so far from the others that squared distances are not,
-    is skipped: the gradient is passed on unchanged, and the window stays as it was. Where
-    nothing is averaged, updates are returned unchanged, bit for bit. None in place of an update
-    counts as zero, and stays None.
+    An observation that is not finite, or whose distance to one in the window, of points or
+    residuals, exceeds 1e150 (1e18 if sums are in float32), is refused: the gradient is passed
+    on unchanged, the window stays as it was, and the status is `Status.REFUSED`. Empty slots
+    count as zeros here. Where nothing is averaged, updates are returned unchanged, bit for bit.
+    None in place of an update counts as zero, and stays None.
 
     Args:
         L: upper bound on the curvature of the objective; may be traced, and may change. The
@@ -133,8 +196,8 @@ def coco_denoise(
             model, 16 for the other.
         model: "cocoercive" (the default), which needs L, or "gaussian".
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth; may be traced.
-        tol: relative gap to reach; None for 1e-9 in float64 and 1e-6 in float32, which cannot
-            resolve less.
+        tol: relative gap and violation to reach; None for 1e-9 in float64 and 1e-6 in float32,
+            which cannot resolve less.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, which then counts for more. With window=2,
             folding is a recursive filter, which needs no solver. Not for the Gaussian model.
@@ -161,27 +224,31 @@ def coco_denoise(
         if not recursive:
             points = jax.tree.map(lambda p: jnp.stack([p] * K), points)
         gradients, zero = jax.tree.map(jnp.copy, points), windows.origin(jax.tree.leaves(points))
+        told = jnp.zeros_like(zero, shape=(2,)), jnp.zeros_like(zero, jnp.int32)
+        version = jnp.full(VERSION, VERSION, jnp.int8)
         if recursive:
-            return FoldState(points, gradients, zero)
-        return CocoState(points, gradients, windows.empty(K, zero), *_nothing(zero))
+            return FoldState(points, gradients, zero, *told, version)
+        return CocoState(points, gradients, windows.empty(K, zero), *_told(*told), version)
 
     def update(
         updates: Any, state: Any, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
     ) -> tuple[Any, Any]:
+        _of_this_version(state)
         lead = () if recursive else (K,)
         new = tree.observation(updates, params, state.points, lead)
         number = windows.number(jax.tree.leaves(state.points))
         precision = tree.precision(noise_variance, number)
+        reach = solver.precision(number).tol if tol is None else tol
         c, r = jnp.zeros((), number), None
         if not is_gaussian:
             bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
             c, r = map(jnp.asarray, centre_and_radius(*bounds))
         advance: Any = _filter if recursive else slide
-        theta, state = advance(state, new, precision, c, r)
+        theta, state = advance(state, new, precision, c, r, reach)
         return tree.without(updates, theta), state
 
     def slide(
-        state: CocoState, new: _Two, precision: Array, c: Array, r: Any
+        state: CocoState, new: _Two, precision: Array, c: Array, r: Any, tol: Any
     ) -> tuple[Any, CocoState]:
         """Take an observation into the window; return its gradient, denoised."""
         held, old = state[:2], windows.recentred(state.tables, c)
@@ -191,12 +258,11 @@ def coco_denoise(
             old, held, rows = _folded(old, held, new, rows, r, fits)
         held = _written(old.slot, fits, held, new)
         tables = _if(fits, windows.insert(old, rows, precision), state.tables)
-        reach = solver.precision(c.dtype).tol if tol is None else tol
         if is_gaussian:
             d = _coordinates(new[0])
-            w, report = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=reach)
+            w, told = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=tol)
         else:
-            w, report = _project(tables, old.slot, r, tol=reach)
+            w, told = _project(tables, old.slot, r, tol=tol)
         leaves, structure = jax.tree.flatten(new[1])
 
         def averaged() -> list[Array]:
@@ -209,7 +275,7 @@ def coco_denoise(
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         theta: list[Array] = lax.cond(fits & (w[old.slot] != 1.0), averaged, lambda: leaves)
-        after = CocoState(*held, tables, *_if(fits, report, state[3:]))
+        after = CocoState(*held, tables, *_unless_refused(fits, *told), state.version)
         return jax.tree.unflatten(structure, theta), after
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -258,24 +324,33 @@ def _size(window: Any, default: int) -> int:
     return default if window == "auto" else check.count("window", window, optional=False) or 0
 
 
-def _nothing(like: Array) -> tuple[Array, Array, Array]:
-    """Return gap, estimates and outcome of a window without observations."""
-    unknown = jnp.full_like(like, jnp.inf, shape=(3,))
-    return jnp.zeros_like(like), unknown, jnp.full_like(like, _UNCHANGED, jnp.int32)
+def _told(certified: Array, outcome: Array) -> tuple[Array, Array]:
+    """Return what is told of a projection: its certificate, and estimates that are unknown."""
+    return jnp.append(certified, jnp.full_like(certified, _UNKNOWN, shape=(3,))), outcome
+
+
+def _judged(moved: Array, gap: Array, violation: Array, tol: Any) -> tuple[Array, Array]:
+    """Return the certificate (2,), and the outcome that follows from it."""
+    good = (gap <= tol) & (violation <= tol)
+    outcome = jnp.where(good, jnp.where(moved, _SOLVED, _UNCHANGED), _STALLED)
+    return jnp.stack([gap, violation]), outcome.astype(jnp.int32)
+
+
+def _unless_refused(fits: Array, found: Array, outcome: Array) -> tuple[Array, Array]:
+    return jnp.where(fits, found, _UNKNOWN), jnp.where(fits, outcome, _REFUSED)
 
 
 def _project(
     tables: windows.Tables, slot: Array, r: Any, *, tol: Any
-) -> tuple[Array, tuple[Array, Array, Array]]:
+) -> tuple[Array, tuple[Array, Array]]:
     """Return the weights (K,) of the paper's projection for the slot, and what is known of it."""
-    w, gap = windows.newest_weights(tables, slot, r, tol=tol)
-    outcome = jnp.where(gap <= tol, jnp.where(w[slot] == 1.0, _UNCHANGED, _SOLVED), _STALLED)
-    return w, (gap, _nothing(tables.centre)[1], outcome.astype(jnp.int32))
+    w, moved, gap, violation = windows.newest_weights(tables, slot, r, tol=tol)
+    return w, _told(*_judged(moved, gap, violation, tol))
 
 
 def _estimate(
     tables: windows.Tables, slot: Array, d: int, *, L: Any, noise_std: Any, tol: Any
-) -> tuple[Array, tuple[Array, Array, Array]]:
+) -> tuple[Array, tuple[Array, Array]]:
     """Return the weights (K,) of the Gaussian model for the slot, and what is known of it."""
     used = tables.precision > 0.0
     points, gradients = (
@@ -293,19 +368,22 @@ def _estimate(
     found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
     unknown = jnp.isnan(found) | (alone & (noise_std is None))
     outcome = jnp.where(fitted.gap[0] <= tol, _ESTIMATED, _STALLED).astype(jnp.int32)
-    return w, (fitted.gap[0], jnp.where(unknown, jnp.inf, found), outcome)
+    certified = jnp.stack([fitted.gap[0], jnp.full_like(tables.centre, _UNKNOWN)])
+    return w, (jnp.append(certified, jnp.where(unknown, _UNKNOWN, found)), outcome)
 
 
 def _filter(
-    state: FoldState, new: _Two, precision: Array, c: Array, r: Any
+    state: FoldState, new: _Two, precision: Array, c: Array, r: Any, tol: Any
 ) -> tuple[Any, FoldState]:
     """Fold all the past into a gradient: a window of two, whose fold is the answer itself."""
     held = state[:2]
     rows = _measured(jax.tree.map(lambda v: v[None], held), new, c)
     fits = _fits(rows, precision)
     distance, _, apart = jnp.sqrt(rows[:, 0])
-    weight, merged = windows.fold(apart, r * distance, state.precision, precision)
+    two = apart, r * distance, state.precision, precision
+    weight, merged = windows.fold(*two)
     moved = fits & (weight > 0.0)
+    told = _judged(moved, *certificate.certify_two(*two, weight), tol)
     leaves, structure = jax.tree.flatten(new[1])
     found: tuple[list[Array], ...] = [], [], []
     for own, (X, G, x, g) in zip(leaves, _leaf_by_leaf(held, new), strict=True):
@@ -322,7 +400,8 @@ def _filter(
         for values, value in zip(found, (denoised, here, after), strict=True):
             values.append(value)
     theta, points, gradients = (jax.tree.unflatten(structure, values) for values in found)
-    return theta, FoldState(points, gradients, jnp.where(fits, merged, state.precision))
+    merged = jnp.where(fits, merged, state.precision)
+    return theta, FoldState(points, gradients, merged, *_unless_refused(fits, *told), state.version)
 
 
 def _folded(
@@ -363,9 +442,9 @@ def _measured(held: _Two, new: _Two, c: Array) -> Array:
 
 
 def _fits(rows: Array, precision: Array) -> Array:
-    """Say whether an observation and its distances to those that are held are finite."""
-    finite = jnp.isfinite(64.0 * (rows[0] + rows[2])).all()
-    return finite & jnp.isfinite(precision) & (precision > 0.0)
+    """Return whether an observation is in range: its precision, and how far it is from others."""
+    near = (rows[::2] <= _FARTHEST[rows.dtype.name] ** 2).all()
+    return near & jnp.isfinite(precision) & (precision > 0.0)
 
 
 def _if(condition: Array, yes: Any, no: Any) -> Any:

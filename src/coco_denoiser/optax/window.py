@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from coco_denoiser.optax import solver, tree
+from coco_denoiser.optax import certificate, solver, tree
 
 _Three: TypeAlias = tuple[Array, Array, Array]
 
@@ -124,11 +124,12 @@ def fold(apart: Array, rho: Array, older: Array, newer: Array) -> tuple[Array, A
 
 def newest_weights(
     tables: Tables, slot: Array, radius: Array, *, tol: float | Array
-) -> tuple[Array, Array]:
-    """Return the weights (K,) that denoise the slot, and the relative gap."""
+) -> tuple[Array, Array, Array, Array]:
+    """Return the weights (K,) that denoise the slot, whether any differ, gap and violation."""
     K = tables.point.shape[0]
     if K == 1:
-        return jnp.ones_like(tables.precision), jnp.zeros_like(tables.centre)
+        zero = jnp.zeros_like(tables.centre)
+        return jnp.ones_like(tables.precision), zero > 0.0, zero, zero
     used = jnp.arange(K) < tables.size
     h = jnp.where(used[:, None], _embed(tables.residual, slot, used), 0.0)
     n = tables.precision
@@ -138,15 +139,18 @@ def newest_weights(
     top = jnp.max(jnp.abs(h))
     scale = jnp.where(top > 0.0, top, 1.0)
     first, second, _ = solver.pairs(K)
-    rho = radius * jnp.sqrt(tables.point[first, second]) / scale
+    bounds = radius * jnp.sqrt(tables.point) / scale
     apart = jnp.sqrt(tables.residual[first, second]) / scale
     on = used[first] & used[second]
     apart = jnp.where(on, apart, 0.0)
-    lam, shrink, gap = solver.multipliers(
-        h / scale, jnp.where(used, n, 1.0), apart, rho, on, tol=tol
+    h = h / scale
+    lam, shrink = solver.multipliers(
+        h, jnp.where(used, n, 1.0), apart, bounds[first, second], on, tol=tol
     )
-    w = lax.dynamic_index_in_dim(solver.weights(lam, shrink, n), slot, keepdims=False)
-    return w, gap
+    W = solver.weights(lam, shrink, n)
+    gap, violation = certificate.certify(h, n, bounds, W, solver.table(lam, K))
+    w = lax.dynamic_index_in_dim(W, slot, keepdims=False)
+    return w, lam.any(), gap, violation
 
 
 @jax.jit
