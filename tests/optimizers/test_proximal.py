@@ -46,6 +46,7 @@ def test_a_projection_is_nearer_than_any_other_point_of_the_set(project: Any) ->
         SGD(0.8, denoiser=Denoiser(1.0, 8)),
         SGD(0.8, denoiser=Denoiser(1.0, 2, forget="fold")),
         SGD(0.8, denoiser=GradientMean(lambda k: max(1 / k, 0.5))),
+        SGD(0.8, denoiser=GradientMean(lambda k: max(1 / k, 0.5), slope=0.5)),
         GradientEMA(0.5, beta=0.5),
         Adam(0.1),
         DualAveraging(3.0),
@@ -63,6 +64,35 @@ def test_exact_gradients_lead_to_the_lasso_solution(optimizer: Any) -> None:
     expected = soft_threshold(CENTRE, weight / np.array([1.0, 0.5, 0.25]))
     np.testing.assert_allclose(found, expected, atol=0.01)  # dual averaging is slow
     assert found[1] == 0.0
+
+
+def test_a_mean_with_the_slope_1_over_step_averages_surrogates() -> None:
+    """Mairal's recursion: z += w (x - step g - z), and the next x is the map of z."""
+    step, rng = 0.7, np.random.default_rng(0)
+    noise = rng.standard_normal((40, 3))
+    mean = GradientMean(lambda k: k**-0.5, slope=1 / step)
+    answers = iter(noise)
+    path = run(
+        SGD(step, denoiser=mean),
+        lambda x: gradient(x) + next(answers),
+        np.ones(3),
+        steps=40,
+        project=project_simplex,
+    ).iterates
+    x = z = np.ones(3)
+    for k, row in enumerate(noise, 1):
+        z = z + k**-0.5 * (x - step * (gradient(x) + row) - z)
+        x = project_simplex(z)
+        np.testing.assert_allclose(path[k], x, atol=1e-12)
+
+
+def test_a_mean_with_the_true_slope_has_the_error_of_the_average_noise() -> None:
+    """If the curvature is c in every direction, nothing is lost to the way between the points."""
+    rng, mean = np.random.default_rng(0), GradientMean(lambda k: 1 / k, slope=2.0)
+    noise, points = rng.standard_normal((2, 50, 3))
+    found = [mean(x, 2.0 * (x - CENTRE) + n) for x, n in zip(points, noise, strict=True)]
+    expected = 2.0 * (points[-1] - CENTRE) + noise.mean(axis=0)
+    np.testing.assert_allclose(found[-1], expected, atol=1e-12)
 
 
 def test_the_next_gradient_is_observed_at_the_projected_point() -> None:

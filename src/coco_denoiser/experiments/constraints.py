@@ -10,7 +10,6 @@ all methods without a denoiser at all steps, each tuned in hindsight.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -33,37 +32,38 @@ from coco_denoiser.optimizers import (
     DenoiserLike,
     DualAveraging,
     FrankWolfe,
-    GradientEMA,
     GradientMean,
     Optimizer,
+    Schedule,
     run,
 )
 from coco_denoiser.typing import Array, Float64
 
-_EMAS = {f"EMA {beta}": beta for beta in (0.9, 0.97, 0.99)}
-_RIVALS: dict[str, Callable[[float], Optimizer]] = {
+_PLAIN: dict[str, Callable[[float], Optimizer]] = {
     "SGD": SGD,
     "1/√t": lambda step: SGD(lambda k: step / (1 + k / 10) ** 0.5),
     "1/t": lambda step: SGD(lambda k: step / (1 + k / 10)),
-    **{name: partial(GradientEMA, beta=beta) for name, beta in _EMAS.items()},
-    "mean of gradients": lambda step: SGD(step, denoiser=GradientMean()),
     "dual averaging": DualAveraging,
     "Adam": Adam,
 }
 
 
-def _average(beta: float) -> GradientMean:
-    return GradientMean(lambda k: (1 - beta) / (1 - beta**k))
+def _fading(beta: float) -> Schedule:
+    return lambda k: (1 - beta) / (1 - beta**k)
 
 
-_FW_RIVALS: dict[str, Callable[[], DenoiserLike | None]] = {
-    "raw": lambda: None,
-    **{name: partial(_average, beta) for name, beta in _EMAS.items()},
-    "mean of gradients": GradientMean,
-    "Mokhtari's mean": lambda: GradientMean(lambda k: 4 / (k + 7) ** (2 / 3)),
+# Means of gradients: their weights, and the slope that corrects them, in L; None is 1/step.
+_WEIGHTS: dict[str, Schedule] = {
+    **{f"{beta}": _fading(beta) for beta in (0.9, 0.97, 0.99)},
+    "1/t": lambda k: max(2 / (k + 1), 0.01),
+    "1/√t": lambda k: k**-0.5,
+    "Mokhtari": lambda k: 4 / (k + 7) ** (2 / 3),
 }
-
-
+_SLOPES = {"EMA": 0.0, "slope L/2": 0.5, "slope L/10": 0.1, "surrogates": None}
+_MEANS = {f"{slope} {weight}": (slope, weight) for slope in _SLOPES for weight in _WEIGHTS}
+_MEANS["mean of gradients"] = _MEANS.pop("EMA 1/t")
+_RIVALS = (*_PLAIN, *_MEANS)
+_FW_RIVALS = ("raw", *(mean for mean, (slope, _) in _MEANS.items() if slope != "surrogates"))
 _OURS = ("COCO_16", "fold 2", "fold 16", "fold 32", "Gaussian 32", "Gaussian 128")
 _STEP_L = ("fold 2, L=1/s", "fold 16, L=1/s")  # under Frank-Wolfe steps say nothing about L
 _DEAR = ("fold 32", "Gaussian 128")
@@ -88,7 +88,7 @@ class ConstraintsConfig(Config):
     """What is run.
 
     Attributes:
-        dear_runs: the runs of the two methods that take the most time.
+        dear_runs: the runs of the two methods that take the most time, but under Frank-Wolfe.
         steps: step sizes in multiples of 1/L; for Adam, of a tenth of the way to go. Below 0.03
             the rivals are alone, so that none is best at the end of its grid.
         calls: an upper limit on the oracle calls of a run.
@@ -96,7 +96,7 @@ class ConstraintsConfig(Config):
     """
 
     runs: int = 20
-    dear_runs: int = 5
+    dear_runs: int = 10
     steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
     calls: int = 2000
     problems: tuple[str, ...] = (*SEEN, *HELD_OUT, *FREE)
@@ -122,15 +122,19 @@ class _OneScale(Adam):
 def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:
     """Return a method for a batch of runs, at a multiple of 1/L; NaN for Frank-Wolfe."""
     L, step = of.smooth.L, multiple / of.smooth.L
-    rows = None
-    if method in _OURS + _STEP_L:
+    denoiser: DenoiserLike | None = None
+    if method in _MEANS:
+        slope, weight = _MEANS[method]
+        share = _SLOPES[slope]
+        denoiser = GradientMean(_WEIGHTS[weight], slope=1 / step if share is None else share * L)
+    elif method in _OURS + _STEP_L:
         bound = 1 / step if method in _STEP_L else L
-        rows = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
+        denoiser = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
     if math.isnan(multiple):
-        return FrankWolfe(of.map.corner, denoiser=rows or _FW_RIVALS[method]())
+        return FrankWolfe(of.map.corner, denoiser=denoiser)
     if method == "Adam":
         return (Adam if of.map.separable else _OneScale)(0.1 * of.reach * multiple)
-    return SGD(step, denoiser=rows) if rows else _RIVALS[method](step)
+    return SGD(step, denoiser=denoiser) if denoiser else _PLAIN[method](step)
 
 
 def _cells(config: ConstraintsConfig) -> list[tuple[str, float]]:
@@ -147,7 +151,8 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
     unit: dict[str, Float64] = {"start": np.asarray(of.excess(of.start[None]))}
     with short_windows() as short:
         for method in _FW_METHODS if free else _RIVALS if step < 0.03 else _METHODS:
-            runs = min(config.runs, config.dear_runs) if method in _DEAR else config.runs
+            dear = method in _DEAR and not free
+            runs = min(config.runs, config.dear_runs) if dear else config.runs
             path = run(
                 optimizer(method, of, step),
                 of,

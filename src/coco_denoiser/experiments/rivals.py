@@ -26,6 +26,7 @@ from coco_denoiser.optimizers import (
     Adam,
     DenoiserLike,
     GradientEMA,
+    GradientMean,
     HeavyBall,
     Optimizer,
     PolyakRuppert,
@@ -44,6 +45,7 @@ _SHORT = "steps short of the tolerance"
 _COLUMNS = {
     "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
     "Momentum": ("SGD", "heavy ball", "gradient EMA", "IGT", "schedule-free", "Adam"),
+    "Corrected means": ("SGD", "slope-corrected mean", "surrogates"),
 }
 
 
@@ -91,6 +93,17 @@ def _decreasing(step: float, denoiser: DenoiserLike | None) -> Optimizer:
     return SGD(decreasing(step), denoiser=denoiser)
 
 
+def _slope_corrected(step: float, denoiser: DenoiserLike | None, slope: float) -> Optimizer:
+    """Return SGD along a fading mean of gradients, corrected by a slope in multiples of 1/step."""
+    fading = GradientMean(lambda k: 0.1 / (1 - 0.9**k), slope=slope / step)
+    return SGD(step, denoiser=denoiser or fading)
+
+
+def _surrogates(step: float, denoiser: DenoiserLike | None, power: float) -> Optimizer:
+    """Return averaged surrogates with the weights k^-power (Mairal, 2013)."""
+    return SGD(step, denoiser=denoiser or GradientMean(lambda k: k**-power, slope=1 / step))
+
+
 _COMBINED = (
     Rival("SGD", SGD, averages=True),
     Rival("decreasing", _decreasing),
@@ -102,6 +115,8 @@ RIVALS = (
     Rival("heavy ball", HeavyBall, "beta", 0.9, MOMENTA),
     Rival("gradient EMA", GradientEMA, "beta", 0.9, MOMENTA),
     Rival("IGT", IGT, "tail", 1.0, (1.0, 0.5)),
+    Rival("slope-corrected mean", _slope_corrected, "slope", 0.5, (0.5, 0.1)),
+    Rival("surrogates", _surrogates, "power", 0.5, (0.5, 0.75)),
     *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),
 )
 

@@ -42,33 +42,44 @@ def project_l1_ball(x: Array, radius: float = 1.0) -> Array:
 
 
 class GradientMean:
-    r"""Replace each gradient by a mean of those so far: $m \leftarrow m + w_k (g - m)$.
+    r"""Replace each gradient by a mean of those so far, corrected for where they were observed.
 
-    Takes the place of a denoiser, and is a fair rival of one. It ignores where the gradients were
-    observed.
+    $$m \leftarrow m + w_k\,(g - c\,x - m), \qquad \theta = m + c\,x$$
+
+    Takes the place of a denoiser, and is a fair rival of one. The slope $c = 0$ ignores the points.
+    Under SGD with a step $\gamma$ and $c = 1/\gamma$, the point before the map is the mean of the
+    points $x - \gamma g$ so far: averaged surrogates (Mairal, 2013).
 
     Args:
         weight: $w_k$ for k = 1, 2, ...; by default 2 / (k + 1), but at least 0.01.
+        slope: $c$, the curvature to correct for.
     """
 
-    def __init__(self, weight: Callable[[int], float] = lambda k: max(2 / (k + 1), 0.01)) -> None:
+    def __init__(
+        self,
+        weight: Callable[[int], float] = lambda k: max(2 / (k + 1), 0.01),
+        *,
+        slope: float = 0.0,
+    ) -> None:
         self._weight = weight
+        self._slope = slope
         self.reset()
 
     def __repr__(self) -> str:
-        """Name the filter; a function has no settings to show."""
-        return "GradientMean()"
+        """Name the filter and its slope; a function has no settings to show."""
+        return f"GradientMean(slope={self._slope!r})"
 
     def reset(self) -> None:
         """Forget all gradients."""
         self._count = 0
         self._mean: Array | float = 0.0
 
-    def __call__(self, _: Array, g: Array) -> Array:
-        """Take a point, which does not matter, and its gradient; return the mean."""
+    def __call__(self, x: Array, g: Array) -> Array:
+        """Take a point and its gradient; return the mean, corrected for the point."""
         self._count += 1
-        self._mean = np.asarray(self._mean + self._weight(self._count) * (g - self._mean))
-        return self._mean
+        expected = self._slope * x
+        self._mean = self._mean + self._weight(self._count) * (g - expected - self._mean)
+        return np.asarray(self._mean + expected)
 
 
 class DualAveraging(Optimizer):
