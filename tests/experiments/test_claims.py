@@ -84,6 +84,42 @@ def test_too_few_runs_judge_nothing_either_way() -> None:
                        for claim in found)  # fmt: skip
 
 
+def _ratios(*means: float, sem: float) -> list[Curve]:
+    """Return ratios as `Curves.ratios` adds them, with standard errors of their logarithms."""
+    return [_curve(mean, sem=sem * mean) for mean in means]
+
+
+@pytest.mark.parametrize(
+    ("mean", "sem", "verdict"),
+    [
+        (0.3, 0.05, Verdict.HOLDS),
+        (0.45, 0.05, Verdict.OPEN),  # below the limit, and not shown to be
+        (0.55, 0.05, Verdict.OPEN),
+        (0.7, 0.05, Verdict.FAILS),
+    ],
+)
+def test_a_ratio_is_judged_by_the_interval_of_its_logarithm(
+    mean: float, sem: float, verdict: Verdict
+) -> None:
+    claim = Judge(20).ratio_at_most("", _ratios(0.1, mean, sem=sem), 0.5)
+    assert claim.verdict is verdict
+    assert claim.number == pytest.approx(mean * np.exp(claims.critical(1, 20) * sem))
+    assert claim.threshold == 0.5
+
+
+def test_seldom_is_judged_by_how_many_surely_and_how_many_perhaps() -> None:
+    below, perhaps, above = 0.5, 1.04, 2.0
+    for ratios, verdict in (
+        ([below] * 9 + [above], Verdict.HOLDS),
+        ([below] * 8 + [perhaps, above], Verdict.OPEN),
+        ([below] * 9 + [perhaps], Verdict.HOLDS),
+        ([below] * 8 + [above, above], Verdict.FAILS),
+    ):
+        curves = _ratios(*ratios, sem=0.05)
+        assert Judge(20).seldom_above("", curves, 1.05, 0.1).verdict is verdict
+        assert Judge(4).seldom_above("", curves, 1.05, 0.1).verdict is Verdict.OPEN
+
+
 def test_a_claim_says_whose_it_is() -> None:
     ours = Judge(50).increases("", [_curve(9.0)])
     theirs = Judge(50, figure=4).increases("", [_curve(9.0)])

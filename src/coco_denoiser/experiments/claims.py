@@ -6,6 +6,8 @@ one in a thousand:
     increases      every difference is positive: each of them is shown to be
     equivalent     every difference is within a margin: so is its whole confidence interval
     no_worse       the same, on one side: no difference exceeds the margin
+    ratio_at_most  the same for geometric means of ratios, by their logarithms
+    seldom_above   few ratios exceed a limit, each tested both ways
 
 If all comparisons must hold, it is enough to test each at that level. A single one refutes the
 claim, and there the level is divided by their number (Bonferroni). What is neither shown nor
@@ -153,6 +155,40 @@ class Judge:
     ) -> Claim:
         """Claim that no difference exceeds a margin: shown, one is beyond it, or open."""
         return self._within(sentence, "excess", *_moments(differences), about)
+
+    def ratio_at_most(
+        self, sentence: str, ratios: Sequence[Curve], limit: float, **about: Unpack[About]
+    ) -> Claim:
+        """Claim that no ratio of `Curves.ratios` exceeds a limit: shown, one is beyond it, or open.
+
+        A ratio is a geometric mean, so its logarithm is a mean of runs and has Student's t.
+        """
+        about.setdefault("measure", "largest ratio that the runs leave possible")
+        about["margin"] = math.log(limit)
+        found = self.no_worse(sentence, [ratio.log() for ratio in ratios], **about)
+        return replace(found, number=float(np.exp(found.number)), threshold=limit)
+
+    def seldom_above(
+        self,
+        sentence: str,
+        ratios: Sequence[Curve],
+        limit: float,
+        share: float,
+        **about: Unpack[About],
+    ) -> Claim:
+        """Claim that at most a share of the ratios exceeds a limit: shown, refuted, or open.
+
+        Every ratio is tested both ways, at the level divided by their number. One that is shown
+        neither to exceed the limit nor to respect it may do either.
+        """
+        mean, sem = _moments([ratio.log() for ratio in ratios])
+        t, limit = critical(mean.size, self.runs), math.log(limit)
+        enough = math.isfinite(t)
+        reach = t * sem if enough else 0.0
+        surely, perhaps = (float(np.mean(mean + side > limit)) for side in (-reach, reach))
+        verdict = _verdict(shown=enough and perhaps <= share, refuted=enough and surely > share)
+        measure = "largest share that the runs leave possible"
+        return self._claim(sentence, measure, perhaps, "<=", share, verdict, about)
 
     def at_most(
         self, sentence: str, number: float, threshold: float, **about: Unpack[About]

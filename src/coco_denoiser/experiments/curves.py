@@ -35,6 +35,10 @@ class Curve(NamedTuple):
         """Return the curve in units of a positive scale."""
         return Curve(self.x, self.mean / scale, self.sem / scale)
 
+    def log(self) -> "Curve":
+        """Return the logarithms of what `Curves.ratios` added."""
+        return Curve(self.x, np.log(self.mean), self.sem / self.mean)
+
     def minus(self, other: "Curve") -> "Curve":
         """Return the difference to a curve of independent runs."""
         return Curve(self.x, self.mean - other.mean, np.hypot(self.sem, other.sem))
@@ -50,6 +54,16 @@ class Curves(dict[tuple[str, str], Curve]):
         if runs > 1:
             spread = samples.std(axis=0, ddof=1) / np.sqrt(runs)
         self.exact(panel, series, x, samples.mean(axis=0), spread)
+
+    def ratios(self, panel: str, series: str, x: ArrayLike, logs: Float64) -> None:
+        """Add the geometric means of samples whose logarithms (runs, len(x)) are given.
+
+        The standard error is that of the mean logarithm, times the mean: what is judged is the
+        logarithm, which `Curve.log` returns.
+        """
+        self.add(panel, series, x, logs)
+        at, mean, sem = self[panel, series]
+        self[panel, series] = Curve(at, np.exp(mean), sem * np.exp(mean))
 
     def exact(
         self, panel: str, series: str, x: ArrayLike, mean: ArrayLike, sem: ArrayLike = 0.0

@@ -1,18 +1,21 @@
 """The Gaussian model against SGD and its rivals, untuned, on many problems at many steps.
 
 A cell is a problem at a step size, in multiples of 1/L; the methods meet the same noise. What
-counts is the excess of the objective, the mean over the last twentieth of the iterates, in the
-median of the runs, divided by that of SGD at the same step. `gaussian_problems.py` says which
-problems chose a setting of the model and which did not.
+counts is the excess of the objective, the mean over the last twentieth of the iterates, divided by
+that of SGD on the same noise at the same step, in the geometric mean of the runs. Cells of one
+problem share their noise, so a mean over cells is taken run by run: the runs are independent, and
+their spread gives its standard error. `gaussian_problems.py` says which problems chose a setting of
+the model and which did not.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_denoiser.experiments.claims import Claim, Judge
+from coco_denoiser.experiments.claims import Claim, Judge, critical
 from coco_denoiser.experiments.curves import Curves
 from coco_denoiser.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
@@ -108,58 +111,65 @@ def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
 
 def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
+    logs: dict[str, dict[str, Float64]] = {}  # by problem and series, (runs, steps)
     for i, name in enumerate(config.problems):
         mine = units[i * len(config.steps) : (i + 1) * len(config.steps)]
+        start = math.log(mine[0]["start"][0])
+        ends = {key: _log_ends(mine, key) for s in _METHODS for key in (s, f"{s}{_TAIL}")}
+        logs[name] = {_AVERAGED: _ratio(ends[f"{SGD_ALONE}{_TAIL}"], ends[SGD_ALONE])}
         for method in _METHODS:
-            ends = [np.median(u[f"{method} end"]) / u["start"][0] for u in mine]
-            curves.exact(f"{name}: end over start", method, config.steps, np.array(ends))
-            for series in (method, f"{method}{_TAIL}"):
-                base = SGD_ALONE + series.removeprefix(method)
-                pairs = [(u[f"{series} end"], u[f"{base} end"]) for u in mine]
-                curves.exact(name, series, config.steps, _ratios(pairs))
-        pairs = [(u[f"{SGD_ALONE}{_TAIL} end"], u[f"{SGD_ALONE} end"]) for u in mine]
-        curves.exact(name, _AVERAGED, config.steps, _ratios(pairs))
+            curves.ratios(f"{name}: end over start", method, config.steps, ends[method] - start)
+            for tail in ("", _TAIL):
+                ratio = _ratio(ends[f"{method}{tail}"], ends[f"{SGD_ALONE}{tail}"])
+                logs[name][f"{method}{tail}"] = ratio
+        for series, ratio in logs[name].items():
+            curves.ratios(name, series, config.steps, ratio)
         short = [float(u["short"][0]) for u in mine]
         curves.exact(f"{name}: windows short of the tolerance", "all", config.steps, short)
     for kind in _SETS:
-        _summarise(curves, config, kind)
+        _summarise(curves, config, kind, logs)
     return curves
 
 
-def _ratios(pairs: Sequence[tuple[Float64, Float64]]) -> Float64:
-    """Return the ratio of medians over the runs, for every step."""
-    found = [np.median(a) / np.median(b) for a, b in pairs]
-    return np.asarray(np.minimum(found, 1e6))
+def _log_ends(cells: Sequence[Unit], series: str) -> Float64:
+    """Return the logarithm of the excess at the end, (runs, steps)."""
+    return np.log(np.maximum([unit[f"{series} end"] for unit in cells], 1e-300)).T
+
+
+def _ratio(a: Float64, b: Float64) -> Float64:
+    """Return the logarithms of ratios run by run, within what counts."""
+    return np.clip(a - b, math.log(_LEAST), math.log(1e6))
 
 
 def _of(config: GaussianConfig, kind: str) -> list[str]:
     return [name for name in config.problems if name in _SETS[kind][1]]
 
 
-def _summarise(curves: Curves, config: GaussianConfig, kind: str) -> None:
-    """Add geometric means by step, and the ratios of all cells in order of size."""
+def _summarise(
+    curves: Curves,
+    config: GaussianConfig,
+    kind: str,
+    logs: Mapping[str, Mapping[str, Float64]],
+) -> None:
+    """Add geometric means by step and of all cells, and the ratios of all cells in order."""
     names = _of(config, kind)
     if not names:
         return
     # Where SGD ends above its start, any method that does not is infinitely better.
     fair = _falls(curves, names, SGD_ALONE)
-    for series in (*_METHODS, _AVERAGED, *(f"{method}{_TAIL}" for method in _METHODS)):
-        table = np.maximum([curves[name, series].mean for name in names], _LEAST)
-        table = np.where(fair, table, np.nan)
-        at = np.flatnonzero(fair.any(axis=0))
-        means = np.exp(np.nanmean(np.log(table[:, at]), axis=0))
-        curves.exact(f"{kind} by step", series, np.array(config.steps)[at], means)
-        ratios = np.sort(table[fair])
-        curves.exact(f"{kind} cells", series, np.arange(1, ratios.size + 1), ratios)
+    at = np.flatnonzero(fair.any(axis=0))
+    for series in logs[names[0]]:
+        table = np.stack([logs[name][series] for name in names], axis=1)  # (runs, problems, steps)
+        by_step = [table[:, fair[:, step], step].mean(axis=1) for step in at]
+        curves.ratios(f"{kind} by step", series, np.array(config.steps)[at], np.stack(by_step, 1))
+        curves.ratios(f"{kind} mean", series, fair.sum(), table[:, fair].mean(axis=1)[:, None])
+        ordered = table[:, fair][:, np.argsort(table[:, fair].mean(axis=0))]
+        curves.ratios(f"{kind} cells", series, np.arange(1, fair.sum() + 1), ordered)
 
 
 def _falls(curves: Curves, names: Sequence[str], method: str) -> NDArray[np.bool_]:
-    """Say in which cells, (problems, steps), a method ends below its start."""
+    """Return in which cells, (problems, steps), a method ends below its start."""
     return np.array([curves[f"{name}: end over start", method].mean <= 1.0 for name in names])
-
-
-def _mean(curves: Curves, kind: str, series: str) -> float:
-    return float(np.exp(np.log(curves[f"{kind} cells", series].mean).mean()))
 
 
 def _panels(result: Result) -> list[Panel]:
@@ -177,48 +187,60 @@ def _panels(result: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    judge, tail = Judge(config.runs), f"{OURS}{_TAIL}"
+    judge = Judge(config.runs)
+    tail, surely = f"{OURS}{_TAIL}", critical(1, config.runs)
     claims = []
     for kind, (what, _) in _SETS.items():
         if not _of(config, kind):
             continue
-        cells, averaged = (curves[f"{kind} cells", series].mean for series in (OURS, tail))
-        ratios = {name: curves[f"{kind} cells", name].mean for name in (*_METHODS[2:], _AVERAGED)}
-        others = "; ".join(
-            f"{name} {_mean(curves, kind, name):.2f}, worst {found[-1]:.2g}, "
-            f"{np.sum(found > _HURT)} cells above {_HURT:g}"
-            for name, found in ratios.items()
-        )
+
+        def described(name: str, kind: str = kind) -> str:
+            mean, cells = curves[f"{kind} mean", name], curves[f"{kind} cells", name]
+            hurt = cells.log().shifted(-math.log(_HURT))
+            return (
+                f"{name} {mean.mean[0]:.3f} ± {mean.sem[0]:.3f}, worst {cells.mean[-1]:.3g} ± "
+                f"{cells.sem[-1]:.2g}, {np.sum(hurt.mean > 0)} cells above {_HURT:g}, "
+                f"{np.sum(hurt.mean > surely * hurt.sem)} beyond chance"
+            )
+
+        names = (*_METHODS[1:], _AVERAGED, tail)
         above = ~_falls(curves, _of(config, kind), SGD_ALONE)
         below = ", ".join(
             f"{name} in {np.sum(above & _falls(curves, _of(config, kind), name))}"
             for name in _DENOISED
         )
-        overall = (
-            f"in the geometric mean of {cells.size} cells, the Gaussian model has at most 0.45 of "
-            f"SGD's excess (others: {others}; {above.sum()} cells where SGD ends above its start "
-            f"are left out; there, methods end below it: {below})"
+        mean, cells, averaged, averages = (
+            [curves[f"{kind} {panel}", series]]
+            for series in (OURS, tail)
+            for panel in ("mean", "cells")
         )
-        geometric, worst = "geometric mean of the ratios", "worst ratio"
-        for said, number, limit, measure in (
-            (overall, _mean(curves, kind, OURS), 0.45, geometric),
-            ("in no cell has it more than 1.1 times SGD's excess", cells[-1], 1.1, worst),
-            (
-                "in at most one cell in thirty it has more than 1.05 times SGD's excess",
-                np.mean(cells > _HURT),
+        start = f"{what.capitalize()}: "
+        claims += [
+            judge.ratio_at_most(
+                f"{start}in the geometric mean of {cells[0].x.size} cells, the Gaussian model has "
+                f"at most 0.45 of SGD's excess ({'; '.join(map(described, names))}; {above.sum()} "
+                f"cells where SGD ends above its start are left out; there, methods end below it: "
+                f"{below}).",
+                mean,
+                0.45,
+            ),
+            judge.ratio_at_most(
+                f"{start}in no cell has it more than 1.1 times SGD's excess.", cells, 1.1
+            ),
+            judge.seldom_above(
+                f"{start}in at most one cell in thirty it has more than 1.05 times SGD's excess.",
+                cells,
+                _HURT,
                 1 / 30,
-                "share of such cells",
             ),
-            (
-                "with tail averaging it has at most 0.7 of the excess of SGD's tail average",
-                _mean(curves, kind, tail),
+            judge.ratio_at_most(
+                f"{start}with tail averaging it has at most 0.7 of the excess of SGD's tail "
+                "average.",
+                averaged,
                 0.7,
-                geometric,
             ),
-            ("with tail averaging no cell is above 1.2", averaged[-1], 1.2, worst),
-        ):
-            sentence = f"{what.capitalize()}: {said}."
-            claims.append(judge.at_most(sentence, float(number), limit, measure=measure))
+            judge.ratio_at_most(f"{start}with tail averaging no cell is above 1.2.", averages, 1.2),
+        ]
     return claims
 
 
