@@ -79,7 +79,7 @@ def test_means_with_a_slope_are_the_plain_ones_where_the_slope_does_not_matter()
 
 
 def test_of_settings_that_are_all_alike_the_more_numerous_do_not_win() -> None:
-    """The true ratio is 1, and a claim that it is at most 1 is left open, but 1 time in 500, either way."""
+    """The true ratio is 1: a claim that it is at most 1 is left open, but once in 500 times."""
     rng, judged = np.random.default_rng(0), 0
     for _ in range(300):
         ours, rivals = rng.standard_normal((1, 20)), rng.standard_normal((2000, 20))
