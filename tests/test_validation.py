@@ -114,8 +114,8 @@ DENOISER: Bad = [
     (GAUSSIAN | {"noise_std": 0.0}, ValueError, "noise_std must be"),
 ]
 MINIMIZE: Bad = [
-    ({"jac": abs}, TypeError, r"minimize\(gradient, x0, calls=500\).*'jac'"),
-    ({"x0": abs}, TypeError, "as x0"),
+    ({"call": 5}, TypeError, "unexpected keyword argument 'call'"),
+    ({"x0": abs}, TypeError, r"minimize\(gradient, x0, calls=500\).*as x0"),
     ({"gradient": (abs, abs)}, TypeError, "as gradient"),
     ({"calls": 0}, ValueError, "calls"),
     ({"calls": 2.5}, TypeError, "calls"),

@@ -292,7 +292,6 @@ def minimize(
     progress: bool = False,
     callback: Callable[[Float64, int], object] | None = None,
     resume: MinimizeResult | None = None,
-    **unknown: object,
 ) -> MinimizeResult:
     r"""Minimise a smooth function of which only noisy gradients can be had.
 
@@ -326,12 +325,11 @@ def minimize(
         callback: called after every call with the answer so far and the number of calls; if it
             returns True, the run ends.
         resume: an earlier result, or that of an error, to go on from; x0 and L are then its own.
-        unknown: there are no other options; SciPy's are refused with a hint.
 
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
     """
-    _check_call(gradient, x0, unknown)
+    _check_call(gradient, x0)
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     known = None if L is None else check.positive("L", L)
@@ -407,11 +405,9 @@ def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
     return prox if project is None else lambda x, _: project(x)
 
 
-def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> None:
+def _check_call(gradient: object, x0: object) -> None:
     """Say what `minimize` takes, to those who call it as SciPy's."""
-    if unknown:
-        got = f"keyword {min(unknown)!r}"
-    elif callable(x0):
+    if callable(x0):
         got = f"the function {x0!r} as x0"
     elif not callable(gradient):
         got = f"{gradient!r} as gradient"
@@ -419,8 +415,7 @@ def _check_call(gradient: object, x0: object, unknown: dict[str, object]) -> Non
         return
     raise TypeError(
         f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
-        f"x, and no objective; got {got}. Options: project, prox, L, noise_std, rng, progress, "
-        "callback, resume."
+        f"x, and no objective; got {got}."
     )
 
 
