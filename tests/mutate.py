@@ -221,7 +221,7 @@ MUTATIONS = [
             ("remembered *= math.sqrt(_REMEMBERED)", "pass"),
             ("else min(size, 1.0 / self.L)", "else size"),
             ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),
-            ("deepcopy(resume._path)", "resume._path"),
+            ("deepcopy(earlier)", "earlier"),
             ("self.reach > _FAR * self.first and", ""),
             ("and self.typical >= 0.5 * self.initial", "and False"),
         ],

@@ -185,6 +185,27 @@ def test_a_projection_keeps_shape_budget_and_state() -> None:
         coco.minimize(gradient, np.ones((2, 2)), 50)
 
 
+def test_going_on_keeps_the_constraint() -> None:
+    first = coco.minimize(noisy(), X0, 90, project=lambda x: np.maximum(x, 1.0))
+    assert np.array_equal(first.x, np.ones(3))
+    assert np.array_equal(coco.minimize(noisy(), X0, 50, resume=first).x, np.ones(3))
+    # A function cannot be saved in general: it has to be passed again, and is asked for.
+    saved = pickle.loads(pickle.dumps(first))
+    with pytest.raises(ValueError, match="project or prox must be passed again"):
+        coco.minimize(noisy(), X0, 50, resume=saved)
+    other = coco.minimize(noisy(), X0, 50, resume=saved, project=lambda x: np.maximum(x, 2.0))
+    assert np.array_equal(other.x, np.full(3, 2.0))
+
+
+def test_a_bound_given_later_counts_from_then_on() -> None:
+    # Noise that falls is forgotten only with a bound.
+    def go_on(L: float | None) -> Float64:
+        first = coco.minimize(noisy(0, 100.0), X0, 60)
+        return coco.minimize(noisy(1), X0, 40, L=L, resume=first).x
+
+    assert not np.array_equal(go_on(1.0), go_on(None))
+
+
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
     whole = coco.minimize(noisy(), X0, 200, L=1.0)
     gradient, calls = noisy(), itertools.count(1)

@@ -29,7 +29,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -113,13 +113,14 @@ class _Path:
     """Where a descent is, and all that it remembers."""
 
     start: Float64
-    L: float | None
     x: Float64
     velocity: Float64
     turn: Float64  # where the present block began
     first: float  # the distance it began with
     reach: float  # the largest distance from the start
+    L: float | None = None
     prox: Callable[[Float64, float], Float64] | None = None
+    constrained: bool = False  # whether it has a prox, which is not saved
     way: Float64 | None = None  # of the last block
     gradients: float = 0.0  # root of the sum of their squared lengths
     latest: float = 0.0  # the same for the present block
@@ -135,9 +136,12 @@ class _Path:
     recent: deque[tuple[Float64, Float64]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @classmethod
-    def begin(cls, x: Float64, L: float | None) -> "_Path":
+    def begin(cls, x: Float64) -> "_Path":
         first = _FIRST * (_length(x) or 1.0)
-        return cls(x, L, x, np.zeros_like(x), x, first, first)
+        return cls(x, x, np.zeros_like(x), x, first, first)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"prox": None}  # most functions cannot be pickled
 
     def step(self, g: Float64) -> None:
         """Take one step along a noisy gradient at x."""
@@ -324,7 +328,9 @@ def minimize(
         progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
             returns True, the run ends.
-        resume: an earlier result, or that of an error, to go on from; x0 and L are then its own.
+        resume: an earlier result, or that of an error, to go on from. The start is then its own,
+            and so are L and the projection or proximal map, unless they are passed again. A result
+            that was pickled has lost the map, which must then be passed.
 
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
@@ -339,15 +345,7 @@ def minimize(
         raise TypeError(
             f"rng must be a numpy.random.Generator, which gradient(x, rng) takes, got {rng!r}."
         )
-    x = start.reshape(-1).astype(np.float64)
-    path = _Path.begin(x, known) if resume is None else deepcopy(resume._path)  # noqa: SLF001
-    if path.x.size != x.size:
-        raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
-    map_ = proximal_map(project, prox)
-    if map_ is not None:
-        path.prox = lambda z, step: np.asarray(
-            map_(z.reshape(start.shape), step), dtype=np.float64
-        ).reshape(z.shape)
+    path = _open(start, known, proximal_map(project, prox), resume)
     end, due = len(path.history) + budget, 0.0
 
     def ask(point: Float64) -> Float64:
@@ -419,6 +417,30 @@ def _check_call(gradient: object, x0: object) -> None:
     )
 
 
+def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResult | None) -> _Path:
+    """Return a new path, or the one of an earlier result, with what is new of L and the map."""
+    x = start.reshape(-1).astype(np.float64)
+    path = _Path.begin(x)
+    if resume is not None:
+        earlier = resume._path  # noqa: SLF001
+        path = deepcopy(earlier)
+        path.prox = earlier.prox
+    if path.x.size != x.size:
+        raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
+    path.L = L or path.L
+    if map_ is not None:
+        path.constrained = True
+        path.prox = lambda z, step: np.asarray(
+            map_(z.reshape(start.shape), step), dtype=np.float64
+        ).reshape(z.shape)
+    elif path.constrained and path.prox is None:
+        raise ValueError(
+            "project or prox must be passed again: resume is of a run with one, and was saved "
+            "without it."
+        )
+    return path
+
+
 def _verdict(path: _Path, x: Float64, g: Float64, std: float) -> str:
     # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
     limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
@@ -430,6 +452,5 @@ def _result(
     path: _Path, shape: tuple[int, ...], x: Float64, g: Float64, std: float, message: str
 ) -> MinimizeResult:
     x, g, history = x.reshape(shape).copy(), g.reshape(shape), np.array(path.history)
-    kept = replace(path, prox=None)
     within = message.endswith(_WITHIN)
-    return MinimizeResult(x, within, message, len(history), g, std, history, kept)
+    return MinimizeResult(x, within, message, len(history), g, std, history, path)
