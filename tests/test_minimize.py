@@ -46,14 +46,13 @@ def test_more_calls_come_nearer_at_the_rate_of_an_average(L: float | None) -> No
     assert many < few / 8  # 1 / 16, as noise averages out, and chance
 
 
-@pytest.mark.parametrize(("change", "limit"), [(60, 1.0), (140, 0.2)])
-def test_noise_that_falls_is_forgotten(change: int, limit: float) -> None:
+def test_points_from_before_noise_fell_are_left_out() -> None:
     def falling(seed: int) -> Gradient:
-        calls = iter([noisy(seed, 100.0)] * change + [noisy(seed, 1.0)] * 200)
+        calls = iter([noisy(seed, 100.0)] * 140 + [noisy(seed, 1.0)] * 200)
         return lambda x: np.asarray(next(calls)(x))
 
     x0 = np.full(3, 100.0)
-    assert mean_excess(falling, 20, 200, L=1.0, x0=x0) < limit * tail_average(falling, 20, x0)
+    assert mean_excess(falling, 20, 200, x0=x0) < 0.5 * tail_average(falling, 20, x0)
 
 
 def test_a_path_that_arrives_early_is_averaged_for_longer() -> None:
@@ -115,9 +114,11 @@ def test_without_a_bound_it_is_sane_however_far_the_minimum(stretch: float) -> N
     assert np.mean(ends) < 0.02 * excess(X0)
 
 
-def test_too_large_a_bound_slows_it_and_too_small_a_one_does_no_harm() -> None:
-    large, right, small = (mean_excess(noisy, 8, 400, L=L) for L in (100.0, 1.0, 0.01))
-    assert small < 3.0 * right < large < excess(X0)
+@pytest.mark.parametrize("prox", [None, lambda x, step: soft_threshold(x, 0.1 * step)])
+def test_a_bound_however_loose_leaves_the_answer_where_it_is(prox: descent.Prox | None) -> None:
+    without = coco.minimize(noisy(), X0, 200, prox=prox).x
+    for L in (0.01, 1.0, 1e4):
+        assert np.array_equal(coco.minimize(noisy(), X0, 200, L=L, prox=prox).x, without)
 
 
 def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
@@ -198,12 +199,12 @@ def test_going_on_keeps_the_constraint() -> None:
 
 
 def test_a_bound_given_later_counts_from_then_on() -> None:
-    # Noise that falls is forgotten only with a bound.
-    def go_on(L: float | None) -> Float64:
-        first = coco.minimize(noisy(0, 100.0), X0, 60)
-        return coco.minimize(noisy(1), X0, 40, L=L, resume=first).x
+    def go_on(before: float | None, after: float | None) -> Float64:
+        first = coco.minimize(noisy(), X0, 20, L=before)
+        return coco.minimize(noisy(1), X0, 10, L=after, resume=first).grad
 
-    assert not np.array_equal(go_on(1.0), go_on(None))
+    assert not np.array_equal(go_on(None, 1e-3), go_on(None, None))
+    assert np.array_equal(go_on(None, 1e-3), go_on(1e-3, None))
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:

@@ -5,8 +5,7 @@ The method is stochastic gradient descent that finds its own step, and averages 
 - The step is that of DoG, "distance over gradients" (Ivgi, Hinder and Carmon, 2023): the largest
   distance from x0 so far, over the root of the sum of all squared gradients so far. It begins
   with 10% of the length of x0, grows while the path travels, and shrinks once it stays
-  where it is. If L is known, the step is at most 1 / L; early gradients then count for less, so
-  that large ones at the start, or noise that falls, do not shorten the later steps.
+  where it is. L plays no part in it: a step of at most 1 / L is far too short where L is loose.
 - While successive stretches of the path point the same way, momentum grows, up to 1/2.
 - The answer is the average of the last part of the path. The longest part would average out the
   most noise, so the part is chosen by its mean gradient, which tells whether the path was still
@@ -44,7 +43,6 @@ Prox: TypeAlias = Callable[[Array, float | Array], Array]
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
 _FIRST = 0.1  # the first distance, as a share of the length of x0
-_REMEMBERED = 0.1  # of the sum of squared gradients, at least, if L is known
 _BLOCK, _BLOCKS = 8, 32  # the first size of a block, and how many of them before they are joined
 _FASTER, _SLOWER = 0.1, 0.5  # log change of the speed for a cosine of 1 and of -1
 _FASTEST = 2.0
@@ -166,12 +164,8 @@ class _Path:
 
     def _choose_size(self) -> None:
         # By the last block, not the present one: a step that depends on its own gradient is biased.
-        remembered = self.gradients
-        if self.L is not None and self.typical > 0.0:
-            remembered *= math.sqrt(_REMEMBERED)
-        past = max(remembered, math.sqrt(self.steps) * self.typical)
-        size = self.reach / past if past > 0.0 else 0.0
-        self.size = size if self.L is None else min(size, 1.0 / self.L)
+        past = max(self.gradients, math.sqrt(self.steps) * self.typical)
+        self.size = self.reach / past if past > 0.0 else 0.0
 
     def _turn(self) -> None:
         """End a block."""
@@ -227,7 +221,7 @@ class _Path:
         """Return the gradient mapping for g at x, and the point to which it leads."""
         if self.prox is None:
             return g, x
-        slope = self.L or self._slope()
+        slope = self._slope()
         step = 1.0 / slope if slope > 0.0 else self.size
         after = self.prox(x - step * g, step)
         return (x - after) / step, after
@@ -308,11 +302,11 @@ def minimize(
     averages the last part of its path (`coco_denoiser.descent` says how). The steps are not
     denoised; the Gaussian model of `Denoiser` gives the gradient at the answer and its error. L is
     not needed, and no calls are spent on estimating it: the curvature at x0 may be far from the
-    one that matters. If you know L, pass it: it keeps steps from becoming too long, and lets them
-    grow again where gradients are far larger at the start than later on.
+    one that matters. If you know L, it improves the estimate of the gradient at the answer; the
+    answer itself does not depend on it, so that a loose L does no harm.
 
-    Without L, the first step is 10% of the length of x0, or 0.1 if x0 is zero. If the
-    minimum is far nearer than that, start from a point whose size says so, or pass L.
+    The first step is 10% of the length of x0, or 0.1 if x0 is zero. If the minimum is far nearer
+    than that, start from a point whose size says so.
 
     Args:
         gradient: returns a noisy gradient at x, of the shape of x; called as gradient(x), or as
@@ -322,7 +316,7 @@ def minimize(
         project: project(x) returns the nearest point of a set that the answer must be in.
         prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
             psi of which f has no part.
-        L: upper bound on the curvature of f, if known. Err upwards.
+        L: upper bound on the curvature of f, if known, for `grad` and `std`. Err upwards.
         noise_std: standard deviation of every coordinate of the noise, if known.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
