@@ -4,18 +4,19 @@ import importlib.util
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "tools"))
-import backend  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+import backend
 
 CORE = "src/coco_denoiser/_core"
 SOURCES = ("kernels.c", "lanes.h", "passes.h", "constants.h")
 # Nothing may be fused or reordered, so that both builds give the same bits.
-FLAGS = "-O3 -g0 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi".split()
+FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
 AVX2 = ["-mavx2", "-mfma"]
 if sys.platform == "win32":
     FLAGS, AVX2 = ["/O2", "/fp:precise"], ["/arch:AVX2"]
@@ -32,13 +33,15 @@ class Build(build_ext):
 
     def run(self) -> None:
         """Translate, find a compiler, compile."""
-        from Cython.Build import cythonize
+        from Cython.Build import cythonize  # noqa: PLC0415 - only where something is built
 
         core: Any = Extension("coco_denoiser._core.kernels", [f"{CORE}/kernels.pyx"])
         cythonize(core, force=True, quiet=True)
         if backend.compiler() is None:
             if importlib.util.find_spec("ziglang") is None:
-                sys.exit("coco-denoiser needs a C compiler to build: install gcc, clang or ziglang.")
+                sys.exit(
+                    "coco-denoiser needs a C compiler to build: install gcc, clang or ziglang."
+                )
             os.environ["CC"] = f"{sys.executable} -m ziglang cc"
         super().run()
 

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba  # once, not for every mutant
+
 import pytest
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser.certificate import certify
 from coco_denoiser._core import kernels
+from coco_denoiser.certificate import certify
 from coco_denoiser.problem import (
     Problem,
     average,

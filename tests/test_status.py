@@ -78,7 +78,7 @@ def test_a_status_is_earned(
     points, gradients = np.eye(3), 9.0 * np.eye(3)[::-1]
     found = coco.solve(points, gradients, L=1.0, method="barrier", throw=False)
     assert found.status is status
-    newton = kernels.newton
+    newton: Any = kernels.newton
     monkeypatch.setattr(kernels, "newton", lambda *given: (*newton(*given)[:5], gap, violation))
     for method in ("auto", "barrier"):
         unchanged = coco.solve(points, 0.5 * points, L=1.0, method=method, throw=False)

@@ -343,13 +343,14 @@ def test_algorithm_1_agrees_with_the_default(forget: Any) -> None:
 
 def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
     denoiser = Denoiser(L=1.0, window=20, method="fdpg", tol=1e-2)
+    model: Any = denoiser._model
     warm = cold = 0
     for x, g in zip(*sgd(np.random.default_rng(0), 50, 10, 0.1, sigma=10.0), strict=True):
         denoiser(x, g)
         if len(denoiser) == 20:
             estimate = denoiser._stream.estimate
             assert estimate is not None
-            anew = denoiser._model.solve(denoiser._stream.window)
+            anew = model.solve(denoiser._stream.window)
             warm, cold = warm + estimate.iterations, cold + anew.iterations
     assert 0 < warm < 0.9 * cold
 

@@ -26,4 +26,5 @@ def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float
         u = response(np.minimum(multipliers, 1e30), problem, rest)
     n, shares = problem.precisions, problem.coordinate_precisions
     given = h, problem.bounds, n, shares, phi, multipliers
-    return kernels.certify(*map(np.ascontiguousarray, given), u)
+    h, bounds, n, shares, phi, multipliers = map(np.ascontiguousarray, given)
+    return kernels.certify(h, bounds, n, shares, phi, multipliers, u)

@@ -202,6 +202,7 @@ class Gaussian(Model):
         self.tol = check.positive("tol", tol)
         self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
         self._cap: float | None = None
+        self.bounds = math.inf, -math.inf
         if not callable(L):
             self.begin(1.0)
 
@@ -211,12 +212,7 @@ class Gaussian(Model):
         L = self.L() if callable(self.L) else self.L
         if L is not None and self._cap != L:
             self._cap = check.positive("L", L)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The curvature that the slope may have: it has either sign."""
-        L = np.inf if self._cap is None else self._cap
-        return L, -L
+            self.bounds = self._cap, -self._cap  # a slope has either sign
 
     @property
     def settings(self) -> dict[str, object]:

@@ -278,8 +278,8 @@ def average(
     """Return W (K, K), which is NaN with a covariance, and phi (K, q), which is feasible.
 
     For the best multipliers phi is optimal. If others break a bound by more than this share of it,
-    all are drawn towards the centroid until every pair fits. Points that infinite multipliers hold
-    together share one phi.
+    the points that multipliers connect are drawn towards their centroid until every pair fits, and
+    all points if that is not enough. Points that infinite multipliers hold together share one phi.
     """
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
     K = n.size
@@ -300,16 +300,25 @@ def average(
         W *= n
     else:
         W, phi = np.full((K, K), np.nan), stationary(multipliers, problem)
-    worst = worst_ratio(phi, h, bounds, 1.5)  # half of a rounding is left for the last sum
-    if worst > 1.0 + within:
-        centroid = n @ phi / n.sum()
-        W, phi = W / worst + (1.0 - 1.0 / worst) * n / n.sum(), centroid + (phi - centroid) / worst
+    connected = coincident(np.where(multipliers > 0.0, 0.0, 1.0), 0.0)
+    for labels in (connected, np.zeros_like(connected)):
+        if worst_ratio(phi, h, bounds, 1.5) <= 1.0 + within:
+            break
+        for members in (np.flatnonzero(labels == a) for a in range(labels.max() + 1)):
+            inside, share = np.ix_(members, members), n[members] / n[members].sum()
+            # Half of a rounding is left for the last sum.
+            worst = worst_ratio(phi[members], h[members], bounds[inside], 1.5)
+            if worst > 1.0 + within:
+                centroid = share @ phi[members]
+                W[inside] = W[inside] / worst + (1.0 - 1.0 / worst) * share
+                phi[members] = centroid + (phi[members] - centroid) / worst
     return W, phi
 
 
 def worst_ratio(phi: Float64, h: Float64, bounds: Float64, roundings: float) -> float:
     """Return the largest ratio of distance to bound, some roundings of phi forgiven."""
-    return kernels.worst_ratio(*map(np.ascontiguousarray, (phi, h, bounds)), roundings)
+    phi, h, bounds = map(np.ascontiguousarray, (phi, h, bounds))
+    return kernels.worst_ratio(phi, h, bounds, roundings)
 
 
 def roundings_of_pairs(phi: Float64, h: Float64) -> Float64:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
 
 from coco_denoiser.typing import Float64
 
@@ -23,7 +24,7 @@ class Status(Enum):
     STALLED = "stopped before reaching tol: work limit or machine precision", False
     REFUSED = "refused: a number is not finite or too large, and the gradient is unchanged", False
 
-    def __new__(cls, sentence: str, success: bool) -> "Status":  # noqa: FBT001
+    def __new__(cls, sentence: str, success: bool) -> Self:  # noqa: FBT001
         """Make the sentence the value."""
         status = object.__new__(cls)
         status._value_, status.success = sentence, success
@@ -31,7 +32,7 @@ class Status(Enum):
 
     def __str__(self) -> str:
         """Return the sentence."""
-        return self.value
+        return str(self.value)
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)

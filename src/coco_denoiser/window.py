@@ -248,10 +248,16 @@ class Model(ABC):
     Attributes:
         centre: c of the next answer, as far as it is known before the observation.
         reference: c0 of the residuals that an empty window begins to store.
+        bounds: L and mu of the next answer, NaN if the model has none.
+        radius: half of their difference.
+        tol: what an answer must reach.
     """
 
     centre = 0.0
     reference = 0.0
+    bounds: tuple[float, float] = (math.nan, math.nan)
+    radius = math.nan
+    tol = math.nan
 
     @property
     def settings(self) -> dict[str, object]:
@@ -266,7 +272,7 @@ class Model(ABC):
         """
         del sign
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027 - most models keep nothing
         """Forget what is kept of the last answer."""
 
     @abstractmethod

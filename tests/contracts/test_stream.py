@@ -17,6 +17,7 @@ import torch
 
 import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
+from coco_denoiser.solution import Status
 from coco_denoiser.torch import GradientDenoiser, vectors
 from coco_denoiser.typing import Array, Float64
 from tests.families import sgd
@@ -123,11 +124,9 @@ class Optax:
         point = cut(x)
         if self.state is None:
             self.state = self._empty(x.dtype)
-        before = self.state
         bounds = () if self.L is None else (self.L, self.mu)
-        theta, self.state = compiled(*self.settings)(cut(g), before, point, *bounds)
-        same = map(np.array_equal, *(jax.tree.leaves(s) for s in (before, self.state)))
-        if all(same):  # refused: what is not finite is passed through
+        theta, self.state = compiled(*self.settings)(cut(g), self.state, point, *bounds)
+        if self.state.status is Status.REFUSED:  # and passed through
             return None
         self.count += 1
         return np.concatenate([np.ravel(part) for part in theta])

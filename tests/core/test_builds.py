@@ -114,10 +114,7 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
 
 
 def test_a_core_that_is_missing_says_what_to_do() -> None:
-    code = (
-        "import sys; sys.modules['coco_denoiser._core.baseline'] = None\n"
-        "import coco_denoiser"
-    )
+    code = "import sys; sys.modules['coco_denoiser._core.baseline'] = None\nimport coco_denoiser"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert "was not compiled for this Python" in last

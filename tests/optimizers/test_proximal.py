@@ -79,7 +79,8 @@ def test_a_mean_with_the_slope_1_over_step_averages_surrogates() -> None:
         steps=40,
         project=project_simplex,
     ).iterates
-    x = z = np.ones(3)
+    x: Array = np.ones(3)
+    z: Array = np.ones(3)
     for k, row in enumerate(noise, 1):
         z = z + k**-0.5 * (x - step * (gradient(x) + row) - z)
         x = project_simplex(z)

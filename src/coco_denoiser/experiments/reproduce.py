@@ -15,7 +15,6 @@ from pathlib import Path
 from joblib import cpu_count
 
 from coco_denoiser._version import __version__
-from coco_denoiser.compile import PARTS, compile_part
 from coco_denoiser.experiments import ExperimentError, summary, units
 from coco_denoiser.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.experiments.experiment import Config, Entry, Experiment, Result
@@ -114,16 +113,12 @@ def reproduce(options: Options) -> Path:
 def _run(
     selected: Sequence[Experiment], options: Options, jobs: int
 ) -> tuple[Path, dict[str, str]]:
-    """Compile, compute and draw; return the page and what is missing, with the reason."""
+    """Compute and draw; return the page and what is missing, with the reason."""
     missing: dict[str, str] = {}
     computed: dict[str, Config] = {}
     with ExitStack() as stack:
         cluster = stack.enter_context(units.cluster(options.dask)) if options.dask else None
         runner = units.runner(jobs, cluster)
-        with _stage("compiling, once", len(PARTS)) as advance:
-            parts = units.spread(compile_part, [(part,) for part in PARTS], jobs)
-            for done, _ in enumerate(parts, 1):
-                advance(done)
         for experiment in selected:
             config = configuration(experiment, quick=options.quick, seed=options.seed)
             try:

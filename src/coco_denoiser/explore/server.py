@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from coco_denoiser.explore.page import html, run
 from coco_denoiser.explore.remarks import medians
-from coco_denoiser.explore.simulation import Settings, settings, simulate
+from coco_denoiser.explore.simulation import settings
 
 PATIENCE = 5.0  # seconds, for the runs with other seeds
 ADDRESS = "127.0.0.1"
@@ -88,8 +88,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C."""
-    say("compiling kernels (first run only) …")
-    simulate(Settings())
     address = f"http://localhost:{server.server_port}/"
     say(f"{address}: serving on localhost only; Ctrl-C to stop")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also for a job in the background

@@ -220,16 +220,22 @@ def _attempt(
     start: Float64 | None,
 ) -> Solution:
     """Solve by one method, and certify the answer."""
-    limit = METHODS[name].max_iter if max_iter is None else max_iter
-    if max_iter is None and name == "interior-point" and near < COINCIDENT:
-        limit *= 10  # bounds that differ by many decades take many short steps
     multipliers, iterations = np.zeros_like(problem.bounds), 0
     if not problem.is_feasible():
-        multipliers, iterations = _multipliers(problem, name, near, tol, limit, start)
+        multipliers, iterations = _multipliers(problem, name, near, tol, max_iter, start)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
-    reached = iterations >= limit, *certify(problem, phi, multipliers)
+    reached = iterations >= _limit(name, near, max_iter), *certify(problem, phi, multipliers)
     moved = phi is not problem.residuals
     return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=moved)
+
+
+def _limit(name: str, near: float, max_iter: int | None) -> int:
+    """Return how many iterations a method may make."""
+    if max_iter is not None:
+        return max_iter
+    # Bounds that differ by many decades take many short steps.
+    patience = 10 if name == "interior-point" and near < COINCIDENT else 1
+    return patience * METHODS[name].max_iter
 
 
 def _multipliers(
@@ -237,7 +243,7 @@ def _multipliers(
     name: str,
     near: float,
     tol: float,
-    limit: int,
+    max_iter: int | None,
     start: Float64 | None = None,
 ) -> tuple[Float64, int]:
     """Return the multipliers of a problem some of whose points may coincide, and the iterations.
@@ -251,6 +257,7 @@ def _multipliers(
     multipliers, iterations = np.zeros_like(distinct.bounds), 0
     if not distinct.is_feasible():
         options = {} if start is None or count < labels.size else {"start": start}
+        limit = _limit(name, near, max_iter)
         multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit, **options)
     if count == labels.size:
         return multipliers, iterations
@@ -267,7 +274,7 @@ def _multipliers(
             continue
         own = subproblem(problem, members, pull[members])
         if not own.is_feasible():
-            held, steps = _multipliers(own, _inner(name, own), near, tol, limit)
+            held, steps = _multipliers(own, _inner(name, own), near, tol, max_iter)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
     return full, iterations
