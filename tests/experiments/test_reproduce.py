@@ -39,7 +39,7 @@ def test_an_experiment_leaves_its_files_and_a_page(
     # What is done and how long it takes, each stage, the verdict, and where the page is.
     first, *rest = printed.splitlines()
     assert "2 figures of the paper and 0 experiments of our own, at quick size" in first
-    for stage in ("compiling", "computing constraint-tightness", "drawing"):
+    for stage in ("computing constraint-tightness", "drawing"):
         assert any(line.startswith(stage) for line in rest)
     assert "The paper: 6 of 7 statements confirmed, 1 contradicted." in rest
     assert any(line.split()[:3] == ["Figures", "7,", "8"] for line in rest)

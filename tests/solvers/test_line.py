@@ -28,7 +28,7 @@ def test_unequal_variances_give_the_answer_of_another_method() -> None:
     np.testing.assert_allclose(line.gradients, other.gradients, atol=1e-6)
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, 305), (1, 949), (1, 1114), (2, 979), (2, 1133)])
+@pytest.mark.parametrize(("seed", "number"), [(1, 13), (1, 305), (1, 1114), (2, 4), (2, 1133)])
 def test_beside_a_point_far_away_the_others_are_still_told_apart(seed: int, number: int) -> None:
     """Curvature 1 = L: noise decides whether the bound to the far point is broken."""
     case = fuzz.draw("very far point", seed, number)

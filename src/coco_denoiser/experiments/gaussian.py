@@ -200,7 +200,7 @@ def _claims(result: Result) -> list[Claim]:
             return (
                 f"{name} {mean.mean[0]:.3f} ± {mean.sem[0]:.3f}, worst {cells.mean[-1]:.3g} ± "
                 f"{cells.sem[-1]:.2g}, {np.sum(hurt.mean > 0)} cells above {_HURT:g}, "
-                f"{np.sum(hurt.mean > surely * hurt.sem)} beyond chance"
+                f"{np.sum(hurt.mean / surely > hurt.sem)} beyond chance"
             )
 
         names = (*_METHODS[1:], _AVERAGED, tail)
