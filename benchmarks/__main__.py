@@ -11,6 +11,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 BENCHMARKS = {
     "solvers": "the exact method, solve() and Denoiser against Clarabel, CVXPY and NumPy",
     "stream": "a step of Denoiser and a call of solve() against Clarabel on the same windows",
+    "plane": "few dimensions, hard windows included: fourclass, quadratics and the fuzz's families",
     "growing": "Denoiser(window=None) over 500 steps",
     "large-windows": "both exact methods on 64 to 2000 points: time and memory",
     "logistic-step": "one step of logistic regression against a dense FDPG",

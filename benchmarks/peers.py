@@ -12,19 +12,40 @@ from coco_denoiser.typing import Float64
 cp: Any = cvxpy
 
 
-def clarabel_seconds(points: Float64, gradients: Float64, *, one_thread: bool) -> float:
-    """Clarabel's own solve time for L = 1, default tolerances; its set-up is not counted.
+def clarabel_seconds(
+    points: Float64,
+    gradients: Float64,
+    *,
+    one_thread: bool,
+    tol: float | None = None,
+    L: float = 1.0,
+    mu: float = 0.0,
+    noise_variance: Float64 | None = None,
+) -> float:
+    """Clarabel's own solve time, default tolerances unless given; its set-up is not counted.
 
     Its default lets it pick a factorisation and use all cores, which is slower here for large
     problems; with `one_thread` it gets whichever of its two factorisations is faster.
     """
+    precisions = np.ones(len(points)) if noise_variance is None else 1.0 / noise_variance
+    curvature = (L + mu) / 2.0, (L - mu) / 2.0
+    given = points, gradients, np.repeat(precisions, points.shape[1]), curvature, tol
     if not one_thread:
-        return _clarabel(points, gradients, "auto", 0)
-    return min(_clarabel(points, gradients, method, 1) for method in ("qdldl", "faer"))
+        return _clarabel(*given, "auto", 0)
+    return min(_clarabel(*given, method, 1) for method in ("qdldl", "faer"))
 
 
-def _clarabel(points: Float64, gradients: Float64, method: str, threads: int) -> float:
+def _clarabel(
+    points: Float64,
+    gradients: Float64,
+    precisions: Float64,
+    curvature: tuple[float, float],
+    tol: float | None,
+    method: str,
+    threads: int,
+) -> float:
     K, d = points.shape
+    c, r = curvature
     first, second = np.triu_indices(K, 1)
     pairs = first.size
     rows = ((d + 1) * np.arange(pairs)[:, None] + 1 + np.arange(d)).ravel()
@@ -35,15 +56,17 @@ def _clarabel(points: Float64, gradients: Float64, method: str, threads: int) ->
         shape=(pairs * (d + 1), K * d),
     )
     b = np.zeros((pairs, d + 1))
-    b[:, 0] = 0.5 * np.linalg.norm(points[first] - points[second], axis=1)
-    b[:, 1:] = -0.5 * (points[first] - points[second])
+    b[:, 0] = r * np.linalg.norm(points[first] - points[second], axis=1)
+    b[:, 1:] = -c * (points[first] - points[second])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.direct_solve_method = method
     settings.max_threads = threads
+    if tol is not None:
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
     solver = clarabel.DefaultSolver(
-        sparse.eye(K * d, format="csc"),
-        -gradients.ravel(),
+        sparse.diags(precisions, format="csc"),
+        -precisions * gradients.ravel(),
         A,
         b.ravel(),
         [clarabel.SecondOrderConeT(d + 1)] * pairs,
