@@ -44,7 +44,7 @@ def measure(d: int) -> dict[str, float]:
                 _seconds(_read, x, g, past, before),
             ]
         )
-    # The first rounds compile, allocate and fill the windows.
+    # The first rounds allocate and fill the windows.
     fold, forget, reading = np.array(rounds[3:]).T
     every = {"fold": fold, "forget": forget, "reading": reading, "fold / reading": fold / reading}
     return {"d": d, **{name: float(np.median(v)) for name, v in every.items()}}

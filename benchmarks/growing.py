@@ -12,7 +12,6 @@ STEPS, EVERY = 500, 100
 def main() -> None:
     """Measure, save and print."""
     points, gradients = stream(10, STEPS, "path")
-    coco.solve(points[:8], gradients[:8], L=1.0, method="large")  # compiled first
     denoiser = coco.Denoiser(L=1.0, window=None)
     rows, start = [], time.process_time()
     for k, (x, g) in enumerate(zip(points, gradients, strict=True), start=1):

@@ -26,7 +26,7 @@ DIMENSION = 10
 
 
 def solve(K: int, place: str, method: str) -> dict[str, Any]:
-    """Solve one window, after a small one to compile and load everything."""
+    """Solve one window, after a small one to load everything."""
     coco.solve(*windows(24, DIMENSION, 1)[0], L=1.0, method=method)
     points, gradients = windows(K, DIMENSION, 2)[PLACES.index(place)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -52,8 +52,6 @@ def solve(K: int, place: str, method: str) -> dict[str, Any]:
 
 def measure() -> list[dict[str, Any]]:
     """Solve every window, each in its own process."""
-    for method in METHODS:  # so that kernels come from the cache: compiling takes memory
-        _apart(SIZES[0], PLACES[0], method)
     rows = []
     for K in SIZES:
         for place in PLACES:

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _seconds_a_step(problem: LogisticRegression, denoiser: DenoiserLike, steps: int) -> float:
-    """Return the mean time of a step, once the window is full and everything is compiled."""
+    """Return the mean time of a step, once the window is full."""
     sgd = SGD(1 / problem.L, denoiser=denoiser)
     rng = np.random.default_rng(0)
     x: Array = np.ones(problem.dimension)

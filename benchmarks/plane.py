@@ -132,7 +132,7 @@ def fuzzed() -> list[Row]:
             case = draw(np.random.default_rng([number, d]), K, d)
             if case.covariance is None:
                 given: Any = {"L": case.L, "mu": case.mu, "noise_variance": case.noise_variance}
-                solve = partial(coco.solve, **given, throw=False)
+                solve: Any = partial(coco.solve, **given, throw=False)
                 window = case.points, case.gradients
                 row.answered(min(_seconds(solve, *window) for _ in range(REPEAT)), solve(*window))
                 row.ask_clarabel(*window, **given)

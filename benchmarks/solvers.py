@@ -1,10 +1,8 @@
 """The exact method, solve() and Denoiser, as ratios against peers in the same run."""
 
-import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -56,7 +54,7 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 
 def cold(problem: Problem) -> object:
-    """Run the compiled kernel of Newton's method by itself, from nothing, to a gap of 1e-9."""
+    """Run the kernel of Newton's method by itself, to a gap of 1e-9."""
     return newton.solve(problem, tol=1e-9, max_iter=newton.STEPS)
 
 
@@ -96,7 +94,6 @@ def kernels() -> list[dict[str, Any]]:
 def large() -> list[dict[str, Any]]:
     """Windows that general solvers do not try: exact, once each."""
     rows = []
-    coco.solve(*windows(8, 10, 2)[1], L=1.0, method="large")  # compiled first
     for K in LARGE:
         points, gradients = windows(K, 10, 2)[1]
         start = time.perf_counter()
@@ -185,29 +182,27 @@ def _cpu_of_children() -> float:
 
 
 def fresh_processes() -> dict[str, float]:
-    """Import and one solve in a new process: with an empty cache, then with a filled one."""
-    code = (
-        "import numpy as np, coco_denoiser as coco\n"
+    """CPU time of a new process: import NumPy, import us, import and one solve; and that solve."""
+    ours = "import numpy as np, coco_denoiser as coco\n"
+    solve = (
+        ours + "import time\n"
         "x = np.arange(24.0).reshape(8, 3) % 7\n"
+        "start = time.perf_counter()\n"
         "coco.solve(x, 10 * np.cos(x), L=1.0)\n"
+        "print(time.perf_counter() - start)\n"
     )
-    # What NumPy and Numba cost by themselves: a cached function that adds two arrays.
-    bare = "import numpy as np\nfrom benchmarks.bare import add\nadd(np.ones(3), np.ones(3))\n"
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
 
-        def run(program: str) -> float:
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-            return time.perf_counter() - start
-
+    def run(program: str) -> tuple[float, str]:
         before = _cpu_of_children()
-        run(code)
-        first = _cpu_of_children() - before
-        later = float(np.median([run(code) for _ in range(5)]))
-        run(bare)
-        floor = float(np.median([run(bare) for _ in range(5)]))
-        return {"first": first, "later": later, "numba": floor}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        return _cpu_of_children() - before, done.stdout.decode()
+
+    found = {
+        name: [run(program) for _ in range(7)]
+        for name, program in (("numpy", "import numpy"), ("import", ours), ("solve", solve))
+    }
+    cpu = {name: float(np.median([cpu for cpu, _ in runs])) for name, runs in found.items()}
+    return {**cpu, "first": float(np.median([float(printed) for _, printed in found["solve"]]))}
 
 
 def report(results: dict[str, Any]) -> str:
@@ -231,9 +226,10 @@ def report(results: dict[str, Any]) -> str:
         compare(what, row["step"], row["read"], slower=True)
     fresh = results["fresh_processes"]
     for what, key in (
-        ("NumPy and Numba alone: import and add", "numba"),
-        ("first call, CPU time: import and solve", "first"),
-        ("later process: import and solve", "later"),
+        ("a new process that imports NumPy, CPU time", "numpy"),
+        ("the same and coco_denoiser", "import"),
+        ("the same and one solve()", "solve"),
+        ("that first solve() alone, K=8, d=3", "first"),
     ):
         rows.append([what, duration(fresh[key]), "", ""])
     for row in results["large"]:

@@ -7,6 +7,7 @@ the machine delays long calls more often than short ones. The table has the medi
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -102,6 +103,29 @@ def calls() -> list[dict[str, Any]]:
     return rows
 
 
+def threads() -> list[dict[str, Any]]:
+    """Two denoisers, in one thread one after the other, and in two threads side by side."""
+    rows = []
+    for K, d in ((8, 10), (16, 10), (16, 10**4)):
+        points, gradients = stream(d, K + FULL, "path")
+
+        def run(_: int, K: int = K, given: tuple[Float64, Float64] = (points, gradients)) -> None:
+            denoiser = coco.Denoiser(L=1.0, window=K)
+            for x, g in zip(*given, strict=True):
+                denoiser(x, g)
+
+        found = []
+        for workers in (1, 2):
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(run, range(4)))
+                start = time.perf_counter()
+                list(pool.map(run, range(40)))
+                found.append((time.perf_counter() - start) / (40 * len(points)))
+        what = f"Denoiser steps, K={K}, d={d}, two threads vs one"
+        rows.append({"what": what, "seconds": found[1], "peer": found[0]})
+    return rows
+
+
 def report(rows: list[dict[str, Any]]) -> str:
     """The table."""
     lines = [
@@ -109,17 +133,17 @@ def report(rows: list[dict[str, Any]]) -> str:
             row["what"],
             duration(row["seconds"]),
             duration(row["peer"]),
-            f"{row['peer'] / row['seconds']:.0f}x",
+            f"{row['peer'] / row['seconds']:.3g}x",
         ]
         for row in rows
     ]
-    return table(["what", "ours", "Clarabel", "ratio"], lines)
+    return table(["what", "ours", "peer", "ratio"], lines)
 
 
 def main() -> None:
     """Measure, save and print."""
     rows = []
-    for part in (calls, steps):
+    for part in (calls, steps, threads):
         print(f"{part.__name__} …", file=sys.stderr)
         rows.extend(part())
     path = save("stream", rows)
