@@ -4,22 +4,23 @@
 
 applies each mutation below to a copy of the package, runs the tests of its file, then what every
 solver or every stream must pass, and prints those that survive both. WORDS select files by name.
-Compiled code is taken from a cache, except where some of it comes from the broken file. The exit
+The build of the core that this machine uses is compiled anew where a mutation is in it. The exit
 code is 1 if one survives, or no longer applies.
 """
 
 # ruff: noqa: T201
-import ast
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
-
+from typing import NamedTuple
 
 import pytest
+
+from coco_denoiser._core import kernels
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "coco_denoiser"
@@ -247,22 +248,28 @@ MUTATIONS = [
 
 
 def apply(mutation: Mutation, package: Path) -> bool:
-    """Break a package like this; say whether there was something to break."""
+    """Break a package like this; say whether there was something to break, and it compiles."""
     path = package / mutation.file
     text = path.read_text("utf-8")
     if mutation.old not in text:
         return False
-    write(path, text.replace(mutation.old, mutation.new), len(text.encode()))
-    if is_compiled(text, mutation.old):
-        forget(mutation.file, package)
-    return True
+    path.write_text(text.replace(mutation.old, mutation.new), "utf-8")
+    return not mutation.file.startswith("_core/") or build(package)
+
+
+def build(package: Path) -> bool:
+    """Compile the build of the core that is used here; say whether that succeeds."""
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    top = package.parent.parent
+    done = subprocess.run(command, cwd=top, capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def passes(tests: str, package: Path) -> bool:
     """Say whether some tests pass with a package, in a process of their own."""
-    process = multiprocessing.get_context("fork").Process(target=_run, args=(tests, package))
+    process = multiprocessing.get_context("spawn").Process(target=_run, args=(tests, package))
     process.start()
-    process.join(900.0)  # a mutant that runs in circles is noticed too
+    process.join(300.0)  # a mutant that runs in circles is noticed too
     process.kill()
     process.join()
     return process.exitcode == 0
@@ -273,44 +280,9 @@ def _run(tests: str, package: Path) -> None:
         os.dup2(silent.fileno(), 1)
         os.dup2(silent.fileno(), 2)
     os.chdir(ROOT)
-    os.environ["PYTHONPATH"] = str(package.parent)  # for tests that start a process
-    sys.path.insert(0, str(package.parent))
-    config: Any = numba.config
-    config.CACHE_DIR = ""  # what is compiled lies beside its source
+    path = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     files = [f"tests/{name}" for name in tests.split()]
-    sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
-
-
-def write(path: Path, text: str, size: int) -> None:
-    """Write a file of the same size and time, by which Numba and Python know what is cached."""
-    times = path.stat()
-    padding = size - len(text.encode())
-    path.write_text(text + " " * padding if padding >= 0 else text[:padding], "utf-8")
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        compiled.unlink()
-
-
-def is_compiled(text: str, old: str) -> bool:
-    """Say whether a place of a file may be part of compiled code: not in an ordinary function."""
-    line = text[: text.index(old)].count("\n") + 1
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
-            return bool(node.decorator_list)
-    return True
-
-
-def forget(file: str, package: Path) -> None:
-    """Remove what was compiled from a file, or from one that calls its compiled functions."""
-    path = package / file
-    if "coco_denoiser._jit" not in path.read_text("utf-8"):
-        return
-    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ci]"):
-        compiled.unlink()
-    name = file.removesuffix(".py").replace("/", ".")
-    for caller in package.rglob("*.py"):
-        if f"from coco_denoiser.{name} import" in caller.read_text("utf-8"):
-            forget(caller.relative_to(package).as_posix(), package)
+    os.execve(path[0], [*path, *files], {**os.environ, "PYTHONPATH": str(package.parent)})
 
 
 def main(words: list[str]) -> int:
