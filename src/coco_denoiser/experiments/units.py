@@ -1,9 +1,9 @@
 """Units of work: computed anywhere, kept on disk, never lost and never stale.
 
 A unit is saved as soon as it is computed, whole or not at all. Its folder is named after
-everything that determines it (the configuration with its seed, this package's source and the
-versions of NumPy and Numba), so that what was computed otherwise is
-not found, rather than reused.
+everything that determines it (the configuration with its seed, this package's source and compiled
+core, and the version of NumPy), so that what was computed otherwise is not found, rather than
+reused.
 """
 
 import hashlib

@@ -93,7 +93,7 @@ def solve(
     Args:
         problem: residuals and what is asked of them.
         method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
-            method, the interior-point method and the barrier method for more; from LARGE points
+            method, the barrier method and the interior-point method for more; from LARGE points
             on, or with a covariance, `large` comes first, on a line dynamic programming second.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.

@@ -16,8 +16,7 @@ precisions differ by orders of magnitude, multipliers do.
    tight pairs make every step too long. Pairs whose slack dominates are solved for one by one,
    so that the linear system is about as large as the active set.
 
-Only windows that Newton's method leaves come here, so it is array code that compiles nothing of
-its own.
+Only windows that other methods leave come here, so it is array code.
 """
 
 import numpy as np
