@@ -180,8 +180,8 @@ def coco_denoise(
     `coco_denoiser.Denoiser`.
 
     Adam and similar methods normalise gradients, so denoising increases their effective step
-    size; momentum averages over time as well, and the delays add up. A transformation does not
-    see what follows it in a chain, so nothing warns of either.
+    size: before them, pass a known L. Momentum averages over time as well, and the delays add up.
+    A transformation does not see what follows it in a chain, so nothing warns of either.
 
     An observation that is not finite, or whose distance to one in the window, of points or
     residuals, exceeds 1e150 (1e18 if sums are in float32), is refused: the gradient is passed
