@@ -35,8 +35,8 @@ class Recorder:
 
     def __init__(self, L: float, K: int) -> None:
         self.L, self.denoiser = L, coco.Denoiser(L=L, window=K)
-        self.points: list[Array] = []
-        self.gradients: list[Array] = []
+        self.points: list[Float64] = []
+        self.gradients: list[Float64] = []
 
     def __call__(self, x: Array, g: Array) -> Array:
         """Denoise."""
@@ -61,7 +61,8 @@ def fourclass() -> Iterator[tuple[str, int, Float64, Float64]]:
                 optimizer, x = make(recorder), np.ones(problem.dimension)
                 for _ in range(STEPS):
                     x = optimizer.advance(problem, x, rng)
-                yield f"fourclass, {name}", K, *map(np.array, (recorder.points, recorder.gradients))
+                points, gradients = np.array(recorder.points), np.array(recorder.gradients)
+                yield f"fourclass, {name}", K, points, gradients
 
 
 def quadratics() -> Iterator[tuple[str, int, Float64, Float64]]:
