@@ -111,7 +111,7 @@ def test_accelerate_prepares_steps_saves_and_loads(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_whole_train_step_is_compiled_around_the_denoising() -> None:
-    """Tracing into Numba fails where its functions have not been compiled before."""
+    """Tracing stops at the denoiser, whose functions it cannot look into."""
     torch.compiler.reset()
     expected, _ = by_hand()
     module = layer()
