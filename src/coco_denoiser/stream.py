@@ -340,7 +340,7 @@ def choose_model(
 class Outcome(Enum):
     """What became of an observation."""
 
-    REFUSED = "it is not finite, and nothing has changed"
+    REFUSED = "it is not finite or too large, and nothing has changed"
     IGNORED = "its gradient is zero while the optimizer stands still: no observation"
     UNCHANGED = "it is in the window, and its gradient is as it was"
     DENOISED = "it is in the window, and its denoised gradient is ready"

@@ -45,7 +45,7 @@ class Diagnostics(NamedTuple):
             model, the relative residual of its linear system. NaN before there is an answer.
         violation: worst relative violation of a curvature bound; NaN for the Gaussian model.
         status: how the solver ended; None before there is an answer.
-        skipped: how many observations were refused because they were not finite.
+        skipped: how many observations were refused: not finite, or too large for a window.
         nbytes: memory that the window takes on this rank: 2 K copies of the parameters; two
             with window=2 and folding.
     """
@@ -152,7 +152,7 @@ class GradientDenoiser:
             noise_variance: noise variance of this observation, relative to the others'.
 
         Returns:
-            False if they are not finite: gradients and window are as they were.
+            False if they are refused, as `nonfinite` says: gradients and window are as they were.
         """
         changed = observe_together([self], variance_of(noise_variance))
         for parameter, theta in changed or ():
