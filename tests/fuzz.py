@@ -198,7 +198,7 @@ def examine(window: tuple[str, int, int]) -> Outcome:
 
 
 def _prepare() -> None:
-    """Compile before anything is timed."""
+    """Make warnings errors, and solve a few windows before anything is timed."""
     warnings.simplefilter("error")
     for K in SIZES:
         attempt(FAMILIES["grid"](np.random.default_rng(0), K, 3))

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_denoiser._core import avx2, baseline, kernels
+from coco_denoiser._core import baseline, kernels
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 from tests.windows import reduced
 
-BUILDS = [baseline, avx2] if baseline.has_avx2() else [baseline]
+BUILDS: list[Any] = [baseline]
+if baseline.has_avx2():  # built on x86-64 only
+    from coco_denoiser._core import avx2
+
+    BUILDS.append(avx2)
 BOTH = pytest.mark.skipif(len(BUILDS) < 2, reason="this processor has no AVX2")
 
 
