@@ -9,9 +9,14 @@ import time
 import numpy as np
 
 from benchmarks.measure import save, table
-from coco_denoiser.experiments.constraint_problems import problem
-from coco_denoiser.experiments.constraints import EXPERIMENT, SHARES, ConstraintsConfig, optimizer
-from coco_denoiser.experiments.curves import Curves
+from coco_denoiser.paper.experiments.constraint_problems import problem
+from coco_denoiser.paper.experiments.constraints import (
+    EXPERIMENT,
+    SHARES,
+    ConstraintsConfig,
+    optimizer,
+)
+from coco_denoiser.paper.experiments.curves import Curves
 
 PROBLEMS = ("lasso", "portfolio", "box")
 RIVALS = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam")

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.measure import save, table
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import SGD, DenoiserLike
-from coco_denoiser.problems import Dataset, DatasetError, LogisticRegression, datasets
+from coco_denoiser.paper.optimizers import SGD, DenoiserLike
+from coco_denoiser.paper.problems import Dataset, DatasetError, LogisticRegression, datasets
 from coco_denoiser.typing import Array
 
 WINDOW = 8

@@ -12,11 +12,11 @@ from sklearn.datasets import load_digits, load_wine
 
 from benchmarks.measure import save, table
 from coco_denoiser import minimize
-from coco_denoiser.experiments import constraint_problems, logistic
-from coco_denoiser.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
-from coco_denoiser.optimizers import SGD, TailAverage, run
-from coco_denoiser.problems import LogisticRegression, Quadratic
-from coco_denoiser.problems.base import Problem
+from coco_denoiser.paper.experiments import constraint_problems, logistic
+from coco_denoiser.paper.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
+from coco_denoiser.paper.optimizers import SGD, TailAverage, run
+from coco_denoiser.paper.problems import LogisticRegression, Quadratic
+from coco_denoiser.paper.problems.base import Problem
 from coco_denoiser.typing import Array
 
 RUNS = 16

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from benchmarks.measure import RESULTS, duration, save, table
 from coco_denoiser import Denoiser
 from coco_denoiser.optax import coco_denoise
-from coco_denoiser.optimizers import SGD
-from coco_denoiser.problems import Quadratic
+from coco_denoiser.paper.optimizers import SGD
+from coco_denoiser.paper.problems import Quadratic
 
 K = 8
 NUMBERS = (10**3, 10**4, 10**5, 10**6, 10**7)

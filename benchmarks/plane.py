@@ -21,8 +21,8 @@ import numpy as np
 import coco_denoiser as coco
 from benchmarks import peers
 from benchmarks.measure import duration, save, table
-from coco_denoiser.optimizers import SGD, STRSAGA, Adam
-from coco_denoiser.problems import DatasetError, LogisticRegression, datasets
+from coco_denoiser.paper.optimizers import SGD, STRSAGA, Adam
+from coco_denoiser.paper.problems import DatasetError, LogisticRegression, datasets
 from coco_denoiser.typing import Array, Float64
 from tests.families import FAMILIES
 

@@ -22,7 +22,7 @@ from nbconvert import MarkdownExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 from PIL import Image
 
-from coco_denoiser.explore import page as explore
+from coco_denoiser.paper.explore import page as explore
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')

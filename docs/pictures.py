@@ -18,13 +18,13 @@ from PIL import Image
 from scipy.special import erf
 
 import coco_denoiser as coco
-from coco_denoiser.experiments import drawing
-from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
-from coco_denoiser.experiments.results import load
-from coco_denoiser.explore.simulation import Settings, simulate
-from coco_denoiser.optimizers import SGD, GradientMean, run
-from coco_denoiser.problems import Quadratic
+from coco_denoiser.paper.experiments import drawing
+from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.paper.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
+from coco_denoiser.paper.experiments.results import load
+from coco_denoiser.paper.explore.simulation import Settings, simulate
+from coco_denoiser.paper.optimizers import SGD, GradientMean, run
+from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent

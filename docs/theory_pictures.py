@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 import coco_denoiser as coco
-from coco_denoiser.experiments.palette import COCO, EXACT, PLAIN
+from coco_denoiser.paper.experiments.palette import COCO, EXACT, PLAIN
 from coco_denoiser.typing import Float64
 
 SHADES = {2: "#7fb2dd", 4: "#3d87c4", 8: COCO, 16: "#003a66"}  # COCO_K darkens as K grows

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import DenoiserLike, FrankWolfe, GradientMean, run
+from coco_denoiser.paper.optimizers import DenoiserLike, FrankWolfe, GradientMean, run
 from coco_denoiser.typing import Array
 
 ROWS, COLUMNS, RADIUS, BATCH = 20, 15, 20.0, 8

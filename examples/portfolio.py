@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import (
+from coco_denoiser.paper.optimizers import (
     SGD,
     DualAveraging,
     GradientMean,

@@ -15,7 +15,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import SGD, DualAveraging, GradientEMA, Optimizer, run, soft_threshold
+from coco_denoiser.paper.optimizers import (
+    SGD,
+    DualAveraging,
+    GradientEMA,
+    Optimizer,
+    run,
+    soft_threshold,
+)
 from coco_denoiser.typing import Array
 
 WEIGHT, BATCH, STEPS = 0.5, 8, (0.03, 0.1, 0.3, 1.0)

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from coco_denoiser import Denoiser
-from coco_denoiser.experiments import (
+from coco_denoiser.paper.experiments import (
     counterexample,
     elementwise_mse,
     logistic,
@@ -30,9 +30,9 @@ from coco_denoiser.experiments import (
     two_points,
     warm_start,
 )
-from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.optimizers import momentum
+from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.paper.experiments.claims import Claim, Verdict
+from coco_denoiser.paper.optimizers import momentum
 from coco_denoiser.solvers import fdpg
 
 MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, two_points)

@@ -60,25 +60,25 @@ TESTS = {
     "stream.py": ("test_streaming.py test_folding.py", STREAMS),
     "cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
     "descent.py": ("test_minimize.py", ""),
-    "optimizers/driver.py": ("optimizers/test_proximal.py test_validation.py", ""),
-    "optimizers/proximal.py": ("optimizers/test_proximal.py", ""),
-    "files.py": ("test_files.py", ""),
-    "experiments/claims.py": ("experiments/test_claims.py", ""),
-    "experiments/units.py": ("experiments/test_units.py", ""),
-    "explore/simulation.py": ("explore/test_simulation.py", ""),
+    "paper/optimizers/driver.py": ("paper/optimizers/test_proximal.py test_validation.py", ""),
+    "paper/optimizers/proximal.py": ("paper/optimizers/test_proximal.py", ""),
+    "paper/files.py": ("paper/test_files.py", ""),
+    "paper/experiments/claims.py": ("paper/experiments/test_claims.py", ""),
+    "paper/experiments/units.py": ("paper/experiments/test_units.py", ""),
+    "paper/explore/simulation.py": ("paper/explore/test_simulation.py", ""),
 }
 
 MUTATIONS = [
     Mutation(file, *change)
     for file, changes in {
-        "optimizers/driver.py": [
+        "paper/optimizers/driver.py": [
             (
                 "x = apply(optimizer.advance(oracle, x, rng))",
                 "x = optimizer.advance(oracle, x, rng)",
             ),
             ("type(optimizer).answer is not Optimizer.answer", "False"),
         ],
-        "optimizers/proximal.py": [
+        "paper/optimizers/proximal.py": [
             ("surplus, kept - 1, axis=-1) / kept", "surplus, kept - 1, axis=-1) / (kept + 1)"),
             ("math.sqrt(k) * size(k)", "size(k)"),
             ("self._corner(self.denoised(x, g)) - x", "self._corner(self.denoised(x, g))"),
@@ -252,23 +252,23 @@ MUTATIONS = [
             ("self.reach > _FAR * self.first and", ""),
             ("and self.typical >= 0.5 * self.initial", "and False"),
         ],
-        "files.py": [
+        "paper/files.py": [
             (" or len({*names}) < len(names)", ""),
             ("    check_regular(path)\n", ""),
             ("table.shape[1] != len(names) or ", ""),
             ("if part and not _running(int(part[1])):", "if part:"),
             ("if part and not _running(int(part[1])):", "if False:"),
         ],
-        "experiments/claims.py": [
+        "paper/experiments/claims.py": [
             ("exact = bool(np.all(", "exact = bool(np.any("),
             ("FEWEST = 5", "FEWEST = 3"),
             ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
         ],
-        "experiments/units.py": [
+        "paper/experiments/units.py": [
             ("np.array_equal(name, self._name(index))", "True"),
             ("name is not None and", "name is None or"),
         ],
-        "explore/simulation.py": [("min(max(number, least), largest)", "number")],
+        "paper/explore/simulation.py": [("min(max(number, least), largest)", "number")],
     }.items()
     for change in changes
 ]

@@ -13,12 +13,12 @@ ROOT = Path(coco_denoiser.__file__).parent
 # What is built on the core, from the ground up; everything else is the core. Rooms of one layer
 # do not know of each other. The package's own __init__ only collects names.
 LAYERS = (
-    {"descent", "files", "optax", "torch"},
-    {"problems"},
-    {"optimizers"},
-    {"experiments"},
-    {"explore"},
-    {"cli"},
+    {"descent", "optax", "torch"},
+    {"paper.files", "paper.problems"},
+    {"paper.optimizers"},
+    {"paper.experiments"},
+    {"paper.explore"},
+    {"paper.cli"},
 )
 
 EXTRAS = (
@@ -36,16 +36,26 @@ EXTRAS = (
 
 def test_importing_the_core_and_the_command_imports_no_extra() -> None:
     code = (
-        "import sys, coco_denoiser, coco_denoiser.cli\n"
+        "import sys, coco_denoiser\n"
+        "assert 'coco_denoiser.paper' not in sys.modules\n"
+        "import coco_denoiser.paper.cli\n"
         f"print(*[name for name in {EXTRAS} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
 
+def test_the_library_does_not_import_the_paper() -> None:
+    found = _imports()
+    library = [room for room in found if not room.startswith("paper")]
+    assert {"__init__", "stream", "torch"} <= {*library}
+    upward = [(room, other) for room in library for other in found[room] if other[:5] == "paper"]
+    assert upward == []
+
+
 def test_no_room_imports_one_that_imports_it() -> None:
     rooms = _imports()
-    assert rooms["cli"] >= {"experiments", "explore", "files"}  # so imports are found
+    assert rooms["paper.cli"] >= {"paper.experiments", "paper.explore", "paper.files"}
     TopologicalSorter(rooms).prepare()  # raises CycleError, which names the cycle
 
 
@@ -62,10 +72,10 @@ def test_imports_go_down() -> None:
 
 
 def _imports() -> dict[str, set[str]]:
-    """Return which rooms each room imports; a room is a module or a folder of the package."""
+    """Return which rooms each room imports: a module or folder of the package, or of `paper`."""
     rooms: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
-        room = path.relative_to(ROOT).with_suffix("").parts[0]
+        room = _room(path.relative_to(ROOT).with_suffix("").parts)
         rooms.setdefault(room, set()).update(_imported(ast.parse(path.read_text("utf-8"))))
     return {room: others - {room} for room, others in rooms.items()}
 
@@ -80,6 +90,11 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         for name in names:
             package, *rest = name.split(".")
             if package == "coco_denoiser":
-                room = rest[0] if rest else "__init__"
-                is_room = (ROOT / room).is_dir() or (ROOT / f"{room}.py").exists()
+                room = _room((*rest,))
+                place = ROOT / room.replace(".", "/")
+                is_room = place.is_dir() or place.with_suffix(".py").exists()
                 yield room if is_room else "__init__"  # a name that the package collects
+
+
+def _room(parts: tuple[str, ...]) -> str:
+    return ".".join(parts[: 2 if parts[:1] == ("paper",) else 1]) or "__init__"

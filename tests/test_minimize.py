@@ -11,7 +11,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import descent
-from coco_denoiser.optimizers import SGD, TailAverage, run, soft_threshold
+from coco_denoiser.paper.optimizers import SGD, TailAverage, run, soft_threshold
 from coco_denoiser.typing import Float64
 
 CURVATURE, X0 = np.array([1.0, 0.7, 0.3]), np.full(3, 10.0)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
-from coco_denoiser import cli
+from coco_denoiser.paper import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.MULTILINE | re.DOTALL

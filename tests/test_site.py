@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILT = "COCO_DENOISER_BUILT_SITE"  # names the folder of a site that is built already
 PACKAGES = [
     f"coco_denoiser{name}"
-    for name in ("", ".curvature", ".optax", ".optimizers", ".problems", ".torch")
+    for name in ("", ".curvature", ".optax", ".paper.optimizers", ".paper.problems", ".torch")
 ]
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?=\S)([^$\n]+?(?:\n[^$\n]+?)*?)(?<=\S)\$", re.DOTALL

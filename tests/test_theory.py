@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser.experiments.counterexample import star
+from coco_denoiser.paper.experiments.counterexample import star
 from coco_denoiser.typing import Float64
 
 Gradient = Callable[[Float64], Float64]

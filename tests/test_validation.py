@@ -8,7 +8,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import curvature
-from coco_denoiser.optimizers import (
+from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
     Adam,
@@ -19,7 +19,7 @@ from coco_denoiser.optimizers import (
     run,
     soft_threshold,
 )
-from coco_denoiser.problems import LogisticRegression, Quadratic, signed_labels
+from coco_denoiser.paper.problems import LogisticRegression, Quadratic, signed_labels
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 G = 10.0 * np.random.default_rng(1).normal(size=(4, 3))

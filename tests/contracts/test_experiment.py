@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coco_denoiser.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.experiments.claims import Claim, Verdict
-from coco_denoiser.experiments.curves import Curves
-from coco_denoiser.experiments.drawing import draw
-from coco_denoiser.experiments.experiment import Experiment, Result
-from coco_denoiser.experiments.panels import Kind, companions, styles
-from coco_denoiser.experiments.reproduce import configuration
-from tests.experiments.conftest import own_fourclass, small
+from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.paper.experiments.claims import Claim, Verdict
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.drawing import draw
+from coco_denoiser.paper.experiments.experiment import Experiment, Result
+from coco_denoiser.paper.experiments.panels import Kind, companions, styles
+from coco_denoiser.paper.experiments.reproduce import configuration
+from tests.paper.experiments.conftest import own_fourclass, small
 
 pytestmark = pytest.mark.usefixtures("own_fourclass")
 __all__ = ["own_fourclass"]

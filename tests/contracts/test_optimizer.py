@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_denoiser import optimizers
-from coco_denoiser.optimizers import (
+from coco_denoiser.paper import optimizers
+from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
     STRSAGA,
@@ -19,7 +19,7 @@ from coco_denoiser.optimizers import (
     decreasing,
     run,
 )
-from coco_denoiser.problems import LogisticRegression
+from coco_denoiser.paper.problems import LogisticRegression
 from coco_denoiser.typing import Array
 
 Make = Callable[..., Optimizer]

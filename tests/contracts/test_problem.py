@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from coco_denoiser.explore.objectives import OBJECTIVES
-from coco_denoiser.problems import LogisticRegression, Problem, Quadratic
-from coco_denoiser.problems.base import is_finite_sum
+from coco_denoiser.paper.explore.objectives import OBJECTIVES
+from coco_denoiser.paper.problems import LogisticRegression, Problem, Quadratic
+from coco_denoiser.paper.problems.base import is_finite_sum
 from coco_denoiser.typing import Array
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
-from coco_denoiser.optimizers import SGD, run
-from coco_denoiser.problems import Quadratic
+from coco_denoiser.paper.optimizers import SGD, run
+from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Array
 
 

@@ -1,0 +1,34 @@
+"""The experiments, in the order in which they are run and shown."""
+
+from coco_denoiser.paper.experiments import (
+    constraints,
+    counterexample,
+    elementwise_mse,
+    fold,
+    gaussian,
+    logistic,
+    mse_vs_variance,
+    rivals,
+    synthetic,
+    two_points,
+    warm_start,
+)
+from coco_denoiser.paper.experiments.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        *synthetic.EXPERIMENTS[:2],
+        *logistic.EXPERIMENTS,
+        mse_vs_variance.EXPERIMENT,
+        elementwise_mse.EXPERIMENT,
+        counterexample.EXPERIMENT,
+        *two_points.EXPERIMENTS,
+        warm_start.EXPERIMENT,
+        *synthetic.EXPERIMENTS[2:],
+        fold.EXPERIMENT,
+        gaussian.EXPERIMENT,
+        *rivals.EXPERIMENTS,
+        constraints.EXPERIMENT,
+    )
+}

@@ -1,0 +1,464 @@
+"""Denoise before the projection: COCO and its rivals under constraints and penalties.
+
+A cell is a problem of `constraint_problems.py` at a step size, in multiples of 1/L, or under
+Frank-Wolfe, which has none. The methods meet the same noise. What counts is the excess of a run,
+divided by that of the *best rival* on the same noise, in the geometric mean of the runs.
+
+A setting is a step, a second parameter for families that have one, and an answer: the last
+twentieth of the iterates, or the average of their second half. A method's setting is the best of
+all on one half of the runs, and is measured on the other half; so is the best rival, of all
+methods without a denoiser in all settings. Chosen and measured on the same runs, the best of many
+would look better than it is, and no interval would hold.
+
+A mean over problems is taken run by run. The runs are independent, and their spread gives its
+standard error.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from coco_denoiser.paper.experiments.claims import Claim, Judge
+from coco_denoiser.paper.experiments.constraint_problems import (
+    FRANK_WOLFE,
+    FREE,
+    HELD_OUT,
+    SEEN,
+    Composite,
+    problem,
+)
+from coco_denoiser.paper.experiments.curves import Curve, Curves
+from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.panels import Panel
+from coco_denoiser.paper.experiments.paths import Rows, named, short_windows
+from coco_denoiser.paper.optimizers import (
+    SGD,
+    Adam,
+    DenoiserLike,
+    DualAveraging,
+    FrankWolfe,
+    GradientMean,
+    Optimizer,
+    Schedule,
+    run,
+)
+from coco_denoiser.typing import Array, Float64
+
+_PLAIN: dict[str, Callable[[float], Optimizer]] = {
+    "SGD": SGD,
+    "1/√t": lambda step: SGD(lambda k: step / (1 + k / 10) ** 0.5),
+    "1/t": lambda step: SGD(lambda k: step / (1 + k / 10)),
+    "dual averaging": DualAveraging,
+    "Adam": Adam,
+}
+
+
+def _fading(beta: float) -> Schedule:
+    return lambda k: (1 - beta) / (1 - beta**k)
+
+
+# Means of gradients: their weights, and the slope that corrects them, in L; None is 1/step.
+_WEIGHTS: dict[str, Schedule] = {
+    **{f"{beta}": _fading(beta) for beta in (0.9, 0.97, 0.99)},
+    "1/t": lambda k: max(2 / (k + 1), 0.01),
+    "1/√t": lambda k: k**-0.5,
+    "Mokhtari": lambda k: 4 / (k + 7) ** (2 / 3),
+}
+_SLOPES = {"EMA": 0.0, "slope L/2": 0.5, "slope L/10": 0.1, "surrogates": None}
+_MEANS = {f"{slope} {weight}": (slope, weight) for slope in _SLOPES for weight in _WEIGHTS}
+_MEANS["mean of gradients"] = _MEANS.pop("EMA 1/t")
+_RIVALS = (*_PLAIN, *_MEANS)
+_FW_RIVALS = ("raw", *(mean for mean, (slope, _) in _MEANS.items() if slope != "surrogates"))
+_OURS = ("COCO_16", "fold 2", "fold 16", "Gaussian 32", "Gaussian 128")
+_STEP_L = ("fold 2, L=1/s", "fold 16, L=1/s")  # under Frank-Wolfe steps say nothing about L
+_DEAR = ("COCO_16", "fold 16", "Gaussian 32", "Gaussian 128")
+_METHODS, _FW_METHODS = (*_RIVALS, *_OURS, *_STEP_L), (*_FW_RIVALS, *_OURS)
+# Of ours, the lowest at its best step on the problems seen before, in the geometric mean.
+_CHOICE, _FW_CHOICE = "fold 2, L=1/s", "Gaussian 128"
+
+
+def _means(*slopes: str) -> tuple[str, ...]:
+    return tuple(mean for mean, (slope, _) in _MEANS.items() if slope in slopes)
+
+
+# What is tuned as one: a method, or all second parameters of a family.
+_RIVAL_FAMILIES = {
+    "SGD": ("SGD",),
+    "decreasing step": ("1/√t", "1/t"),
+    "tuned mean": _means("EMA"),
+    "slope-corrected mean": _means("slope L/2", "slope L/10"),
+    "surrogates": _means("surrogates"),
+    "dual averaging": ("dual averaging",),
+    "Adam": ("Adam",),
+}
+_FAMILIES = _RIVAL_FAMILIES | {method: (method,) for method in (*_OURS, *_STEP_L)}
+_FW_FAMILIES = {
+    "raw": ("raw",),
+    **{name: _RIVAL_FAMILIES[name] for name in ("tuned mean", "slope-corrected mean")},
+    **{method: (method,) for method in _OURS},
+}
+_SHOWN = (
+    "SGD",
+    "tuned mean",
+    "slope-corrected mean",
+    "surrogates",
+    "dual averaging",
+    "Adam",
+    "fold 2, L=1/s",
+    "fold 16, L=1/s",
+    "Gaussian 128",
+)
+_KINDS = {
+    "seen": ("Problems seen before", SEEN),
+    "held out": ("Problems held out", HELD_OUT),
+    "free": ("Without constraints", FREE),
+    "constrained": ("With constraints", SEEN | HELD_OUT),
+}
+_FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
+_USABLE = math.log(3.0)  # above the best rival
+_MOST = math.log(1e6)  # a ratio beyond a million counts as a million
+Table: TypeAlias = Mapping[str, Float64]  # by method: numbers (steps, ..., runs)
+SHARES = tuple(2.0**-k for k in range(6))  # of the calls, after which excess is recorded
+
+
+@dataclass(frozen=True)
+class ConstraintsConfig(Config):
+    """What is run.
+
+    Attributes:
+        dear_runs: the runs of the methods that take the most time, but under Frank-Wolfe.
+        steps: step sizes in multiples of 1/L; for Adam, of a tenth of the way to go. Below 0.03
+            the rivals are alone, so that none is best at the end of its grid.
+        calls: an upper limit on the oracle calls of a run.
+        problems: the names of the problems.
+    """
+
+    runs: int = 20
+    dear_runs: int = 8
+    steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+    calls: int = 2000
+    problems: tuple[str, ...] = (*SEEN, *HELD_OUT, *FREE)
+    frank_wolfe: tuple[str, ...] = tuple(FRANK_WOLFE)
+
+
+class _OneScale(Adam):
+    """Adam with one scale for all coordinates: on sets that are no boxes, others have wrong ends.
+
+    A projection in the usual distance, after steps that differ by coordinate, stops elsewhere
+    than at the minimiser.
+    """
+
+    def increment(self, g: Array, step_size: float) -> Array:
+        """Return what to subtract from x."""
+        super().increment(g, step_size)
+        m, v = np.asarray(self._m), np.asarray(self._v)
+        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self._beta2, self.steps))
+        self._last_step = np.asarray(step_size / (np.sqrt(mean) + self._eps))
+        return np.asarray(self._last_step * m / (1 - math.pow(self._beta1, self.steps)))
+
+
+def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:
+    """Return a method for a batch of runs, at a multiple of 1/L; NaN for Frank-Wolfe."""
+    L, step = of.smooth.L, multiple / of.smooth.L
+    denoiser: DenoiserLike | None = None
+    if method in _MEANS:
+        slope, weight = _MEANS[method]
+        share = _SLOPES[slope]
+        denoiser = GradientMean(_WEIGHTS[weight], slope=1 / step if share is None else share * L)
+    elif method in _OURS + _STEP_L:
+        bound = 1 / step if method in _STEP_L else L
+        denoiser = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
+    if math.isnan(multiple):
+        return FrankWolfe(of.map.corner, denoiser=denoiser)
+    if method == "Adam":
+        return (Adam if of.map.separable else _OneScale)(0.1 * of.reach * multiple)
+    return SGD(step, denoiser=denoiser) if denoiser else _PLAIN[method](step)
+
+
+def _cells(config: ConstraintsConfig) -> list[tuple[str, float]]:
+    """Return (problem, step) for every cell; the step of Frank-Wolfe is NaN."""
+    steps = [(name, step) for name in config.problems for step in config.steps]
+    return [*steps, *((name, math.nan) for name in config.frank_wolfe)]
+
+
+def _unit(config: ConstraintsConfig, index: int) -> Unit:
+    name, step = _cells(config)[index]
+    of, free = problem(name), math.isnan(step)
+    calls, far = min(of.calls, config.calls), _FAR * of.reach
+    exact = of.map.active(of.minimizer[None])[0]
+    unit: dict[str, Float64] = {"start": np.asarray(of.excess(of.start[None]))}
+    with short_windows() as short:
+        for method in _FW_METHODS if free else _RIVALS if step < 0.03 else _METHODS:
+            dear = method in _DEAR and not free
+            runs = min(config.runs, config.dear_runs) if dear else config.runs
+            path = run(
+                optimizer(method, of, step),
+                of,
+                np.tile(of.start, (runs, 1)),
+                steps=calls,
+                rng=generator(config, name, 0),
+                prox=None if free else lambda x, s: np.clip(of.map.prox(x, s), -far, far),
+            ).iterates
+            found = of.map.active(path[-1])
+            hits = np.sum(found & exact, axis=1)
+            ends = [_ends(of, path[: max(int(share * calls), 1) + 1]) for share in SHARES]
+            unit[f"{method} last"], unit[f"{method} average"] = np.swapaxes(ends, 0, 1)
+            unit[f"{method} non-zeros"] = np.sum(found, axis=1).astype(float)
+            unit[f"{method} F1"] = 2.0 * hits / np.maximum(found.sum(axis=1) + exact.sum(), 1)
+        unit["short"] = np.array([float(short())])
+    return unit
+
+
+def _ends(of: Composite, path: Array) -> tuple[Array, Array]:
+    """Return the excess of the last twentieth of a path, and of its second half's average."""
+    calls = len(path) - 1
+    late = path[-max(calls // 20, 1) :]
+    each = of.excess(late.reshape(-1, of.dimension)).reshape(len(late), -1)
+    return each.mean(axis=0), of.excess(path[calls // 2 + 1 :].mean(axis=0)).astype(float)
+
+
+def _gather(config: ConstraintsConfig, units: Sequence[Unit]) -> Curves:
+    curves, count = Curves(), len(config.steps)
+    logs: dict[str, Table] = {}
+    missed: dict[str, Table] = {}
+    walks: dict[str, Table] = {}
+    for i, name in enumerate(config.problems):
+        cells = units[i * count : (i + 1) * count]
+        _details(curves, name, config.steps, cells, _METHODS)
+        logs[name] = {method: _log_excess(cells, method) for method in _METHODS}
+        missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in _METHODS}
+    for name, unit in zip(config.frank_wolfe, units[len(config.problems) * count :], strict=True):
+        _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], _FW_METHODS)
+        walks[name] = {method: _log_excess([unit], method) for method in _FW_METHODS}
+    for kind in _KINDS:
+        if names := _of(config, kind):
+            _compare(curves, kind, [logs[name] for name in names], _FAMILIES, _RIVALS)
+            _by_step(curves, kind, np.array(config.steps), [logs[name] for name in names])
+            _supports(curves, kind, config.steps, [missed[name] for name in names])
+    if walks:
+        _compare(curves, "Frank-Wolfe", list(walks.values()), _FW_FAMILIES, _FW_RIVALS)
+    short = [float(unit["short"][0]) for unit in units]
+    curves.exact("windows short of the tolerance", "all", np.arange(len(units)), short)
+    return curves
+
+
+def _of(config: ConstraintsConfig, kind: str) -> list[str]:
+    return [name for name in config.problems if name in _KINDS[kind][1]]
+
+
+def _details(
+    curves: Curves, panel: str, x: Sequence[float], cells: Sequence[Unit], methods: Sequence[str]
+) -> None:
+    """Add what one problem shows by step, for every method by itself."""
+    for method in methods:
+        for what in ("non-zeros", "F1"):
+            curves.add(f"{panel}: {what}", method, x, _by_run(cells, f"{method} {what}").T)
+        for i, share in enumerate(SHARES):
+            title = f"{panel}: excess" + f" after {share:g} of the calls" * (i > 0)
+            each = [tuned(cell) for cell in _log_excess(cells, method, i)]
+            curves.ratios(title, method, x, np.stack(each, axis=1))
+    curves.exact(f"{panel}: start", "start", x, [unit["start"][0] for unit in cells])
+
+
+def _by_run(cells: Sequence[Unit], key: str, share: int = 0) -> Float64:
+    """Return numbers (cells, runs); NaN in cells where the method was not run."""
+    found = [np.atleast_2d(unit[key])[share] if key in unit else None for unit in cells]
+    runs = next(len(values) for values in found if values is not None)
+    return np.stack([np.full(runs, np.nan) if values is None else values for values in found])
+
+
+def _log_excess(cells: Sequence[Unit], method: str, share: int = 0) -> Float64:
+    """Return the logarithms (cells, 2, runs) of the excess of last iterates and averages."""
+    both = [_by_run(cells, f"{method} {what}", share) for what in ("last", "average")]
+    return np.log(np.clip(np.stack(both, axis=1), 1e-300, 1e300))
+
+
+def tuned(table: Float64) -> Float64:
+    """Return for each half of the runs the row of (settings, runs) that is best on the other."""
+    first = np.arange(table.shape[1]) < table.shape[1] // 2
+    means = (table[:, half].mean(axis=1) for half in (~first, first))
+    early, late = (int(np.nan_to_num(mean, nan=np.inf).argmin()) for mean in means)
+    return np.asarray(np.where(first, table[early], table[late]))
+
+
+def _settings(of: Table, methods: Iterable[str], steps: slice = slice(None)) -> Float64:
+    """Return (settings, runs): every method at every step, last iterates and averages."""
+    tables = [of[method][steps] for method in methods]
+    return np.concatenate([table.reshape(-1, table.shape[-1]) for table in tables])
+
+
+def _over(mine: Float64, theirs: Float64) -> Float64:
+    """Return logarithms of ratios run by run, of as many runs as both have."""
+    runs = min(len(mine), len(theirs))
+    return np.clip(mine[:runs] - theirs[:runs], -_MOST, _MOST)
+
+
+def _compare(
+    curves: Curves,
+    kind: str,
+    problems: Sequence[Table],
+    families: Mapping[str, Sequence[str]],
+    rivals: Sequence[str],
+) -> None:
+    """Add the families at their best over the best rival, by problem and in the mean; over SGD."""
+    plain = next(iter(families))
+    best, base = ([tuned(_settings(of, m)) for of in problems] for m in (rivals, families[plain]))
+    for family, methods in families.items():
+        mine = [tuned(_settings(of, methods)) for of in problems]
+        ratios, gains = (
+            np.stack([_over(*pair) for pair in zip(mine, theirs, strict=True)], axis=1)
+            for theirs in (best, base)
+        )
+        curves.ratios(f"{kind}: by problem", family, np.arange(1, len(mine) + 1), ratios)
+        curves.ratios(f"{kind}: tuned", family, 1.0, ratios.mean(axis=1)[:, None])
+        curves.ratios(f"{kind}: over {plain}", family, 1.0, gains.mean(axis=1)[:, None])
+
+
+def _by_step(curves: Curves, kind: str, steps: Float64, problems: Sequence[Table]) -> None:
+    """Add by step, and over all steps from 1/L on: ratios to the best rival; how many are usable.
+
+    Add our choice over each rival too, from 1/L on.
+    """
+    best, far = [tuned(_settings(of, _RIVALS)) for of in problems], steps >= 1.0
+    long: dict[str, Float64] = {}
+    for family, methods in _FAMILIES.items():
+        each = [
+            [
+                _over(tuned(_settings(of, methods, slice(i, i + 1))), theirs)
+                for i in range(len(steps))
+            ]
+            for of, theirs in zip(problems, best, strict=True)
+        ]
+        ratios = np.array(each).transpose(2, 1, 0)  # (runs, steps, problems)
+        usable = np.where(np.isnan(ratios), np.nan, ratios <= _USABLE).mean(axis=2)
+        long[family] = ratios[:, far].mean(axis=(1, 2))
+        curves.ratios(kind, family, steps, ratios.mean(axis=2))
+        curves.add(f"{kind}: usable", family, steps, usable)
+        curves.ratios(f"{kind}: from 1/L", family, 1.0, long[family][:, None])
+        curves.add(f"{kind}: usable from 1/L", family, 1.0, usable[:, far].mean(axis=1)[:, None])
+    for family in _RIVAL_FAMILIES:
+        gains = (long[_CHOICE] - long[family])[:, None]
+        curves.ratios(f"{kind}: from 1/L, {_CHOICE} over", family, 1.0, gains)
+
+
+def _supports(curves: Curves, kind: str, steps: Sequence[float], problems: Sequence[Table]) -> None:
+    """Add the F1 of the last point's support, by step; and 1 - F1 at the step best for this."""
+    for family, methods in _FAMILIES.items():
+        missed = {method: np.mean([of[method] for of in problems], axis=0) for method in methods}
+        each = [tuned(_settings(missed, methods, slice(i, i + 1))) for i in range(len(steps))]
+        curves.add(f"{kind}: F1", family, steps, 1.0 - np.stack(each, axis=1))
+        curves.add(f"{kind}: 1 - F1", family, 1.0, tuned(_settings(missed, methods))[:, None])
+
+
+def _panels(result: Result) -> list[Panel]:
+    def panels(kinds: Sequence[str], what: str, title: str, y: str) -> list[Panel]:
+        log, y_range = ("x", (0.0, 1.05)) if what else ("xy", (0.5, 1e3))
+        titles = {kind: title or _KINDS[kind][0] for kind in kinds if _of(result.config, kind)}
+        return [
+            Panel(
+                k + what,
+                t.format(_KINDS[k][0]),
+                "step, in 1/L",
+                y,
+                _SHOWN,
+                log=log,
+                y_range=y_range,
+            )
+            for k, t in titles.items()
+        ]
+
+    above = panels(("seen", "held out", "free"), "", "", "excess / best rival's")
+    usable = panels(("constrained", "free"), ": usable", "{}: usable", "share of problems")
+    f1 = panels(("constrained",), ": F1", "Support of the last point", "F1")
+    return [*above, replace(usable[0], new_row=True), *usable[1:], *f1]
+
+
+def _list(curves: Curves, panel: str) -> str:
+    """Return every series of a panel with its first number and standard error."""
+    return "; ".join(_number(name, curves[panel, name]) for name in curves.series(panel))
+
+
+def _number(name: str, curve: Curve, at: int = 0) -> str:
+    return f"{name} {curve.mean[at]:.3g} ± {curve.sem[at]:.2g}"
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, config = result.curves, result.config
+    judge = Judge(config.runs)
+    kinds = [kind for kind in ("seen", "held out", "free") if _of(config, kind)]
+    claims = [claim for kind in kinds for claim in _kind_claims(curves, config, judge, kind)]
+    if config.frank_wolfe:
+        claims.append(
+            judge.ratio_at_most(
+                f"Frank-Wolfe, {_FW_CHOICE}: it has at most the excess of each problem's best mean "
+                f"of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
+                [curves["Frank-Wolfe: tuned", _FW_CHOICE]],
+                1.0,
+            )
+        )
+    return claims
+
+
+def _kind_claims(curves: Curves, config: ConstraintsConfig, judge: Judge, kind: str) -> list[Claim]:
+    """Return what is claimed of one kind of problems."""
+    start = f"{_KINDS[kind][0]}, {_CHOICE}: "
+    each = curves[f"{kind}: by problem", _CHOICE]
+    by_name = "; ".join(_number(name, each, i) for i, name in enumerate(_of(config, kind)))
+    at_1 = config.steps.index(1.0)
+    near = "; ".join(_number(name, curves[kind, name], at_1) for name in _FAMILIES)
+    against = f"{kind}: from 1/L, {_CHOICE} over"
+    claims = [
+        judge.ratio_at_most(
+            f"{start}at its best step it has at most the excess of each problem's best rival, "
+            f"every rival at its best step ({_list(curves, f'{kind}: tuned')}; by problem: "
+            f"{by_name}).",
+            [curves[f"{kind}: tuned", _CHOICE]],
+            1.0,
+        ),
+        judge.ratio_at_most(
+            f"{start}at its best step it has at most half of the excess of SGD, last or average, "
+            f"at its best step ({_list(curves, f'{kind}: over SGD')}).",
+            [curves[f"{kind}: over SGD", _CHOICE]],
+            0.5,
+        ),
+        judge.ratio_at_most(
+            f"{start}untuned, at 1/L, it is within twice the best rival, which is tuned ({near}).",
+            [curves[kind, _CHOICE].part(slice(at_1, at_1 + 1))],
+            2.0,
+        ),
+        judge.ratio_at_most(
+            f"{start}over all steps from 1/L on it has at most the excess of every rival (over "
+            f"these: {_list(curves, against)}; over the best rival: "
+            f"{_list(curves, f'{kind}: from 1/L')}).",
+            curves.panel(against),
+            1.0,
+        ),
+    ]
+    if kind == "free":  # everything is the support
+        return claims
+    missed = judge.no_worse(
+        f"{start}at the step that is best for this, 1 - F1 of its last point's support is at most "
+        f"0.1 in the mean ({_list(curves, f'{kind}: 1 - F1')}).",
+        [curves[f"{kind}: 1 - F1", _CHOICE]],
+        margin=0.1,
+        measure="largest 1 - F1 that the runs leave possible",
+    )
+    return [*claims, missed]
+
+
+EXPERIMENT = Experiment(
+    "constraints",
+    "Denoising before a projection, a proximal step or Frank-Wolfe's corner, against averages, "
+    "dual averaging and Adam on 17 problems.",
+    ConstraintsConfig(),
+    {"runs": 2, "dear_runs": 2, "calls": 30, "steps": (0.1, 1.0, 10.0)},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    count=lambda config: len(_cells(config)),
+    check=lambda config: [problem(name) for name in (*config.problems, *config.frank_wolfe)],
+)

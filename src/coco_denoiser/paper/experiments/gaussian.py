@@ -1,0 +1,259 @@
+"""The Gaussian model against SGD and its rivals, untuned, on many problems at many steps.
+
+A cell is a problem at a step size, in multiples of 1/L; the methods meet the same noise. What
+counts is the excess of the objective, the mean over the last twentieth of the iterates, divided by
+that of SGD on the same noise at the same step, in the geometric mean of the runs. Cells of one
+problem share their noise, so a mean over cells is taken run by run: the runs are independent, and
+their spread gives its standard error. `gaussian_problems.py` says which problems chose a setting of
+the model and which did not.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_denoiser.paper.experiments.claims import Claim, Judge, critical
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
+from coco_denoiser.paper.experiments.panels import Panel
+from coco_denoiser.paper.experiments.paths import Rows, named, short_windows
+from coco_denoiser.paper.optimizers import (
+    IGT,
+    SGD,
+    Adam,
+    GradientEMA,
+    Optimizer,
+    ScheduleFree,
+    TailAverage,
+)
+from coco_denoiser.typing import Float64
+
+SGD_ALONE, OURS = "SGD", "SGD+Gaussian_32"
+_STEP_L = ", L=1/s"  # instead of the true L
+_DENOISED = (OURS, "SGD+COCO_8", f"SGD+COCO_8{_STEP_L}", "SGD+COCO_32")
+_TAIL = ", tail average"
+_AVERAGED = "tail average"  # of SGD, over SGD's last iterates
+_OTHERS: dict[str, Callable[[float], Optimizer]] = {
+    SGD_ALONE: SGD,
+    "gradient EMA": GradientEMA,
+    "IGT": IGT,
+    "schedule-free": ScheduleFree,
+}
+_METHODS = (SGD_ALONE, *_DENOISED, *list(_OTHERS)[1:], "Adam")
+_LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
+_HURT = 1.05  # above this ratio a method hurts
+_FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
+_SETS = {
+    "chosen": ("problems that chose a setting", CHOSEN),
+    "held out": ("problems held out", HELD_OUT),
+}
+
+
+@dataclass(frozen=True)
+class GaussianConfig(Config):
+    """What is run.
+
+    Attributes:
+        steps: step sizes, in multiples of 1/L; for Adam, of a tenth of the way to go.
+        calls: an upper limit on the oracle calls of a run.
+        problems: the names of the problems.
+    """
+
+    runs: int = 20
+    steps: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0)
+    calls: int = 400
+    problems: tuple[str, ...] = (*CHOSEN, *HELD_OUT)
+
+
+def _optimizer(method: str, step: float, problem: Scenario) -> Optimizer:
+    if method == "Adam":
+        return Adam(0.1 * problem.reach * step)
+    if method in _DENOISED:
+        bound = problem.L / step if method.endswith(_STEP_L) else problem.L
+        name = method.removeprefix("SGD+").removesuffix(_STEP_L)
+        return SGD(step / problem.L, denoiser=Rows(lambda: named(name, bound)))
+    return _OTHERS[method](step / problem.L)
+
+
+def _unit(config: GaussianConfig, index: int) -> Unit:
+    """Run all methods in one cell. Windows that were solved to less than the tolerance count."""
+    name, step = _cells(config)[index]
+    problem = scenario(name)
+    calls, far = min(problem.calls, config.calls), _FAR * problem.reach
+    unit: dict[str, Float64] = {
+        "start": np.asarray(problem.excess(problem.start[None], 0), dtype=np.float64)
+    }
+    with short_windows() as short:
+        for method in _METHODS:
+            optimizer = _optimizer(method, step, problem)
+            rng = generator(config, name, 0)
+            average = TailAverage(calls // 2)
+            x, late = np.tile(problem.start, (config.runs, 1)), []
+            for k in range(calls):
+                x = np.clip(optimizer.step(x, problem.oracle(x, k, rng)), -far, far)
+                answer = optimizer.answer(x)
+                mean = average(answer)
+                if k >= 0.95 * calls:
+                    late.append(problem.excess(answer, k))
+            unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
+            unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
+        unit["short"] = np.array([float(short())])
+    return unit
+
+
+def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
+    return [(name, step) for name in config.problems for step in config.steps]
+
+
+def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    logs: dict[str, dict[str, Float64]] = {}  # by problem and series, (runs, steps)
+    for i, name in enumerate(config.problems):
+        mine = units[i * len(config.steps) : (i + 1) * len(config.steps)]
+        start = math.log(mine[0]["start"][0])
+        ends = {key: _log_ends(mine, key) for s in _METHODS for key in (s, f"{s}{_TAIL}")}
+        logs[name] = {_AVERAGED: _ratio(ends[f"{SGD_ALONE}{_TAIL}"], ends[SGD_ALONE])}
+        for method in _METHODS:
+            curves.ratios(f"{name}: end over start", method, config.steps, ends[method] - start)
+            for tail in ("", _TAIL):
+                ratio = _ratio(ends[f"{method}{tail}"], ends[f"{SGD_ALONE}{tail}"])
+                logs[name][f"{method}{tail}"] = ratio
+        for series, ratio in logs[name].items():
+            curves.ratios(name, series, config.steps, ratio)
+        short = [float(u["short"][0]) for u in mine]
+        curves.exact(f"{name}: windows short of the tolerance", "all", config.steps, short)
+    for kind in _SETS:
+        _summarise(curves, config, kind, logs)
+    return curves
+
+
+def _log_ends(cells: Sequence[Unit], series: str) -> Float64:
+    """Return the logarithm of the excess at the end, (runs, steps)."""
+    return np.log(np.maximum([unit[f"{series} end"] for unit in cells], 1e-300)).T
+
+
+def _ratio(a: Float64, b: Float64) -> Float64:
+    """Return the logarithms of ratios run by run, within what counts."""
+    return np.clip(a - b, math.log(_LEAST), math.log(1e6))
+
+
+def _of(config: GaussianConfig, kind: str) -> list[str]:
+    return [name for name in config.problems if name in _SETS[kind][1]]
+
+
+def _summarise(
+    curves: Curves,
+    config: GaussianConfig,
+    kind: str,
+    logs: Mapping[str, Mapping[str, Float64]],
+) -> None:
+    """Add geometric means by step and of all cells, and the ratios of all cells in order."""
+    names = _of(config, kind)
+    if not names:
+        return
+    # Where SGD ends above its start, any method that does not is infinitely better.
+    fair = _falls(curves, names, SGD_ALONE)
+    at = np.flatnonzero(fair.any(axis=0))
+    for series in logs[names[0]]:
+        table = np.stack([logs[name][series] for name in names], axis=1)  # (runs, problems, steps)
+        by_step = [table[:, fair[:, step], step].mean(axis=1) for step in at]
+        curves.ratios(f"{kind} by step", series, np.array(config.steps)[at], np.stack(by_step, 1))
+        curves.ratios(f"{kind} mean", series, fair.sum(), table[:, fair].mean(axis=1)[:, None])
+        ordered = table[:, fair][:, np.argsort(table[:, fair].mean(axis=0))]
+        curves.ratios(f"{kind} cells", series, np.arange(1, fair.sum() + 1), ordered)
+
+
+def _falls(curves: Curves, names: Sequence[str], method: str) -> NDArray[np.bool_]:
+    """Return in which cells, (problems, steps), a method ends below its start."""
+    return np.array([curves[f"{name}: end over start", method].mean <= 1.0 for name in names])
+
+
+def _panels(result: Result) -> list[Panel]:
+    kinds = [kind for kind in _SETS if _of(result.config, kind)]
+    y, shown = "excess over SGD's", (*_METHODS, _AVERAGED)
+    cells = Panel("", "Cells in order", "cell", y, (SGD_ALONE, *_DENOISED), log="y")
+    return [
+        *(
+            Panel(f"{k} by step", _SETS[k][0].capitalize(), "step, in 1/L", y, shown, log="xy")
+            for k in kinds
+        ),
+        *(replace(cells, name=f"{k} cells", new_row=k == kinds[0]) for k in kinds),
+    ]
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, config = result.curves, result.config
+    judge = Judge(config.runs)
+    tail, surely = f"{OURS}{_TAIL}", critical(1, config.runs)
+    claims = []
+    for kind, (what, _) in _SETS.items():
+        if not _of(config, kind):
+            continue
+
+        def described(name: str, kind: str = kind) -> str:
+            mean, cells = curves[f"{kind} mean", name], curves[f"{kind} cells", name]
+            hurt = cells.log().shifted(-math.log(_HURT))
+            return (
+                f"{name} {mean.mean[0]:.3f} ± {mean.sem[0]:.3f}, worst {cells.mean[-1]:.3g} ± "
+                f"{cells.sem[-1]:.2g}, {np.sum(hurt.mean > 0)} cells above {_HURT:g}, "
+                f"{np.sum(hurt.mean / surely > hurt.sem)} beyond chance"
+            )
+
+        names = (*_METHODS[1:], _AVERAGED, tail)
+        above = ~_falls(curves, _of(config, kind), SGD_ALONE)
+        below = ", ".join(
+            f"{name} in {np.sum(above & _falls(curves, _of(config, kind), name))}"
+            for name in _DENOISED
+        )
+        mean, cells, averaged, averages = (
+            [curves[f"{kind} {panel}", series]]
+            for series in (OURS, tail)
+            for panel in ("mean", "cells")
+        )
+        start = f"{what.capitalize()}: "
+        claims += [
+            judge.ratio_at_most(
+                f"{start}in the geometric mean of {cells[0].x.size} cells, the Gaussian model has "
+                f"at most 0.45 of SGD's excess ({'; '.join(map(described, names))}; {above.sum()} "
+                f"cells where SGD ends above its start are left out; there, methods end below it: "
+                f"{below}).",
+                mean,
+                0.45,
+            ),
+            judge.ratio_at_most(
+                f"{start}in no cell has it more than 1.1 times SGD's excess.", cells, 1.1
+            ),
+            judge.seldom_above(
+                f"{start}in at most one cell in thirty it has more than 1.05 times SGD's excess.",
+                cells,
+                _HURT,
+                1 / 30,
+            ),
+            judge.ratio_at_most(
+                f"{start}with tail averaging it has at most 0.7 of the excess of SGD's tail "
+                "average.",
+                averaged,
+                0.7,
+            ),
+            judge.ratio_at_most(f"{start}with tail averaging no cell is above 1.2.", averages, 1.2),
+        ]
+    return claims
+
+
+EXPERIMENT = Experiment(
+    "gaussian",
+    "The Gaussian model, untuned and without L, against SGD, COCO, averages, IGT, "
+    "schedule-free and Adam on 19 problems.",
+    GaussianConfig(),
+    {"runs": 2, "calls": 30},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    count=lambda config: len(_cells(config)),
+    check=lambda config: [scenario(name) for name in config.problems],
+)

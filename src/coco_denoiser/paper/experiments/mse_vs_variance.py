@@ -1,0 +1,214 @@
+"""How the mean squared error grows with the noise, for one to ten points (MSE_totalVsVariance).
+
+In every run K points are drawn uniformly in a cube, their gradients are observed with noise of
+variance sigma^2, and denoised. The error of a window is its total squared error over K. For
+points close enough to each other the error is C sigma^2, with C falling as 1/K.
+
+The K points of a run are the first K of ten, with the same noise, so that two values of K are
+compared on the same data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from coco_denoiser import denoise
+from coco_denoiser.paper.experiments.claims import Claim, Judge
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.panels import Kind, Panel
+from coco_denoiser.paper.problems import Quadratic
+from coco_denoiser.typing import Float64
+
+NAME = "mse-vs-variance"
+_FIT = "regression"
+_BATCHES = 20  # of runs, each of which gives one exponent
+
+
+@dataclass(frozen=True)
+class VarianceConfig(Config):
+    """The paper's numbers."""
+
+    runs: int = 1000
+    dimension: int = 3
+    most_points: int = 10
+    half_width: float = 5.0
+    variances: tuple[float, ...] = tuple(100.0 * i for i in range(11))
+    blocks: int = 4
+
+
+def _unit(config: VarianceConfig, index: int) -> Unit:
+    """Return, for a block of runs at one variance, errors (runs, K) of the oracle and of COCO.
+
+    And that of the mean of the K noises, which COCO would have at K equal points.
+    """
+    level, block = divmod(index, config.blocks)
+    sigma = np.sqrt(config.variances[level])
+    problem = Quadratic.spaced(config.dimension)
+    runs = range(config.runs * block // config.blocks, config.runs * (block + 1) // config.blocks)
+    most = config.most_points
+    oracle, coco, averaged, centroid = (np.zeros((len(runs), most)) for _ in range(4))
+    for row, run in enumerate(runs):
+        rng = generator(config, NAME, level * config.runs + run)
+        points = rng.uniform(-config.half_width, config.half_width, (most, config.dimension))
+        exact = problem.gradient(points)
+        noisy = exact + sigma * rng.standard_normal(points.shape)
+        for K in range(1, most + 1):
+            theta = denoise(points[:K], noisy[:K], L=problem.L) if sigma > 0.0 else exact[:K]
+            oracle[row, K - 1] = np.sum((noisy[:K] - exact[:K]) ** 2) / K
+            coco[row, K - 1] = np.sum((theta - exact[:K]) ** 2) / K
+            averaged[row, K - 1] = np.sum((noisy[:K] - exact[:K]).mean(axis=0) ** 2)
+            shift = np.linalg.norm(theta.mean(axis=0) - noisy[:K].mean(axis=0))
+            centroid[row, K - 1] = shift / np.linalg.norm(noisy[:K])
+    return {"oracle": oracle, "coco": coco, "averaged": averaged, "centroid": centroid}
+
+
+def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
+    def collect(name: str) -> Float64:
+        """Put the blocks back together: (variances, runs, K)."""
+        rows = [unit[name] for unit in units]
+        per = config.blocks
+        return np.stack([np.concatenate(rows[i : i + per]) for i in range(0, len(rows), per)])
+
+    sigma2 = np.array(config.variances)
+    oracle, coco, centroid = collect("oracle"), collect("coco"), collect("centroid")
+    numbers = np.arange(1, config.most_points + 1)
+    curves = Curves()
+    slopes = {}
+    for panel, series, errors in (("oracle", "Oracle", oracle), ("coco", "COCO", coco)):
+        for K in numbers:
+            curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
+        # Least squares through the origin, for run r of every variance together.
+        slopes[panel] = np.tensordot(sigma2, errors, axes=(0, 0)) / np.sum(sigma2**2)
+        curves.add("slope", series, numbers, slopes[panel])
+        for K in numbers:
+            fitted = sigma2 * slopes[panel][:, K - 1].mean()
+            curves.exact(panel, f"K={K}, {_FIT}", sigma2, fitted)
+        # p of C = K^-p, from batches of runs whose slopes are averaged first.
+        batches = np.array_split(slopes[panel], min(_BATCHES, config.runs))
+        means = np.stack([batch.mean(axis=0) for batch in batches])
+        powers = np.polyfit(np.log(numbers), np.log(means).T, 1)[0]
+        curves.add("exponent", series, 1, powers[:, None])
+    curves.exact("slope", "d/K (averaging)", numbers, config.dimension / numbers)
+    # COCO's error is that of the averaged noise, whose mean is known, and an excess that varies
+    # little: so means are known better than from the errors themselves.
+    excess = coco - collect("averaged")
+    for K in numbers:
+        share = excess[:, :, K - 1].T * (K / config.dimension)
+        whole = np.where(sigma2 > 0, sigma2, 1.0)
+        curves.add("excess over averaging", f"K={K}", sigma2, share / whole)
+    slope = np.tensordot(sigma2, excess, axes=(0, 0)) / np.sum(sigma2**2)
+    curves.add("slope excess over averaging", "COCO", numbers, slope * numbers / config.dimension)
+    for before, after in pairwise(numbers):
+        drop = slopes["coco"][:, before - 1] - slopes["coco"][:, after - 1]
+        curves.add("slope drop", f"K={before} minus K={after}", after, drop[:, None])
+    # Both are theorems about every single run, not about the mean.
+    noise = np.where(oracle > 0, oracle, 1.0)
+    curves.exact("worst run", "total error over the oracle's", numbers, (coco / noise).max((0, 1)))
+    curves.exact("worst run", "shift of the centroid", numbers, centroid.max((0, 1)))
+    return curves
+
+
+def _panels(result: Result) -> list[Panel]:
+    series = tuple(f"K={K}" for K in range(1, result.config.most_points + 1))
+    fits = tuple(f"{name}, {_FIT}" for name in series)
+    variance, error = "noise variance σ²", "total squared error / K"
+    averaging = frozenset({"d/K (averaging)"})
+    slopes = Panel(
+        "slope", "Slopes", "number of points K", "slope", references=averaging, kind=Kind.MARKERS
+    )
+    return [
+        *(
+            Panel(
+                title.lower(),
+                title,
+                variance,
+                error,
+                (*series, *fits),
+                references=frozenset(fits),
+                figure=f"2, {place}",
+            )
+            for title, place in (("Oracle", "left"), ("COCO", "centre"))
+        ),
+        replace(slopes, figure="2, right", new_row=True),
+        replace(slopes, title="The same, on logarithmic axes", log="xy"),
+    ]
+
+
+def _claims(result: Result) -> list[Claim]:
+    config, curves = result.config, result.curves
+    worst = curves["worst run", "total error over the oracle's"].mean
+    shift = curves["worst run", "shift of the centroid"].mean
+    drops = curves.panel("slope drop")
+    power = curves["exponent", "COCO"]
+    paper, of_batches = (
+        Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))
+    )
+    more = curves["slope excess over averaging", "COCO"]
+    bends = []
+    for K in range(1, config.most_points + 1):
+        # K times the error over d σ² is 1 + excess, and on the line 1 + its mean excess; at the
+        # right end the line is 1 high.
+        seen = curves["excess over averaging", f"K={K}"]
+        height = seen.x / max(float(seen.x.max()), 1e-300)
+        bends.append(seen.shifted(-more.mean[K - 1]).times(height))
+    falls = paper.increases("COCO's error falls monotonically with the number of points K.", drops)
+    return [
+        paper.at_most(
+            "The denoised gradients have the centroid of the observed ones (Theorem 4.1).",
+            float(shift.max()),
+            1e-9,
+            measure="largest shift of a run, relative to its gradients; threshold: the solver's "
+            "tolerance",
+            theory=True,
+            provided=falls,
+        ),
+        paper.at_most(
+            "The total error after denoising is at most the oracle's (Theorem 4.2).",
+            float(worst.max()),
+            1 + 1e-6,
+            measure="largest ratio of a run; threshold: 1, up to the solver's tolerance",
+            theory=True,
+            provided=falls,
+        ),
+        of_batches.equivalent(
+            "The oracle's error is C σ² with the same C for every K.",
+            [curves["exponent", "Oracle"]],
+            measure="largest deviation of the exponent of K from 0 that the runs leave possible",
+            theory=True,
+        ),
+        falls,
+        paper.equivalent(
+            "COCO's error is C σ², a straight line through the origin, for every K.",
+            bends,
+            measure="largest distance from the regression line that the runs leave possible, as a "
+            "share of its height at the right end",
+            provided=falls,
+        ),
+        of_batches.equivalent(
+            f"C falls as 1/K (here as K^{power.mean[0]:.3f}).",
+            [power.shifted(1)],
+            measure="largest deviation of the exponent from −1 that the runs leave possible",
+        ),
+        paper.equivalent(
+            "COCO's error is that of averaging K gradients at one point, d σ²/K, though the points "
+            f"differ (K C/d = {1 + more.mean[-1]:.3f} at K = {config.most_points}).",
+            [more],
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Error of the oracle and of COCO against the noise variance, for 1 to 10 points.",
+    VarianceConfig(),
+    {"runs": 100, "blocks": 2},
+    _unit,
+    _gather,
+    _panels,
+    _claims,
+    figure="MSE_totalVsVariance",
+    count=lambda config: len(config.variances) * config.blocks,
+)

@@ -1,0 +1,156 @@
+"""One page of everything: the figures, what is claimed, what came out.
+
+The page needs no network and no script: it shows the figures that lie beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from string import Template
+from typing import TypeAlias
+
+from coco_denoiser._version import __version__
+from coco_denoiser.paper.experiments import summary
+from coco_denoiser.paper.experiments.claims import Claim, Verdict
+from coco_denoiser.paper.experiments.drawing import in_rows
+from coco_denoiser.paper.experiments.experiment import Entry, Experiment
+
+_CLASSES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.OPEN: "open"}
+
+
+_Missing: TypeAlias = tuple[Experiment, str]
+
+
+def page(entries: Sequence[Entry | _Missing]) -> str:
+    """Return the page; an experiment that could not be run comes with the reason."""
+    done = [entry for entry in entries if isinstance(entry, Entry)]
+    paper = sorted((e for e in entries if e[0].numbers), key=lambda entry: entry[0].numbers)
+    beyond = [entry for entry in entries if not entry[0].numbers]
+    template = resources.files("coco_denoiser.paper.experiments") / "page.html"
+    return Template(template.read_text("utf-8")).substitute(
+        about=_about(done),
+        verdict=_verdict(done),
+        contents=_contents(paper, beyond),
+        paper="".join(map(_section, paper)),
+        beyond=_beyond(beyond, done),
+    )
+
+
+def _is_quick(entry: Entry) -> bool:
+    changes = entry.experiment.quick
+    return bool(changes) and all(getattr(entry.result.config, k) == v for k, v in changes.items())
+
+
+def _about(entries: Sequence[Entry]) -> str:
+    """Say what this is: how large, when, with which version."""
+    sized = [entry for entry in entries if entry.experiment.quick]
+    quick = sum(map(_is_quick, sized))
+    size = "Full size" if not quick else "Quick run" if quick == len(sized) else "Mixed sizes"
+    paper = [entry.result.config.runs for entry in sized if entry.experiment.numbers]
+    runs = f", {min(paper)} to {max(paper)} runs a figure" if paper else ""
+    seeds = ", ".join(sorted({str(entry.result.config.seed) for entry in entries}))
+    date = max((entry.date for entry in entries), default="")
+    took = f"{sum(entry.seconds for entry in entries):.0f} s of computing"
+    return escape(f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}.")
+
+
+def _verdict(entries: Sequence[Entry]) -> str:
+    """Return three numbers: confirmed, contradicted, too few runs."""
+    count = summary.counts(summary.of_paper(entries))
+    words = {
+        Verdict.HOLDS: f"of {sum(count.values())} statements of the paper confirmed",
+        Verdict.FAILS: "contradicted",
+        Verdict.OPEN: "too few runs to judge",
+    }
+    return "".join(
+        f'<div class="{_CLASSES[v]}"><b>{n}</b> {words[v]}</div>' for v, n in count.items()
+    )
+
+
+def _contents(paper: Sequence[Entry | _Missing], beyond: Sequence[Entry | _Missing]) -> str:
+    links = [
+        f'<a href="#{e.name}">Fig. {", ".join(map(str, e.numbers))} {e.name}</a>' for e, *_ in paper
+    ]
+    if beyond:
+        links.append('<a href="#beyond">beyond:</a>')
+    links += [f'<a href="#{entry[0].name}">{entry[0].name}</a>' for entry in beyond]
+    return " ".join(links)
+
+
+def _beyond(entries: Sequence[Entry | _Missing], done: Sequence[Entry]) -> str:
+    ours = f"Our own, here and above: {summary.tally(summary.of_ours(done))}."
+    sections = "".join(map(_section, entries))
+    title = '<h2 class="part">Beyond the paper</h2>' if entries else ""
+    return f'<div id="beyond">{title}<p>{ours}</p>{sections}</div>'
+
+
+def _section(entry: Entry | _Missing) -> str:
+    experiment = entry[0]
+    title = summary.name(experiment.numbers) if experiment.numbers else experiment.name
+    also = f' <span class="label">{experiment.name}</span>' if experiment.numbers else ""
+    if isinstance(entry, Entry):
+        body = _body(entry)
+    else:
+        body = f'<p class="fails missing">Missing: {escape(entry[1])}</p>'
+    return f"""
+<section id="{experiment.name}">
+<h3>{escape(title)}{also}</h3>
+<p>{escape(experiment.summary)}</p>
+{body}
+</section>"""
+
+
+def _body(entry: Entry) -> str:
+    name, result = entry.experiment.name, entry.result
+    parameters = "".join(
+        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_value(value))}</td></tr>"
+        for name, value in result.config.parameters().items()
+    )
+    return f"""<div class="beside">
+<div class="figure"><a href="{name}/figure.png"><img src="{name}/figure.png" loading="lazy"
+style="{_size(entry)}" alt="{escape(entry.experiment.summary)}"></a></div>
+<div class="words">
+{_claims("The paper says", summary.of_paper([entry]))}
+{_claims("We say", summary.of_ours([entry]))}
+<details><summary>Parameters</summary><table>{parameters}</table></details>
+<p>Again: <code>{_again(entry)}</code> ({entry.seconds:.1f} s). Beside this page:
+<a href="{name}/figure.pdf">figure.pdf</a>, <a href="{name}/curves.csv">curves.csv</a>.</p>
+</div></div>"""
+
+
+def _size(entry: Entry) -> str:
+    """Return how narrow and how wide a figure may be: a panel as wide as a phone can be read."""
+    columns = max(map(len, in_rows(entry.experiment.panels(entry.result))))
+    return f"min-width: {min(19 * columns, 44)}rem; max-width: {36 * columns}rem"
+
+
+def _claims(whose: str, claims: Iterable[Claim]) -> str:
+    rows = "".join(_claim(claim) for claim in claims)
+    if not rows:
+        return ""
+    head = f"<tr><th>{whose}</th><th>what came out</th><th>verdict</th></tr>"
+    return f'<table class="claims"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+
+
+def _claim(claim: Claim) -> str:
+    note = f'<div class="note">{escape(claim.note)}</div>' if claim.note else ""
+    limit = summary.wanted(claim)
+    must = f" <small>(must be {limit})</small>" if limit else ""
+    return (
+        f"<tr><td>{escape(claim.sentence)}{note}</td>"
+        f'<td>{claim.number + 0.0:.3g}{must}<div class="note">{escape(claim.measure)}</div></td>'
+        f'<td class="{_CLASSES[claim.verdict]}">{claim.verdict.value}</td></tr>'
+    )
+
+
+def _again(entry: Entry) -> str:
+    flags = " --quick" if _is_quick(entry) else ""
+    seed = f" --seed {entry.result.config.seed}" if entry.result.config.seed else ""
+    words = f"coco-denoiser reproduce {entry.experiment.name}{flags}{seed}".split()
+    return " ".join(f"<span>{word}</span>" for word in words)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(_value(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

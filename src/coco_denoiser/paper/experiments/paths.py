@@ -1,0 +1,165 @@
+"""Paths of optimizers on the same noise, and the statistics of how they differ.
+
+A run is started once for every method, each time from the same state of the generator: what
+differs between two curves is the method alone, and differences are taken run by run.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from coco_denoiser import ConvergenceWarning, Denoiser
+from coco_denoiser.paper import optimizers
+from coco_denoiser.paper.experiments.claims import Claim, Judge
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.experiment import Unit
+from coco_denoiser.paper.experiments.panels import Panel
+from coco_denoiser.paper.optimizers import SGD, Optimizer, PolyakRuppert
+from coco_denoiser.paper.problems import Problem
+from coco_denoiser.typing import Array, Float64
+
+# Far below the noise, which is what a step of an optimizer can make use of.
+TOLERANCE = 1e-6
+
+
+class Method(NamedTuple):
+    """A series: its name, how its optimizer is made for a problem, and what is recorded."""
+
+    series: str
+    make: Callable[[Problem], Optimizer]
+    averaged: bool = False
+
+
+def coco(
+    problem: Problem, window: int | None, *, forget: Literal["drop", "fold"] = "drop"
+) -> Denoiser | None:
+    """Return COCO_K for a problem; K=1 is no denoiser, and None keeps all points."""
+    if window == 1:
+        return None
+    return Denoiser(problem.L, window, tol=TOLERANCE, forget=forget)
+
+
+def named(name: str, L: float) -> Denoiser:
+    """Return the denoiser of a name, such as COCO_8, fold 2 or Gaussian_32, which ignores L."""
+    kind, window = name.replace(" ", "_").split("_")
+    if kind == "Gaussian":
+        return Denoiser(model="gaussian", window=int(window))
+    return Denoiser(L, int(window), tol=TOLERANCE, forget="fold" if kind == "fold" else "drop")
+
+
+def coco_name(base: str, window: int | None) -> str:
+    """Return the paper's name of a method with a window: SGD, SGD+COCO_2, …, SGD+COCO."""
+    if window == 1:
+        return base
+    return f"{base}+COCO" if window is None else f"{base}+COCO_{window}"
+
+
+def sgd(
+    window: int | None, step: float = 1.0, *, forget: Literal["drop", "fold"] = "drop"
+) -> Method:
+    """Return SGD+COCO_K, with a step in multiples of 1/L."""
+
+    def make(problem: Problem) -> Optimizer:
+        return SGD(step / problem.L, denoiser=coco(problem, window, forget=forget))
+
+    return Method(coco_name("SGD", window) + ", folding" * (forget == "fold"), make)
+
+
+def follow(
+    problem: Problem,
+    methods: Iterable[Method],
+    start: Float64,
+    steps: int,
+    rng: Callable[[], np.random.Generator],
+) -> Unit:
+    """Run every method once and return, by series, the distances to the minimiser.
+
+    `steps short` counts the steps whose window was solved to less than the tolerance.
+    """
+    unit: dict[str, Float64] = {}
+    for method in methods:
+        average = PolyakRuppert() if method.averaged else None
+        with short_windows() as short:
+            optimizer = method.make(problem)
+            path = optimizers.run(
+                optimizer, problem, start, steps=steps, rng=rng(), average=average
+            )
+        unit[f"{method.series} distance"] = np.asarray(
+            np.linalg.norm(path.iterates - problem.minimizer, axis=1)
+        )
+        unit[f"{method.series} steps short"] = np.array([short() / steps])
+    return unit
+
+
+@contextmanager
+def short_windows() -> Iterator[Callable[[], int]]:
+    """Yield what counts the windows inside that are solved to less than the tolerance."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        yield lambda: sum(issubclass(w.category, ConvergenceWarning) for w in caught)
+
+
+class Rows:
+    """A denoiser for every run of a batch."""
+
+    def __init__(self, make: Callable[[], Denoiser]) -> None:
+        self._make = make
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all windows."""
+        self.denoisers: list[Denoiser] = []
+
+    def __call__(self, x: Array, g: Array) -> Array:
+        """Denoise every run's gradient (runs, d) by its own past."""
+        self.denoisers = self.denoisers or [self._make() for _ in x]
+        return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
+
+
+def gather(
+    curves: Curves,
+    units: Sequence[Unit],
+    series: Sequence[str],
+    *,
+    early: int,
+    late: int,
+    prefix: str = "",
+) -> None:
+    """Add the means of every series, and the means of all pairwise differences in each regime.
+
+    The steps 1..early are those where the start is forgotten; in the last ones noise dominates.
+    """
+    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    for name in series:
+        curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
+    steps = distance[series[0]].shape[1] - 1
+    for regime, part in (
+        ("early", slice(1, early + 1)),
+        ("late", slice(steps + 1 - late, steps + 1)),
+    ):
+        means = {name: distance[name][:, part].mean(axis=1, keepdims=True) for name in series}
+        curves.compare(f"{prefix}{regime}", part.start, means)
+    for name in series:
+        short = np.stack([unit[f"{name} steps short"] for unit in units])
+        curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
+
+
+def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
+    """Return the panel of distances over the oracle calls."""
+    return Panel(name, title, "oracle calls k", "‖xₖ − x*‖", tuple(series), log="y", **options)
+
+
+def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
+    """Claim that the windows were solved, or say how many were not."""
+    panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
+    shares = [curve.mean[0] for panel in panels for curve in curves.panel(panel)]
+    return Judge(1).at_most(
+        "Every window was solved to the tolerance.",
+        float(max(shares)),
+        0.0,
+        measure=f"largest share of steps whose relative gap exceeds {TOLERANCE:g}",
+        note="These steps used the best answer found; its error is far below the noise.",
+    )

@@ -1,0 +1,90 @@
+"""What came out, in a few lines: the paper's statements first, figure by figure, ours apart."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from coco_denoiser.paper.experiments.claims import Claim, Verdict
+from coco_denoiser.paper.experiments.experiment import FIGURES, Entry, Experiment
+
+_WIDTH = 100
+
+
+def counts(claims: Iterable[Claim]) -> dict[Verdict, int]:
+    """Return how many claims have each verdict."""
+    found = [claim.verdict for claim in claims]
+    return {verdict: found.count(verdict) for verdict in Verdict}
+
+
+def of_paper(entries: Iterable[Entry]) -> list[Claim]:
+    """Return the paper's claims, by figure."""
+    claims = [claim for entry in entries for claim in entry.claims if claim.figure is not None]
+    return sorted(claims, key=lambda claim: claim.figure or 0)
+
+
+def of_ours(entries: Iterable[Entry]) -> list[Claim]:
+    """Return our own claims."""
+    return [claim for entry in entries for claim in entry.claims if claim.figure is None]
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """Return how many statements are confirmed, and how many not."""
+    count = counts(claims)
+    parts = [f"{count[Verdict.HOLDS]} of {len(claims)} statements confirmed"]
+    for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
+        if count[verdict]:
+            parts.append(f"{count[verdict]} {word}")
+    return ", ".join(parts)
+
+
+def lines(entries: Sequence[Entry]) -> list[str]:
+    """Return the summary: all figures, a line for each, what contradicts and why, our claims."""
+    paper = of_paper(entries)
+    out = [f"The paper: {tally(paper)}."] if paper else []
+    for numbers in groups([entry.experiment for entry in entries]):
+        mine = [claim for claim in paper if claim.figure in numbers]
+        if mine:
+            out.append(f"  {name(numbers):18} {title(numbers):42}{tally(mine)}")
+    for claim in paper:
+        if claim.verdict is Verdict.FAILS:
+            why = f" Why: {claim.note}" if claim.note else ""
+            text = f"Contradicted, Figure {claim.figure}: {claim.sentence}{why}"
+            out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
+    ours = of_ours(entries)
+    return [*out, f"Our own: {tally(ours)}."] if ours else out
+
+
+def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
+    """Return the numbers of the figures, those of one experiment together, in their order."""
+    found = {experiment.numbers for experiment in experiments if experiment.numbers}
+    return sorted(n for n in found if not any(set(n) < set(other) for other in found))
+
+
+def name(numbers: tuple[int, ...]) -> str:
+    """Return `Figure 4` or `Figures 3, 10, 11`."""
+    return f"Figure{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def title(numbers: tuple[int, ...]) -> str:
+    """Return what the first of the figures shows."""
+    return list(FIGURES.values())[numbers[0] - 1]
+
+
+def every_claim(entries: Iterable[Entry]) -> list[str]:
+    """Return every claim with its number and verdict."""
+    found = []
+    for entry in entries:
+        found += ["", entry.experiment.name]
+        for claim in entry.claims:
+            whose = "ours" if claim.figure is None else f"Figure {claim.figure}"
+            number = f"{claim.number + 0.0:.3g}"
+            must = f", must be {wanted(claim)}" if wanted(claim) else ""
+            text = f"{claim.verdict.value}: {claim.sentence} ({whose}: {number}{must}) {claim.note}"
+            found += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return found
+
+
+def wanted(claim: Claim) -> str:
+    """Return what the number must be; nothing where the runs are too few to say."""
+    if claim.threshold in (float("inf"), float("-inf")):
+        return ""
+    return f"{'≤' if claim.relation == '<=' else '≥'} {claim.threshold:.3g}"

@@ -1,0 +1,375 @@
+"""SGD and Adam on a quadratic with Gaussian noise, where COCO's assumptions hold exactly.
+
+    minimise  f(x) = 1/2 x' diag(1, …, 1/3) x      from      g(x) = f'(x) + sigma·noise
+
+Four figures on one problem: COCO_K in SGD and in Adam, COCO_K against smaller steps, and COCO
+against the other ways to reduce the variance of SGD.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from coco_denoiser.paper.experiments import paths
+from coco_denoiser.paper.experiments.claims import Claim, Judge
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.panels import Panel
+from coco_denoiser.paper.optimizers import SGD, Adam, Optimizer, decreasing
+from coco_denoiser.paper.problems import Problem, Quadratic
+
+_ADAM_STEP = 10.0
+_NO_MOMENTUM = ", beta1=0"  # beside the figure: what COCO_2 does for Adam without momentum
+_WINDOWS: tuple[int | None, ...] = (1, 2, 4, 8, 16, None)
+_SMALLER_STEPS = {2: 0.8, 4: 0.6, 8: 0.4}  # the share of 1/L that the paper tuned to COCO_K
+_AT_ANY_STEP = 8  # the window that is tried at each of these steps
+_EARLY = 6
+_NEARER = {"SGD": 3, "Adam": _EARLY}  # steps each of which must lead nearer
+_LATE = {"synthetic-adam": 8}  # Adam needs longer to get there; for the others, 16
+_STALLED = 6  # steps whose mean is compared with that of as many before them
+_STANDSTILL = 0.1  # a fall of less between them: in the bias regime it is by nine tenths
+_FALL = (
+    f"largest fall from the {_STALLED} steps before the last {_STALLED} to these that the runs "
+    "leave possible, as a share"
+)
+
+
+@dataclass(frozen=True)
+class SyntheticConfig(Config):
+    """The paper's numbers."""
+
+    figure: str = "synthetic-sgd"
+    runs: int = 100
+    steps: int = 32
+    dimension: int = 10
+    sigma: float = 10.0
+    start: float = 100.0
+
+
+def _adam(window: int | None, beta1: float = 0.5) -> paths.Method:
+    def make(problem: Problem) -> Optimizer:
+        return Adam(_ADAM_STEP, beta1=beta1, denoiser=paths.coco(problem, window))
+
+    return paths.Method(paths.coco_name("Adam", window) + _NO_MOMENTUM * (beta1 == 0), make)
+
+
+_SGD_ALONE = paths.sgd(1)
+METHODS = {
+    "synthetic-sgd": [paths.sgd(window) for window in _WINDOWS],
+    "synthetic-adam": [*map(_adam, _WINDOWS), _adam(1, 0.0), _adam(2, 0.0)],
+    "tuned-step": [
+        _SGD_ALONE,
+        *(paths.sgd(K) for K in _SMALLER_STEPS),
+        *(
+            paths.Method(f"SGD+SS(COCO_{K})", paths.sgd(1, scale).make)
+            for K, scale in _SMALLER_STEPS.items()
+        ),
+        *(
+            paths.Method(
+                f"SGD+COCO_{_AT_ANY_STEP}, step {scale}/L", paths.sgd(_AT_ANY_STEP, scale).make
+            )
+            for scale in _SMALLER_STEPS.values()
+        ),
+    ],
+    "variance-reduction": [
+        _SGD_ALONE,
+        paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
+        paths.Method("SGD+PRaveraging", _SGD_ALONE.make, averaged=True),
+        paths.sgd(None),
+    ],
+}
+
+
+def _unit(config: SyntheticConfig, index: int) -> Unit:
+    problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
+    start = np.full(config.dimension, config.start)
+    # One name for the noise of all four figures, so that SGD is the same curve in each.
+    return paths.follow(
+        problem,
+        METHODS[config.figure],
+        start,
+        config.steps,
+        lambda: generator(config, "synthetic", index),
+    )
+
+
+def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
+    curves = Curves()
+    series = [method.series for method in METHODS[config.figure]]
+    paths.gather(curves, units, series, early=_EARLY, late=_late(config))
+    at = np.arange(config.steps + 1)
+    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    for name in series:
+        end = distance[name][:, -_STALLED:].mean(axis=1)
+        before = distance[name][:, -2 * _STALLED : -_STALLED].mean(axis=1)
+        fall = (before - end) / end.mean()
+        curves.add("last fall", name, config.steps - _STALLED, fall[:, None])
+        falls = -np.diff(distance[name][:, : _EARLY + 1], axis=1)
+        curves.add("first falls", name, at[1 : _EARLY + 1], falls)
+    if "SGD" in series:
+        squares = distance["SGD"][:, 1:] ** 2 / _theory(config)[1:] - 1
+        curves.add("squared distance over theory", "SGD", 1, squares.mean(axis=1, keepdims=True))
+    if config.figure == "variance-reduction":
+        ours = distance["SGD+COCO"]
+        for rival in series[:-1]:
+            lead = (ours - distance[rival]) / distance[rival].mean(axis=0)
+            curves.add("step by step", f"SGD+COCO over {rival}", at, lead)
+        best = np.min([distance[rival].mean(axis=0) for rival in series[:-1]], axis=0)
+        curves.exact("step by step", "COCO over the best rival", at, ours.mean(axis=0) / best - 1)
+        rates = {}  # p of k^-p between the middle and the end of a run
+        for name in series:
+            d = distance[name]
+            half, end = d[:, 13:17].mean(axis=1), d[:, -4:].mean(axis=1)
+            curves.add("still falling", name, config.steps // 2, (half - end)[:, None])
+            rates[name] = np.log(half / end)[:, None] / np.log((config.steps - 1.5) / 14.5)
+        curves.compare("rate", config.steps // 2, rates)
+        curves.compare("last step", config.steps, {name: distance[name][:, -1:] for name in series})
+    return curves
+
+
+def _late(config: SyntheticConfig) -> int:
+    return _LATE.get(config.figure, 16)
+
+
+def _theory(config: SyntheticConfig) -> np.ndarray:
+    """Return E||x_k||^2 of SGD with step 1/L: x <- (1 - a) x - noise for each eigenvalue a."""
+    a = np.linspace(1, 1 / 3, config.dimension)
+    shrink = (1 - a) ** 2
+    out = np.empty((config.steps + 1, a.size))
+    out[0] = config.start**2
+    for k in range(config.steps):
+        out[k + 1] = shrink * out[k] + config.sigma**2
+    return np.asarray(out.sum(axis=1))
+
+
+def _panels(result: Result) -> list[Panel]:
+    series = [m.series for m in METHODS[result.config.figure] if ", " not in m.series]
+    number = _FIGURES[result.config.figure][1]
+    return [paths.panel("distance", "Distance to the minimiser", series, figure=number)]
+
+
+def _regimes(result: Result, base: str) -> list[Claim]:
+    """Return the claims that SGD's and Adam's figures have in common."""
+    curves, paper = result.curves, Judge(result.config.runs, figure=4)
+    names = [paths.coco_name(base, window) for window in _WINDOWS]
+    steps = [curves.difference("late", a, b) for a, b in pairwise(names)]
+    if base == "Adam":
+        steps = steps[:-1]  # the paper says of the last two that they are superimposed
+    gains, changes = (curves.percents(regime, names[1:], base) for regime in ("late", "early"))
+    improved = paper.increases(
+        "",
+        [curves.difference("late", base, names[-1])],
+        measure="a gain in the variance regime with all points",
+    )
+    note = ""
+    if base == "Adam":
+        without = curves.percent("late", *(f"{name}{_NO_MOMENTUM}" for name in (names[1], base)))
+        note = (
+            "COCO_2 and momentum average the same neighbouring gradients: in Adam without "
+            f"momentum (beta1 = 0) COCO_2 changes the distance by {without}."
+        )
+    return [
+        paper.increases(
+            f"In the bias regime all converge: each of the first {_NEARER[base]} steps brings "
+            f"{base} nearer to the minimiser, for every K.",
+            [curves["first falls", name].part(slice(_NEARER[base])) for name in names],
+            provided=improved,
+        ),
+        paper.no_worse(
+            f"COCO does not compromise the bias regime of {base}: no K is further away in the "
+            f"first {_EARLY} steps ({changes} for K = 2, 4, 8, 16, all).",
+            [curves.relative("early", name, base) for name in names[1:]],
+            provided=improved,
+        ),
+        paper.increases(
+            f"Even K = 2 improves {base} significantly in the variance regime "
+            f"({curves.percent('late', names[1], base)}).",
+            [curves.difference("late", base, names[1])],
+            note=note,
+        ),
+        paper.no_worse(
+            f"{base} alone ends in stagnation, the variance regime.",
+            [curves["last fall", base]],
+            margin=_STANDSTILL,
+            measure=_FALL,
+        ),
+        paper.increases(
+            f"In the variance regime (last {_late(result.config)} steps) the distance of {base} "
+            f"falls monotonically with K: {gains} against {base} alone for K = 2, 4, 8, 16, all.",
+            steps,
+            note=note,
+        ),
+    ]
+
+
+def _claims(result: Result) -> list[Claim]:
+    curves, config = result.curves, result.config
+    claims = {
+        "synthetic-sgd": lambda r: _regimes(r, "SGD"),
+        "synthetic-adam": _adam_claims,
+        "tuned-step": _tuned_claims,
+        "variance-reduction": _rival_claims,
+    }[config.figure](result)
+    if ("squared distance over theory", "SGD") in curves:
+        claims.append(
+            Judge(config.runs).equivalent(
+                "SGD's mean squared distance is what theory gives.",
+                [curves["squared distance over theory", "SGD"]],
+                margin=0.1,
+                theory=True,
+            )
+        )
+    return [*claims, paths.solved(curves)]
+
+
+def _adam_claims(result: Result) -> list[Claim]:
+    pair = "Adam+COCO_16", "Adam+COCO"
+    paper, curves = Judge(result.config.runs, figure=4), result.curves
+    same = paper.equivalent(
+        "Adam+COCO_16 and Adam+COCO are superimposed.",
+        [curves.relative(regime, *pair) for regime in ("early", "late")],
+        provided=paper.increases(
+            "",
+            [curves.difference("late", "Adam", name) for name in pair],
+            measure="a gain over Adam alone",
+        ),
+    )
+    config = result.config
+    ahead = (config.start - _ADAM_STEP) * np.sqrt(config.dimension)
+    first = paper.equivalent(
+        "Adam receives an initial step size and adjusts it afterwards: its first step is "
+        f"{_ADAM_STEP:g} in every coordinate.",
+        [curves["distance", "Adam"].part(slice(1, 2)).over(ahead).shifted(-1)],
+    )
+    alone, helped = (f"{name}{_NO_MOMENTUM}" for name in ("Adam", "Adam+COCO_2"))
+    useful = Judge(config.runs).increases(
+        "Without momentum (beta1 = 0) COCO_2 improves Adam "
+        f"({curves.percent('late', helped, alone)}).",
+        [curves.difference("late", alone, helped)],
+    )
+    return [*_regimes(result, "Adam"), same, first, useful]
+
+
+def _tuned_claims(result: Result) -> list[Claim]:
+    curves, paper = result.curves, Judge(result.config.runs, figure=13)
+    pairs = [(f"SGD+COCO_{K}", f"SGD+SS(COCO_{K})") for K in _SMALLER_STEPS]
+    late = ", ".join(curves.percent("late", tuned, ours) for ours, tuned in pairs)
+    early = ", ".join(curves.percent("early", tuned, ours) for ours, tuned in pairs)
+    any_step = [
+        ("SGD", f"SGD+COCO_{_AT_ANY_STEP}"),
+        *(
+            (f"SGD+SS(COCO_{K})", f"SGD+COCO_{_AT_ANY_STEP}, step {scale}/L")
+            for K, scale in _SMALLER_STEPS.items()
+        ),
+    ]
+    gains = ", ".join(curves.percent("late", ours, alone) for alone, ours in any_step)
+    steps = ", ".join(f"{scale}/L" for scale in _SMALLER_STEPS.values())
+    return [
+        paper.equivalent(
+            f"The smaller steps reach the same variance regime as COCO_2, COCO_4, COCO_8 ({late}).",
+            [curves.relative("late", tuned, ours) for ours, tuned in pairs],
+        ),
+        paper.increases(
+            "SGD with a smaller step is clearly outperformed in the bias regime: it is further "
+            f"away in the first {_EARLY} steps ({early} against COCO_2, 4, 8).",
+            [curves.difference("early", tuned, ours) for ours, tuned in pairs],
+            provided=paper.increases(
+                "",
+                [curves.difference("late", "SGD", ours) for ours, _ in pairs],
+                measure="a gain over SGD in the variance regime",
+            ),
+        ),
+        paper.increases(
+            "For any given step size COCO enhances SGD: here COCO_"
+            f"{_AT_ANY_STEP} at the steps 1/L, {steps} ({gains} in the variance regime).",
+            [curves.difference("late", alone, ours) for alone, ours in any_step],
+        ),
+    ]
+
+
+def _rival_claims(result: Result) -> list[Claim]:
+    curves, paper = result.curves, Judge(result.config.runs, figure=14)
+    rivals = ("SGD", "SGD+DecreasingSS", "SGD+PRaveraging")
+    leads = [curves["step by step", f"SGD+COCO over {rival}"] for rival in rivals]
+    worst = float(curves["step by step", "COCO over the best rival"].mean.max())
+    exponents = [curves["rate", name].mean[0] for name in ("SGD+COCO", "SGD+PRaveraging")]
+    falling = [curves["still falling", name] for name in (*rivals[1:], "SGD+COCO")]
+    ahead = paper.increases(
+        "In the second half of the run it is ahead of all three at every step.",
+        [lead.part(slice(17, None)).times(-1) for lead in leads],
+    )
+    return [
+        paper.no_worse(
+            "COCO with all points is the best at any iteration: no rival is ahead by more than the "
+            f"margin at any step (at most {worst:.1%}).",
+            leads,
+        ),
+        ahead,
+        paper.no_worse(
+            "The bias regime of COCO is as fast as that of SGD.",
+            [curves.relative("early", "SGD+COCO", "SGD")],
+            provided=ahead,
+        ),
+        paper.increases("The other three go on converging.", falling),
+        paper.equivalent(
+            "In the variance regime COCO converges at a rate similar to that of averaging: "
+            f"k^-p with p = {exponents[0]:.2f} and {exponents[1]:.2f} over the second half.",
+            [curves.difference("rate", "SGD+PRaveraging", "SGD+COCO")],
+            margin=0.1,
+            measure="largest difference of the exponents that the runs leave possible",
+            note="Averaging is still getting rid of the starting point, which it forgets like "
+            "1/k; noise alone would leave it k^-1/2.",
+        ),
+        paper.increases(
+            "A decreasing step delays the bias regime, and Polyak-Ruppert averaging even more.",
+            [
+                curves.difference("early", "SGD+DecreasingSS", "SGD"),
+                curves.difference("early", "SGD+PRaveraging", "SGD+DecreasingSS"),
+            ],
+        ),
+        paper.increases(
+            "In the end averaging outperforms both SGD and the decreasing step.",
+            [curves.difference("last step", rival, "SGD+PRaveraging") for rival in rivals[:2]],
+            measure="smallest lead at the last step, in standard errors",
+        ),
+    ]
+
+
+_FIGURES = {
+    "synthetic-sgd": (
+        "synthetic_dataset_SGD&Adam_Performance (left)",
+        "4, left",
+        "SGD against SGD+COCO_K on a quadratic with Gaussian noise, K = 2, 4, 8, 16, all.",
+    ),
+    "synthetic-adam": (
+        "synthetic_dataset_SGD&Adam_Performance (right)",
+        "4, right",
+        "Adam against Adam+COCO_K on the same problem.",
+    ),
+    "tuned-step": (
+        "COCOvstunedSStovariance",
+        "13",
+        "SGD+COCO_K against SGD with a step small enough for the same variance.",
+    ),
+    "variance-reduction": (
+        "COCOvsOtherVR",
+        "14",
+        "COCO against a decreasing step and against Polyak-Ruppert averaging.",
+    ),
+}
+EXPERIMENTS = tuple(
+    Experiment(
+        name,
+        summary,
+        SyntheticConfig(figure=name),
+        {"runs": 40},
+        _unit,
+        _gather,
+        _panels,
+        _claims,
+        figure=figure,
+    )
+    for name, (figure, _, summary) in _FIGURES.items()
+)

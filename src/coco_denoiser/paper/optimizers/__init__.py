@@ -1,0 +1,40 @@
+"""The paper's baselines and rivals, as small NumPy classes that take an optional denoiser."""
+
+from coco_denoiser.paper.optimizers.averaging import PolyakRuppert, TailAverage
+from coco_denoiser.paper.optimizers.base import SGD, DenoiserLike, Optimizer
+from coco_denoiser.paper.optimizers.driver import Trajectory, run
+from coco_denoiser.paper.optimizers.finite_sum import STRSAGA
+from coco_denoiser.paper.optimizers.momentum import IGT, Adam, GradientEMA, HeavyBall, ScheduleFree
+from coco_denoiser.paper.optimizers.proximal import (
+    DualAveraging,
+    FrankWolfe,
+    GradientMean,
+    project_l1_ball,
+    project_simplex,
+    soft_threshold,
+)
+from coco_denoiser.paper.optimizers.schedules import Schedule, decreasing
+
+__all__ = [
+    "IGT",
+    "SGD",
+    "STRSAGA",
+    "Adam",
+    "DenoiserLike",
+    "DualAveraging",
+    "FrankWolfe",
+    "GradientEMA",
+    "GradientMean",
+    "HeavyBall",
+    "Optimizer",
+    "PolyakRuppert",
+    "Schedule",
+    "ScheduleFree",
+    "TailAverage",
+    "Trajectory",
+    "decreasing",
+    "project_l1_ball",
+    "project_simplex",
+    "run",
+    "soft_threshold",
+]

@@ -1,0 +1,114 @@
+"""Run an optimizer on a problem and keep the path."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_denoiser.descent import Project, Prox, proximal_map
+from coco_denoiser.oracle import FunctionOracle, GradientFunction
+from coco_denoiser.paper.optimizers.averaging import TailAverage
+from coco_denoiser.paper.optimizers.base import Optimizer
+from coco_denoiser.paper.problems.base import Oracle
+from coco_denoiser.typing import Array, ArrayLike
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    r"""The path of an optimizer.
+
+    Attributes:
+        iterates: $x_0, \dots, x_\text{steps}$, as the optimizer's `answer` gives them, or their
+            averages if asked for, (steps + 1, d).
+        evaluations: the gradient evaluations spent before each of them, (steps + 1,).
+    """
+
+    iterates: Array
+    evaluations: NDArray[np.int64]
+
+
+def run(
+    optimizer: Optimizer,
+    problem: Oracle | GradientFunction,
+    x0: ArrayLike,
+    *,
+    steps: int,
+    rng: np.random.Generator | None = None,
+    average: TailAverage | None = None,
+    project: Project | None = None,
+    prox: Prox | None = None,
+) -> Trajectory:
+    """Minimise `problem` from x0 by `steps` steps of `optimizer`.
+
+    The optimizer, its denoiser and the average are reset first, so the path depends on the
+    arguments and the generator's state alone.
+
+    Args:
+        optimizer: any of this package.
+        problem: an objective with its oracle, or a plain function: gradient(x), or
+            gradient(x, rng), returns a noisy gradient at x.
+        x0: the starting point (d,). An optimizer that works coordinate by coordinate, without a
+            denoiser, also takes a batch (runs, d) of independent runs.
+        steps: how many steps to take.
+        rng: the only source of randomness. A function gradient(x) needs none.
+        average: what to record instead of the iterates; it does not change the path.
+        project: project(x) is the next iterate in the place of x, where the next gradient is
+            observed. x0 is taken as it is.
+        prox: the same with the step that was taken, prox(x, step): a proximal step. The step is a
+            number, for Adam an array with one for each coordinate.
+    """
+    apply = _constraint(optimizer, project, prox)
+    x: Array = np.array(x0, dtype=np.float64)
+    oracle = _oracle(problem, x)
+    if rng is None and isinstance(oracle, FunctionOracle) and not oracle.draws:
+        rng = np.random.default_rng()  # it is never asked
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {rng!r}; "
+            "pass numpy.random.default_rng(seed)."
+        )
+    if steps < 0 or not float(steps).is_integer():
+        raise ValueError(f"steps must be an integer of at least 0, got {steps!r}.")
+    if x.shape[-1:] != (oracle.dimension,) or not np.isfinite(x).all():
+        raise ValueError(
+            f"x0 must be a finite point of {oracle.dimension} coordinates, got {x0!r}."
+        )
+    optimizer.reset()
+    if average is not None:
+        average.reset()
+    iterates = np.empty((steps + 1, *x.shape))
+    evaluations = np.zeros(steps + 1, dtype=np.int64)
+    iterates[0] = x if average is None else average(x)
+    for k in range(1, steps + 1):
+        x = apply(optimizer.advance(oracle, x, rng))
+        found = optimizer.answer(x)
+        iterates[k] = found if average is None else average(found)
+        evaluations[k] = optimizer.evaluations
+    return Trajectory(iterates, evaluations)
+
+
+def _constraint(
+    optimizer: Optimizer, project: Project | None, prox: Prox | None
+) -> Callable[[Array], Array]:
+    """Return what is applied after every step: the identity, a projection or a proximal step."""
+    apply = proximal_map(project, prox)
+    if apply is None:
+        return lambda x: x
+    if type(optimizer).answer is not Optimizer.answer:
+        raise TypeError(
+            f"{type(optimizer).__name__} keeps its iterates apart from the points where it asks, "
+            "so project and prox cannot reach them; use SGD, GradientEMA or Adam."
+        )
+    return lambda x: np.asarray(apply(x, optimizer.last_step))
+
+
+def _oracle(problem: Oracle | GradientFunction, x: Array) -> Oracle:
+    if not callable(problem):
+        if hasattr(problem, "oracle"):
+            return problem
+        raise TypeError(
+            "problem must have an oracle, or be a function that returns a noisy gradient, "
+            f"got {problem!r}."
+        )
+    return FunctionOracle(problem, x.shape[-1] if x.ndim else 1)

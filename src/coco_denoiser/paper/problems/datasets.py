@@ -1,0 +1,186 @@
+"""The data sets of the paper's experiments, found, downloaded or rebuilt.
+
+LIBSVM's file of fourclass is looked for in the folder that the environment variable
+COCO_DENOISER_DATA names, then in a cache of the user's, and then downloaded; in each place its
+SHA-256 decides whether it is the file that was meant. Mushrooms needs no file: the public table
+it was made from is part of this package.
+"""
+
+import csv
+import gzip
+import hashlib
+import importlib
+import os
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from coco_denoiser.typing import Array, ArrayLike, Int64
+
+DATA_VARIABLE = "COCO_DENOISER_DATA"
+LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+FOURCLASS_SHA256 = "7b36a3beaa482bd982b8a601a26b7e74ffc39e00a825b5b501bd17b34a56e48f"
+_TIMEOUT_SECONDS = 30.0
+
+# The 112 columns of LIBSVM's mushrooms, in its order: attribute after attribute of the UCI
+# table, and for each the letters of its values. Stalk-root, which has missing values, is left out.
+_MUSHROOM_COLUMNS = {
+    "Cap-shape": "cbfksx",
+    "Cap-surface": "ysgf",
+    "Cap-color": "cbegnpruwy",
+    "Bruises?": "tf",
+    "Odor": "acfmlnpsy",
+    "Gill-attachment": "af",
+    "Gill-spacing": "cw",
+    "Gill-size": "bn",
+    "Gill-color": "beghkonpruwy",
+    "Stalk-shape": "et",
+    "Stalk-surface-above-ring": "yskf",
+    "Stalk-surface-below-ring": "yskf",
+    "Stalk-color-above-ring": "cbegonpwy",
+    "Stalk-color-below-ring": "cbegonpwy",
+    "Veil-type": "p",
+    "Veil-color": "yown",
+    "Ring-number": "ton",
+    "Ring-type": "pnelf",
+    "Spore-print-color": "bhkonruwy",
+    "Population": "acnsvy",
+    "Habitat": "dgmlpuw",
+}
+
+
+class DatasetError(RuntimeError):
+    """A data set is not available; the message says what to do about it."""
+
+
+class Dataset(NamedTuple):
+    """A binary classification task: features (n, d) and labels (n,) of -1 and +1."""
+
+    name: str
+    features: Array
+    labels: Array
+
+
+def fourclass() -> Dataset:
+    """Return LIBSVM's fourclass: n=862, d=2, features as in the file, from 0 to about 200.
+
+    Raises:
+        DatasetError: if the file is not the one meant, or cannot be downloaded. A download that
+            fails leaves nothing behind.
+    """
+    # Lines of `label 1:value 2:value`, as the checksum says.
+    rows = [line.split() for line in fetch_fourclass().read_text("ascii").splitlines()]
+    table = np.array([[entry.rpartition(":")[2] for entry in row] for row in rows], float)
+    return Dataset("fourclass", table[:, 1:], signed_labels(table[:, 0]))
+
+
+def mushrooms() -> Dataset:
+    """Return LIBSVM's mushrooms: n=8124, d=112, binary features; poisonous is -1, edible +1.
+
+    The same numbers, to the last byte of LIBSVM's file, are rebuilt from the table in this package.
+    """
+    packed = resources.files("coco_denoiser.paper.problems") / "data" / "mushroom.csv.gz"
+    text = gzip.decompress(packed.read_bytes()).decode("ascii")
+    header, *rows = csv.reader(text.splitlines())
+    table = np.array(rows)
+    features = np.hstack(
+        [
+            table[:, [header.index(attribute)]] == np.array(list(values))
+            for attribute, values in _MUSHROOM_COLUMNS.items()
+        ]
+    ).astype(np.float64)
+    labels = np.where(table[:, 0] == "e", 1.0, -1.0)
+    return Dataset("mushrooms", features, labels)
+
+
+def breast_cancer() -> Dataset:
+    """Return scikit-learn's breast cancer data: n=569, d=30; malignant is -1, benign +1.
+
+    The columns are centred and scaled to unit variance: as they come, their scales differ by a
+    factor of 10^5. The classes are all but separable: fit them with regularization.
+    """
+    bunch = _require("sklearn.datasets", "scikit-learn").load_breast_cancer()
+    features = np.asarray(bunch.data, dtype=np.float64)
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    return Dataset("breast_cancer", features, signed_labels(bunch.target))
+
+
+def digits() -> tuple[Array, Int64]:
+    """Return scikit-learn's digits: 1797 images of 64 pixels from 0 to 16, and their classes."""
+    bunch = _require("sklearn.datasets", "scikit-learn").load_digits()
+    return np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.int64)
+
+
+def signed_labels(labels: ArrayLike) -> Array:
+    """Map two classes, however they are numbered, to -1 (the smaller) and +1 (the larger)."""
+    values = np.asarray(labels)
+    classes = np.unique(values)
+    if len(classes) != 2:
+        raise ValueError(f"labels must hold exactly two classes, got {len(classes)}: {classes[:5]}")
+    return np.where(values == classes[1], 1.0, -1.0)
+
+
+def fetch_fourclass(*, cache: Path | None = None, base_url: str | None = None) -> Path:
+    """Return the path of the file, from the user's folder, from the cache or from the network.
+
+    Args:
+        cache: where downloads are kept; the user's cache folder when left out.
+        base_url: the address of the folder to download from; LIBSVM_URL when left out.
+    """
+    path = _in_folder()
+    if path is not None:
+        return path
+    pooch = _require("pooch", "pooch")
+    cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / "fourclass"
+    # Pooch takes the cached file if its hash is right, and fetches it again if it is damaged.
+    url = f"{LIBSVM_URL if base_url is None else base_url}fourclass"
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        pooch.retrieve(
+            url,
+            known_hash=FOURCLASS_SHA256,
+            fname=cached.name,
+            path=cached.parent,
+            # Read at once, the file being small: a refused stream would leave its socket open.
+            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False),
+        )
+    except (OSError, ValueError) as error:
+        # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
+        reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
+        raise DatasetError(
+            f"fourclass could not be downloaded from {url} ({reason}); put the file into a folder "
+            f"and set {DATA_VARIABLE} to that folder."
+        ) from error
+    return cached
+
+
+def _in_folder() -> Path | None:
+    """Return the file's path if the user named a folder that holds it."""
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise DatasetError(f"{DATA_VARIABLE} must name an existing folder, got {folder!r}.")
+    path = Path(folder) / "fourclass"
+    if not path.exists():
+        return None
+    if hashlib.sha256(path.read_bytes()).hexdigest() != FOURCLASS_SHA256:
+        raise DatasetError(
+            f"{path} is not LIBSVM's fourclass (its SHA-256 differs from {FOURCLASS_SHA256}); "
+            "replace it, or remove it so that another copy is looked for."
+        )
+    return path
+
+
+def _require(module: str, package: str) -> ModuleType:
+    """Import what only the experiments need, or name the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DatasetError(
+            f"{package} is needed for this data set; run: "
+            "python -m pip install 'coco-denoiser[paper]'"
+        ) from error

@@ -1,0 +1,31 @@
+"""One method looks alike in every picture."""
+
+import pytest
+
+from coco_denoiser.paper.experiments import palette
+from coco_denoiser.paper.experiments.panels import styles
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "SGD+COCO_8", "Adam+COCO", "SGD+PRaveraging", "SGD+Gaussian_32"]
+)
+def test_a_method_looks_the_same_whatever_is_beside_it(name: str) -> None:
+    alone = styles([name], frozenset())[name]
+    crowd = ["SGD", "SGD+COCO_2", "something else", "SGD+DecreasingSS", name]
+    assert styles(crowd, frozenset())[name] == alone == palette.method(name)
+
+
+def test_windows_have_one_look_whatever_they_are_put_into() -> None:
+    for K in ("2", "4", "8", "16", "32"):
+        looks = {palette.method(f"{base}+COCO_{K}") for base in ("SGD", "Adam", "STRSAGA")}
+        assert len(looks) == 1
+        assert None not in looks
+    assert palette.method("SGD+COCO_3") is None
+
+
+def test_what_is_added_to_a_method_keeps_its_colour_and_has_a_dash_of_its_own() -> None:
+    added = ("SGD, COCO_8", "SGD, Gaussian_32", "IGT, Gaussian_32")
+    looks = styles(("SGD", "IGT", *added), frozenset(added))
+    assert looks["SGD, COCO_8"].colour == looks["SGD, Gaussian_32"].colour == looks["SGD"].colour
+    assert looks["SGD, Gaussian_32"].dash == looks["IGT, Gaussian_32"].dash
+    assert len({looks[name].dash for name in ("SGD", "SGD, COCO_8", "SGD, Gaussian_32")}) == 3

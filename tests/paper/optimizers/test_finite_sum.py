@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_denoiser.paper.optimizers import STRSAGA, run
+from coco_denoiser.paper.problems import LogisticRegression, Quadratic
+from coco_denoiser.paper.problems.base import Indices
+from coco_denoiser.typing import Array
+
+
+class Watched(LogisticRegression):
+    """A problem that remembers which term was asked where."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        labels = np.where(rng.random(12) < 0.5, -1.0, 1.0)
+        super().__init__(rng.standard_normal((12, 3)), labels, regularization=0.1)
+        self.last: dict[int, Array] = {}
+        self.asked: list[int] = []
+
+    def example_gradient(self, x: Array, index: int | Indices) -> Array:
+        g = super().example_gradient(x, index)
+        self.asked.append(int(index))
+        self.last[int(index)] = g
+        return g.copy()
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_running_average_is_the_mean_of_the_stored_gradients_at_every_step(seed: int) -> None:
+    problem, rng = Watched(seed), np.random.default_rng(seed)
+    optimizer = STRSAGA(0.1)
+    x: Array = np.ones(3)
+    for _ in range(60):
+        x = optimizer.advance(problem, x, rng)
+        stored = optimizer._alpha[optimizer._order[: optimizer._count]]
+        assert np.allclose(optimizer._mean, stored.mean(axis=0), atol=1e-14)
+        # Kept apart by the problem: each term's gradient where it was last asked.
+        assert optimizer._count == len(problem.last)
+        expected = np.mean(list(problem.last.values()), axis=0)
+        assert np.allclose(optimizer._mean, expected, atol=1e-14)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_strsaga_takes_an_arrival_and_an_old_sample_by_turns(seed: int) -> None:
+    problem = Watched(seed)
+    run(STRSAGA(0.1), problem, np.ones(3), steps=240, rng=np.random.default_rng(seed))
+    seen: set[int] = set()
+    for step, term in enumerate(problem.asked):
+        new = step % 2 == 0 and len(seen) < problem.size
+        assert (term not in seen) is new
+        seen.add(term)
+    assert set(problem.asked[40:]) == seen == set(range(problem.size))
+
+
+def test_it_converges_linearly_to_the_optimum() -> None:
+    rng = np.random.default_rng(2)
+    features = rng.standard_normal((60, 4))
+    labels = np.where(features[:, 0] + rng.standard_normal(60) > 0, 1.0, -1.0)
+    problem = LogisticRegression(features, labels, regularization=0.1)
+    L_max = np.sum(features**2, axis=1).max() / 4 + 0.1
+    x = run(STRSAGA(1 / (3 * L_max)), problem, np.zeros(4), steps=6000, rng=rng).iterates[-1]
+    assert np.allclose(x, problem.minimizer, atol=1e-8)
+    assert np.linalg.norm(problem.gradient(x)) < 1e-8
+
+
+def test_the_table_is_of_one_run_on_one_finite_sum_until_reset() -> None:
+    optimizer, rng = STRSAGA(0.1), np.random.default_rng(0)
+    with pytest.raises(TypeError, match="finite sum"):
+        optimizer.advance(Quadratic([1.0]), np.ones(1), rng)
+    with pytest.raises(ValueError, match="one point"):
+        optimizer.advance(Watched(0), np.ones((2, 3)), rng)
+    optimizer.advance(Watched(0), np.ones(3), rng)
+    with pytest.raises(ValueError, match="reset"):
+        optimizer.advance(Watched(1), np.ones(3), rng)
+    optimizer.reset()
+    optimizer.advance(Watched(1), np.ones(3), rng)
+
+
+def test_strsaga_denoises_the_gradient_that_it_stores() -> None:
+    problem, given_to = Watched(4), []
+
+    def halve(_: Array, g: Array) -> Array:
+        given_to.append(g.copy())
+        return 0.5 * g
+
+    optimizer = STRSAGA(0.1, denoiser=halve)
+    x: Array = optimizer.advance(problem, np.ones(3), np.random.default_rng(1))
+    for step in range(2, 31):
+        before, stored = optimizer._mean.copy(), optimizer._alpha.copy()
+        held = optimizer._count
+        after = optimizer.advance(problem, x, np.random.default_rng(step))
+        term = problem.asked[-1]
+        g = problem.last[term]
+        mean = before * held / optimizer._count  # what arrives enters with 0
+        assert len(given_to) == step
+        assert np.array_equal(given_to[-1], g)
+        assert np.allclose(optimizer._alpha[term], 0.5 * g, atol=1e-14)
+        assert np.allclose(x - after, 0.1 * (0.5 * g - stored[term] + mean), atol=1e-14)
+        x = after

@@ -1,0 +1,136 @@
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_svmlight_file
+
+from coco_denoiser.paper.problems import (
+    DatasetError,
+    breast_cancer,
+    datasets,
+    fourclass,
+    mushrooms,
+    signed_labels,
+)
+
+DATA = os.environ.get(datasets.DATA_VARIABLE)
+MUSHROOMS_SHA256 = "f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538"
+
+
+def test_rebuilt_mushrooms_written_as_libsvm_text_has_the_checksum_of_the_file() -> None:
+    data = mushrooms()
+    assert data.features.shape == (8124, 112)
+    lines = []
+    for row, label in zip(data.features, data.labels, strict=True):
+        columns = "".join(f"{column + 1}:1 " for column in np.flatnonzero(row))
+        lines.append(f"{1 if label < 0 else 2} {columns}\n")
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert digest == MUSHROOMS_SHA256
+
+
+@pytest.mark.skipif(not DATA, reason=f"{datasets.DATA_VARIABLE} names no folder")
+def test_the_file_is_read_as_by_scikit_learn() -> None:
+    data = fourclass()
+    features, labels = load_svmlight_file(str(Path(DATA or "") / data.name))
+    assert np.array_equal(data.features, features.toarray())
+    assert np.array_equal(data.labels, signed_labels(labels))
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 2], [0, 1, 1], [-1, 1, 1], [3.5, 7, 7]])
+def test_any_two_classes_become_minus_and_plus_one(labels: list[float]) -> None:
+    assert signed_labels(labels).tolist() == [-1, 1, 1]
+
+
+def test_a_named_folder_must_exist_and_hold_the_file_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "absent"))
+    with pytest.raises(DatasetError, match=datasets.DATA_VARIABLE):
+        fourclass()
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path))
+    (tmp_path / "fourclass").write_text("1 1:1\n2 1:0\n")
+    with pytest.raises(DatasetError, match="not LIBSVM's fourclass"):
+        fourclass()
+
+
+def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(DatasetError, match=r"pip install 'coco-denoiser\[paper\]'"):
+        breast_cancer()
+
+
+CONTENT = b"-1 1:167.000000 2:178.000000 \n+1 1:162.000000 2:31.000000 \n"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    dropped = False
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        # A dropped connection promises the whole file and delivers half.
+        outputfile.write(source.read(len(CONTENT) // 2 if self.dropped else -1))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """An address, and the file that can be had there."""
+    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
+    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)
+    monkeypatch.setattr(datasets, "FOURCLASS_SHA256", hashlib.sha256(CONTENT).hexdigest())
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "fourclass").write_bytes(CONTENT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield f"http://127.0.0.1:{server.server_port}/", folder / "fourclass"
+        server.shutdown()
+
+
+def test_a_good_file_is_downloaded_once_and_a_damaged_one_again(
+    served: tuple[str, Path], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "fourclass").write_bytes(CONTENT[:-5])
+    for _ in range(2):
+        path = datasets.fetch_fourclass(cache=cache, base_url=served[0])
+        assert path.read_bytes() == CONTENT
+        served[1].unlink(missing_ok=True)
+    assert [file.name for file in cache.iterdir()] == ["fourclass"]
+
+
+def test_a_named_folder_comes_before_the_network(
+    served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(served[1].parent))
+    assert datasets.fetch_fourclass(base_url="http://127.0.0.1:9/") == served[1]
+
+
+@pytest.mark.parametrize("failure", ["wrong", "dropped", "missing", "no network"])
+def test_a_failed_download_names_the_remedy_and_leaves_nothing(
+    served: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    url = "http://127.0.0.1:9/" if failure == "no network" else served[0]
+    monkeypatch.setattr(Handler, "dropped", failure == "dropped")
+    if failure == "wrong":
+        served[1].write_bytes(b"<html>moved</html>")
+    elif failure == "missing":
+        served[1].unlink()
+    with pytest.raises(DatasetError) as caught:
+        datasets.fetch_fourclass(cache=tmp_path / "cache", base_url=url)
+    message = str(caught.value)
+    assert f"{url}fourclass" in message
+    assert datasets.DATA_VARIABLE in message
+    assert "\n" not in message
+    assert list((tmp_path / "cache").iterdir()) == []
