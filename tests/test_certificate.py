@@ -192,8 +192,8 @@ def test_the_way_back_keeps_what_is_feasible_to_the_last_bit() -> None:
     problem, units = from_observations(x, 0.5 * x, L=1.0, mu=0.0, variances=np.ones(5))
     answer = solve(problem)
     assert answer.status is coco.Status.UNCHANGED
-    units.restore(answer, problem, 1e-9)
-    np.testing.assert_array_equal(answer.gradients, 0.5 * x)
+    solution = units.restore(answer, problem, 1e-9)
+    np.testing.assert_array_equal(solution.gradients, 0.5 * x)
 
 
 def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> None:

@@ -158,3 +158,9 @@ def test_two_points_are_judged_by_their_own_digits_beside_one_far_away() -> None
     found = coco.solve([[0.0], [0.1], [1e15]], [[0.0], [1.0], [1e15]], L=1.0)
     assert found.status is coco.Status.SOLVED
     np.testing.assert_allclose(found.gradients[:2, 0], [0.45, 0.55], rtol=1e-12)
+
+
+def test_an_answer_cannot_be_changed_after_it_was_certified() -> None:
+    found = coco.solve(*FAR, L=1.0)
+    with pytest.raises(AttributeError):
+        found.gap = 0.0  # type: ignore[misc]

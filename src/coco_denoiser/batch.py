@@ -147,8 +147,8 @@ def solve(
         )
         if neighbors is not None:
             problem = nearest(problem, neighbors)
-        solution = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
-        units.restore(solution, problem, tol)
+        answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
+        solution = units.restore(answer, problem, tol)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution

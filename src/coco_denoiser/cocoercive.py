@@ -15,6 +15,7 @@ is handed to the loop over all methods, as the same problem.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem, centre_and_radius, ones
-from coco_denoiser.solution import Solution, Status
+from coco_denoiser.solution import Answer, Status
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Model, Window
 
@@ -54,7 +55,7 @@ class CoCoercive(Model):
         self._multipliers: Float64 | None = None  # of the last window, by slots
         self._workspace: kernels.Workspace | None = None
         # The last answer; where there is none, the workspace holds it if that is of its size.
-        self.answered: Solution | None = None
+        self.answered: Answer | None = None
         self.tol = check.positive("tol", tol)
         self.bounds = math.nan, math.nan
         self.radius = np.inf
@@ -154,7 +155,7 @@ class CoCoercive(Model):
         start *= window.variances.min()
         return start
 
-    def solution(self, window: Window) -> Solution:
+    def solution(self, window: Window) -> Answer:
         """Return the answer of the last step, or solve the window if it is not at hand."""
         room, K = self._workspace, window.count
         if self.answered is not None:
@@ -163,22 +164,15 @@ class CoCoercive(Model):
             return self.solve(window)
         weights, phi, multipliers = np.empty((K, K)), np.empty((K, room.q)), np.empty((K, K))
         room.answer(weights, phi, multipliers)
-        return Solution(
-            gradients=phi,
-            weights=weights,
-            multipliers=multipliers,
-            gap=room.gap,
-            violation=room.violation,
-            iterations=room.steps,
-            method="newton" if K > 2 else "closed-form",
-            status=Status.SOLVED if room.active else Status.UNCHANGED,
-            std=np.full(K, np.nan),
-        )
+        name = "newton" if K > 2 else "closed-form"
+        status = Status.SOLVED if room.active else Status.UNCHANGED
+        found = room.gap, room.violation, room.steps
+        return Answer(phi, weights, multipliers, *found, name, status)
 
-    def solve(self, window: Window, start: Float64 | None = None) -> Solution:
+    def solve(self, window: Window, start: Float64 | None = None) -> Answer:
         """Solve the whole window, at the bounds of the last step; all is indexed by slots."""
-        problem = self.problem(window)
-        return solvers.solve(problem, method=self.method, tol=self.tol, start=start)
+        problem = replace(self.problem(window), start=start)
+        return solvers.solve(problem, method=self.method, tol=self.tol)
 
     def problem(self, window: Window) -> Problem:
         """Reduce a window, at the bounds of the last step."""

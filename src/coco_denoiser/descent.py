@@ -217,6 +217,12 @@ class _Path:
         g, noise = self.mapping(part.x, part.g)[0] / self.gradients, part.noise / self.gradients
         return float(_TRAVEL * (g @ g) + noise**2 / part.count)
 
+    def is_stationary(self, x: Float64, g: Float64, std: float) -> bool:
+        """Return whether a gradient with this standard error may be zero; not if that is NaN."""
+        # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
+        limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
+        return bool(np.abs(self.mapping(x, g)[0]).max() <= limit)
+
     def mapping(self, x: Float64, g: Float64) -> tuple[Float64, Float64]:
         """Return the gradient mapping for g at x, and the point to which it leads."""
         if self.prox is None:
@@ -387,7 +393,10 @@ def minimize(
     finally:
         if progress:
             show("\n")
-    return _result(path, start.shape, answer, theta, std, _verdict(path, answer, theta, std))
+    within = path.is_stationary(answer, theta, std)
+    found = _TOO_FEW if math.isnan(std) else _WITHIN if within else _LARGER
+    message = f"used all {len(path.history)} calls; {found}"
+    return _result(path, start.shape, answer, theta, std, message, success=within)
 
 
 def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
@@ -435,16 +444,15 @@ def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResu
     return path
 
 
-def _verdict(path: _Path, x: Float64, g: Float64, std: float) -> str:
-    # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
-    limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
-    found = _WITHIN if np.abs(path.mapping(x, g)[0]).max() <= limit else _LARGER
-    return f"used all {len(path.history)} calls; {_TOO_FEW if math.isnan(std) else found}"
-
-
 def _result(
-    path: _Path, shape: tuple[int, ...], x: Float64, g: Float64, std: float, message: str
+    path: _Path,
+    shape: tuple[int, ...],
+    x: Float64,
+    g: Float64,
+    std: float,
+    message: str,
+    *,
+    success: bool = False,
 ) -> MinimizeResult:
     x, g, history = x.reshape(shape).copy(), g.reshape(shape), np.array(path.history)
-    within = message.endswith(_WITHIN)
-    return MinimizeResult(x, within, message, len(history), g, std, history, path)
+    return MinimizeResult(x, success, message, len(history), g, std, history, path)

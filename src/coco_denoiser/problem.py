@@ -27,7 +27,7 @@ import numpy as np
 
 from coco_denoiser._core import kernels
 from coco_denoiser._linalg import solve_laplacian
-from coco_denoiser.solution import Solution, Status
+from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64, Int64
 
 # What they are: `_core/constants.h`.
@@ -54,6 +54,7 @@ class Problem:
         coordinate_precisions: (q,), what these are multiplied by in each coordinate, the largest
             being 1; all are 1 unless the noise has a covariance.
         isotropic: whether all of these are 1.
+        start: (K, K), multipliers to start from, for methods that can; None for zero.
     """
 
     residuals: Float64
@@ -61,6 +62,7 @@ class Problem:
     precisions: Float64
     coordinate_precisions: Float64
     isotropic: bool = True
+    start: Float64 | None = None
 
     @property
     def table(self) -> Float64:
@@ -98,14 +100,14 @@ class Units(NamedTuple):
     multiplier: float
     axes: Float64
 
-    def restore(self, answer: Solution, problem: Problem, tol: float) -> None:
-        """Bring the answer to a problem into the units and the coordinates of the observations.
+    def restore(self, answer: Answer, problem: Problem, tol: float) -> Solution:
+        """Return the answer to a problem in the units and the coordinates of the observations.
 
         Residuals are rounded relative to the most central one. Pairs that lie elsewhere may have
         more digits of their own, and are mended here, from their own differences; if that fails,
         the status says so.
         """
-        theta, phi = self.gradients.copy(), answer.gradients
+        theta, phi = self.gradients.copy(), answer.phi
         if answer.status is not Status.UNCHANGED:
             if phi.shape != self.residuals.shape:  # solved in fewer coordinates
                 phi = answer.weights @ self.residuals
@@ -120,10 +122,17 @@ class Units(NamedTuple):
                 status = Status.STALLED
             elif moved and status is Status.UNCHANGED:
                 status = Status.SOLVED
-        answer.gradients, answer.status = theta, status
-        answer.violation = max(answer.violation, worst)
-        if self.multiplier != 1.0:
-            answer.multipliers = self.multiplier * answer.multipliers
+        return Solution(
+            gradients=theta,
+            weights=answer.weights,
+            multipliers=self.multiplier * answer.multipliers,
+            gap=answer.gap,
+            violation=max(answer.violation, worst),
+            iterations=answer.iterations,
+            method=answer.method,
+            status=status,
+            std=np.full(len(theta), np.nan),
+        )
 
 
 def centre_and_radius(L: float, mu: float) -> tuple[float, float]:
@@ -225,7 +234,7 @@ def merge(problem: Problem, labels: Int64) -> Problem:
     np.minimum.at(bounds, (labels[:, None], labels[None, :]), problem.bounds)
     np.fill_diagonal(bounds, 0.0)
     residuals = sums / total[:, None]
-    return replace(problem, residuals=residuals, bounds=bounds, precisions=total)
+    return replace(problem, residuals=residuals, bounds=bounds, precisions=total, start=None)
 
 
 def expand_multipliers(multipliers: Float64, problem: Problem, labels: Int64) -> Float64:
@@ -254,7 +263,8 @@ def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
     residuals += pull / problem.table[members]
     scale = kernels.standardise(residuals)
     bounds = problem.bounds[np.ix_(members, members)] / scale
-    return replace(problem, residuals=residuals, bounds=bounds, precisions=n / n.max())
+    n = n / n.max()
+    return replace(problem, residuals=residuals, bounds=bounds, precisions=n, start=None)
 
 
 def stationary(multipliers: Float64, problem: Problem) -> Float64:

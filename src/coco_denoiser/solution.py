@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Self
+from typing import NamedTuple, Self
 
 from coco_denoiser.typing import Float64
 
@@ -35,12 +35,33 @@ class Status(Enum):
         return str(self.value)
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Answer(NamedTuple):
+    """The answer to a reduced problem, in its units; a Solution is in those of the observations.
+
+    Attributes:
+        phi: (K, q), the residuals.
+        weights: (K, K) matrix W of phi = W h.
+        multipliers: (K, K), one number for each pair.
+        gap: relative duality gap, by the certificate.
+        violation: worst relative violation of a bound, by the certificate.
+        iterations: number of iterations.
+        method: the name of the method that answered.
+        status: how it ended.
+    """
+
+    phi: Float64
+    weights: Float64
+    multipliers: Float64
+    gap: float
+    violation: float
+    iterations: int
+    method: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Solution:
     r"""The denoised gradients, and what is known about them. What a model does not know is NaN.
-
-    Solvers return the same record: there `gradients` holds the residuals phi of the reduced
-    problem, and the multipliers are in its units.
 
     Attributes:
         gradients: (K, d), the denoised gradients.

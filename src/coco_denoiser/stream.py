@@ -9,7 +9,6 @@ all of it can be one compiled call, `Denoiser._step` makes it.
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
@@ -256,15 +255,20 @@ class Denoiser:
         found = model.solution(window)
         if self._stream.recursive and self._stream.estimate is not None:
             of = self._stream.estimate
-            found = replace(found, gap=of.gap, violation=of.violation, status=of.status)
+            found = found._replace(gap=of.gap, violation=of.violation, status=of.status)
         W = found.weights[np.ix_(order, order)]
         h = h - (model.centre - window.centre) * x
         gradients = raw + (W @ h - h)
-        return replace(
-            found,
+        return Solution(
             gradients=gradients.reshape(-1, *self._shape),
             weights=W,
             multipliers=found.multipliers[np.ix_(order, order)] / window.variances.min(),
+            gap=found.gap,
+            violation=found.violation,
+            iterations=found.iterations,
+            method=found.method,
+            status=found.status,
+            std=np.full(len(W), np.nan),
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int
         problem = problem_of(window_of(x, h, variances, vectors=True), 0.0, 0.5)
         answer = solve_fast(problem, 1e-9)
         assert answer is not None
-        W, phi, lam = answer.weights, answer.gradients, answer.multipliers
+        W, phi, lam = answer.weights, answer.phi, answer.multipliers
         assert max(certify(problem, phi, lam)) <= 1e-9
         np.testing.assert_allclose(W @ problem.residuals, phi, atol=1e-13)
         np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=1e-12)

@@ -54,7 +54,7 @@ BARELY_BROKEN = _window(
 def test_bounds_that_are_barely_broken_are_mended(tol: float) -> None:
     found = solve(BARELY_BROKEN, tol=tol)
     assert found.status is Status.SOLVED
-    certificate = certify(BARELY_BROKEN, found.gradients, found.multipliers)
+    certificate = certify(BARELY_BROKEN, found.phi, found.multipliers)
     assert certificate == (found.gap, found.violation)
 
 

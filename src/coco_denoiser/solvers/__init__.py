@@ -24,7 +24,7 @@ from coco_denoiser.problem import (
     stationary,
     subproblem,
 )
-from coco_denoiser.solution import Solution, Status
+from coco_denoiser.solution import Answer, Status
 from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, line, newton
 from coco_denoiser.typing import Float64
 
@@ -37,32 +37,48 @@ class Method(NamedTuple):
         max_iter: the number of iterations it is given unless the caller says otherwise.
         covariance: whether noise may differ from coordinate to coordinate.
         most_points: how many distinct points it can take; 0 for any number.
+        applies: what else a problem must be, as a function, and the same in words.
+        near: bounds up to which points are one for it.
+        inner: its name, if it also finds what holds such points together, next to the others.
+        patience: how many times more iterations it is given where such points are told apart:
+            bounds that differ by many decades take many short steps.
     """
 
     solve: Callable[..., tuple[Float64, int]]
     max_iter: int
     covariance: bool = False
     most_points: int = 0
+    applies: tuple[Callable[[Problem], bool], str] | None = None
+    near: float = COINCIDENT
+    inner: str | None = None
+    patience: int = 1
 
     def refuses(self, problem: Problem, count: int) -> str | None:
         """Return why it cannot solve a problem of so many distinct points; None if it can."""
         if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
-        if self.solve is line.solve and not line.applies(problem):
-            return "is for one dimension and all pairs"
+        if self.applies is not None and not self.applies[0](problem):
+            return self.applies[1]
         if not (self.covariance or problem.isotropic):
             return "does not support a covariance"
         return None
 
+    def limit(self, near: float, max_iter: int | None) -> int:
+        """Return how many iterations it may make where points up to this bound are one."""
+        patience = self.patience if near < COINCIDENT else 1
+        return patience * self.max_iter if max_iter is None else max_iter
 
+
+_LINE = line.applies, "is for one dimension and all pairs"
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
-    "line": Method(line.solve, 1),
+    "line": Method(line.solve, 1, applies=_LINE, near=0.0, inner="line"),
     "newton": Method(newton.solve, newton.STEPS),
-    "interior-point": Method(interior_point.solve, 80),  # a problem in a hundred runs in circles
-    "barrier": Method(barrier.solve, 200, covariance=True),
+    # A problem in a hundred runs in circles.
+    "interior-point": Method(interior_point.solve, 80, patience=10),
+    "barrier": Method(barrier.solve, 200, covariance=True, inner="barrier"),
     "large": Method(large.solve, 40, covariance=True),
-    "fdpg": Method(fdpg.solve, 100_000, covariance=True),
+    "fdpg": Method(fdpg.solve, 100_000, covariance=True, inner="fdpg"),
 }
 
 # Distinct points from which on conjugate gradients are faster than a factorisation.
@@ -86,8 +102,7 @@ def solve(
     method: str = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
-    start: Float64 | None = None,
-) -> Solution:
+) -> Answer:
     """Try one method after another until the certificate is good enough, and return the best.
 
     Args:
@@ -97,10 +112,9 @@ def solve(
             on, or with a covariance, `large` comes first, on a line dynamic programming second.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
-        start: multipliers that method="fdpg" starts from; None for zero.
 
     Returns:
-        The answer in the problem's own units, phi in its `gradients`.
+        The answer, in the units of the problem.
 
     Raises:
         ValueError: if the method cannot solve such a problem.
@@ -111,7 +125,7 @@ def solve(
         if best is not None and best.status.success:
             return best
     for name, near in _plan(problem, method, tried=best is not None):
-        answer = _attempt(problem, name, near, tol, max_iter, start)
+        answer = _attempt(problem, name, near, tol, max_iter)
         if best is None or _error(answer) < _error(best):
             best = answer
         if answer.status.success:
@@ -120,7 +134,7 @@ def solve(
     return best
 
 
-def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Solution | None:
+def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Answer | None:
     """Solve an ordinary problem in two compiled calls: the method, and the certificate.
 
     Ordinary is a problem with the same noise in all directions, which Newton's method, or for two
@@ -149,24 +163,14 @@ def _answer(
     tol: float,
     *,
     moved: bool,
-) -> Solution:
+) -> Answer:
     status = Status.ITERATION_LIMIT if exhausted else Status.STALLED
     if gap <= tol and violation <= tol:
         status = Status.SOLVED if moved else Status.UNCHANGED
-    return Solution(
-        gradients=phi,
-        weights=weights,
-        multipliers=multipliers,
-        gap=gap,
-        violation=violation,
-        iterations=iterations,
-        method=name,
-        status=status,
-        std=np.full(len(phi), np.nan),
-    )
+    return Answer(phi, weights, multipliers, gap, violation, iterations, name, status)
 
 
-def _error(answer: Solution) -> float:
+def _error(answer: Answer) -> float:
     return max(answer.gap, answer.violation)
 
 
@@ -181,7 +185,7 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         if reason is not None:
             able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(problem, count))
             raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
-        yield method, 0.0 if method == "line" else COINCIDENT
+        yield method, METHODS[method].near
         return
     names = [_first(problem, count)]
     if not tried or count < len(problem.bounds):
@@ -211,40 +215,20 @@ def _first(problem: Problem, count: int) -> str:
     return "newton" if problem.isotropic and count < LARGE else "large"
 
 
-def _attempt(
-    problem: Problem,
-    name: str,
-    near: float,
-    tol: float,
-    max_iter: int | None,
-    start: Float64 | None,
-) -> Solution:
+def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int | None) -> Answer:
     """Solve by one method, and certify the answer."""
     multipliers, iterations = np.zeros_like(problem.bounds), 0
     if not problem.is_feasible():
-        multipliers, iterations = _multipliers(problem, name, near, tol, max_iter, start)
+        multipliers, iterations = _multipliers(problem, name, near, tol, max_iter)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
-    reached = iterations >= _limit(name, near, max_iter), *certify(problem, phi, multipliers)
+    limit = METHODS[name].limit(near, max_iter)
+    reached = iterations >= limit, *certify(problem, phi, multipliers)
     moved = phi is not problem.residuals
     return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=moved)
 
 
-def _limit(name: str, near: float, max_iter: int | None) -> int:
-    """Return how many iterations a method may make."""
-    if max_iter is not None:
-        return max_iter
-    # Bounds that differ by many decades take many short steps.
-    patience = 10 if name == "interior-point" and near < COINCIDENT else 1
-    return patience * METHODS[name].max_iter
-
-
 def _multipliers(
-    problem: Problem,
-    name: str,
-    near: float,
-    tol: float,
-    max_iter: int | None,
-    start: Float64 | None = None,
+    problem: Problem, name: str, near: float, tol: float, max_iter: int | None
 ) -> tuple[Float64, int]:
     """Return the multipliers of a problem some of whose points may coincide, and the iterations.
 
@@ -256,9 +240,8 @@ def _multipliers(
     count = len(distinct.bounds)
     multipliers, iterations = np.zeros_like(distinct.bounds), 0
     if not distinct.is_feasible():
-        options = {} if start is None or count < labels.size else {"start": start}
-        limit = _limit(name, near, max_iter)
-        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit, **options)
+        limit = METHODS[name].limit(near, max_iter)
+        multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
     if count == labels.size:
         return multipliers, iterations
     full = expand_multipliers(multipliers, problem, labels)
@@ -282,8 +265,9 @@ def _multipliers(
 
 def _inner(name: str, problem: Problem) -> str:
     """Return the method for points that coincide next to the others: one that rarely fails."""
-    if name in ("fdpg", "barrier", "line"):
-        return name
+    own = METHODS[name].inner
+    if own is not None:
+        return own
     if len(problem.bounds) == 2:
         return "closed-form"
     return "interior-point" if problem.isotropic else "barrier"

@@ -16,23 +16,21 @@ from coco_denoiser.problem import Problem, stationary
 from coco_denoiser.typing import Float64
 
 
-def solve(
-    problem: Problem, *, tol: float, max_iter: int, start: Float64 | None = None
-) -> tuple[Float64, int]:
+def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations.
 
     Args:
-        problem: residuals, bounds and precisions; no bound is zero.
+        problem: residuals, bounds and precisions; no bound is zero. The dual vectors start as
+            lam (phi_m - phi_l), of its start.
         tol: relative duality gap to reach.
         max_iter: limit on the iterations.
-        start: multipliers to start from, of which the dual vectors are lam (phi_m - phi_l).
     """
     multipliers, h = np.zeros_like(problem.bounds), np.ascontiguousarray(problem.residuals)
     first, second = np.triu_indices(len(multipliers), 1)
     s = np.zeros((first.size, h.shape[1]))
-    if start is not None:
-        phi = stationary(start, problem)
-        s = start[first, second, None] * (phi[first] - phi[second])
+    if problem.start is not None:
+        phi = stationary(problem.start, problem)
+        s = problem.start[first, second, None] * (phi[first] - phi[second])
     # The multipliers are one step behind the dual vectors: aim lower.
     given = h, problem.bounds, problem.table, s, 0.02 * tol, max_iter
     iterations = kernels.fdpg(*given, True)  # noqa: FBT003
