@@ -206,6 +206,9 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
     if finer > count and finer < _MIDDLE:  # their bounds differ too much for the others
         yield "large", ROUNDING
         yield "fdpg", ROUNDING
+    exact = int(coincident(problem.bounds, 0.0).max()) + 1
+    if exact > finer and exact < _MIDDLE:  # all that is here may be as small as these bounds
+        yield "large", 0.0
 
 
 def _first(problem: Problem, count: int) -> str:
