@@ -44,10 +44,7 @@ TESTS = {
     "_core/fdpg.pxi": ("solvers/test_fdpg.py", SOLVERS),
     "_core/buffers.pxi": ("core", ""),
     "certificate.py": ("test_certificate.py", SOLVERS),
-    "problem.py": (
-        "test_certificate.py test_status.py test_covariance.py test_neighbors.py",
-        SOLVERS,
-    ),
+    "problem.py": ("test_certificate.py test_status.py test_covariance.py", SOLVERS),
     "_validation.py": ("test_validation.py", ""),
     "solvers/__init__.py": ("test_status.py solvers/test_line.py", SOLVERS),
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
@@ -102,8 +99,6 @@ MUTATIONS = [
         ],
         "problem.py": [
             ("return 0.5 * L + 0.5 * mu,", "return 0.5 * L,"),
-            ("np.where(near | near.T,", "np.where(near & near.T,"),
-            ("np.where(bounds > COINCIDENT, bounds", "np.where(bounds >= 0, bounds"),
             ("1.0) <= 1.0 + within", "1.0) <= 1.0 + 1e-3"),
             ("np.minimum(1.0, size[:, None] + size)", "np.ones_like(size)"),
             ("spread = float(eigenvalues.min())", "spread = 1.0"),

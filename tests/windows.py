@@ -4,7 +4,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
@@ -49,11 +48,3 @@ def windows(draw: st.DrawFn, max_points: int = 8) -> Window:
 def size(points: Float64, gradients: Float64, L: float) -> float:
     """The scale that rounding is relative to: the spread of g and of L x."""
     return float(np.ptp(gradients, axis=0).max() + L * np.ptp(points, axis=0).max()) + 1e-300
-
-
-def near(points: Float64, m: int | None) -> NDArray[np.bool_]:
-    """The pairs, (K, K), of which one point is among the m nearest of the other; None for all."""
-    apart = np.linalg.norm(points[:, None] - points, axis=2)
-    ordered = [np.sort(row[row > 0.0]) for row in apart]
-    reach = [row[: m or len(row)].max(initial=0.0) * (1.0 + 1e-9) for row in ordered]
-    return np.asarray(apart <= np.maximum.outer(reach, reach))

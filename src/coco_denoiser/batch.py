@@ -2,7 +2,7 @@
 
 from coco_denoiser import _validation as check
 from coco_denoiser import gaussian, solvers
-from coco_denoiser.problem import from_observations, nearest
+from coco_denoiser.problem import from_observations
 from coco_denoiser.solution import ConvergenceError, Solution
 from coco_denoiser.typing import ArrayLike, Float64, ModelName
 
@@ -17,7 +17,6 @@ def denoise(
     noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    neighbors: int | None = None,
 ) -> Float64:
     r"""Denoise K noisy gradients.
 
@@ -51,7 +50,6 @@ def denoise(
         covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
             $v_i$: the objective becomes
             $\sum_i \langle\theta_i - g_i, S^{-1} (\theta_i - g_i)\rangle / v_i$.
-        neighbors: how many nearest points of each point are constrained with it; None for all.
 
     Returns:
         (K, d), the denoised gradients. `solve` returns them with a certificate.
@@ -65,7 +63,6 @@ def denoise(
         noise_std=noise_std,
         noise_variance=noise_variance,
         covariance=covariance,
-        neighbors=neighbors,
     ).gradients
 
 
@@ -79,7 +76,6 @@ def solve(
     noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    neighbors: int | None = None,
     method: str = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
@@ -96,9 +92,6 @@ def solve(
         noise_std: standard deviation of the noise, if known, for the Gaussian model.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
-        neighbors: keep a pair only if one of its points is among this many nearest of the other
-            (ties stay, and so do points that coincide); None keeps all pairs. Gap and violation
-            then refer to the pairs that are kept.
         method: "closed-form" (two points), "line" (one dimension), "newton" (ordinary problems),
             "interior-point", "barrier" (hard problems), "large" (many points, or a covariance),
             "fdpg" (the paper's Algorithm 1), or "auto", which chooses and names its choice in the
@@ -117,7 +110,6 @@ def solve(
         cocoercive={
             "mu": mu or None,
             "covariance": covariance,
-            "neighbors": neighbors,
             "method": None if method == "auto" else method,
             "max_iter": max_iter,
         },
@@ -138,15 +130,11 @@ def solve(
             check.one_of("method", method, ("auto", *solvers.METHODS))
         if max_iter is not None:
             max_iter = check.count("max_iter", max_iter, optional=True)
-        if neighbors is not None:
-            neighbors = check.count("neighbors", neighbors, optional=True)
         if covariance is not None:
             covariance = check.covariance(covariance, x.shape[1])
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
-        if neighbors is not None:
-            problem = nearest(problem, neighbors)
         answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
         solution = units.restore(answer, problem, tol)
     if throw and not solution.status.success:

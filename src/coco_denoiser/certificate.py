@@ -11,8 +11,6 @@ from coco_denoiser.typing import Float64
 def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
-    A pair whose bound is infinite is not part of the problem.
-
     Args:
         problem: K residuals and what is asked of them.
         phi: (K, q), the residuals of the answer.

@@ -49,7 +49,7 @@ class Problem:
     Attributes:
         residuals: (K, q), in any orthogonal coordinates, scaled so that the largest is about 1,
             and shifted so that the most central one is zero.
-        bounds: (K, K), symmetric, in the same scale; infinite for a pair that is not constrained.
+        bounds: (K, K), symmetric, in the same scale.
         precisions: (K,), inverse noise variances, the largest being 1.
         coordinate_precisions: (q,), what these are multiplied by in each coordinate, the largest
             being 1; all are 1 unless the noise has a covariance.
@@ -204,22 +204,6 @@ def _into_range(
         float(np.ldexp(r, ex - exponent)),
         exponent,
     )
-
-
-def nearest(problem: Problem, neighbors: int) -> Problem:
-    """Return the problem with the bounds of near points only: O(K neighbors) pairs.
-
-    A pair stays if one of its points is among the nearest of the other, ties included, or if
-    the two coincide, which does not count.
-    """
-    bounds = problem.bounds
-    if neighbors >= len(bounds) - 1:
-        return problem
-    apart = np.where(bounds > COINCIDENT, bounds, np.inf)
-    reach = np.partition(apart, neighbors - 1, axis=1)[:, neighbors - 1]
-    # Ties count as ties despite rounding.
-    near = bounds <= (1.0 + 1e-12) * reach[:, None]
-    return replace(problem, bounds=np.where(near | near.T, bounds, np.inf))
 
 
 def merge(problem: Problem, labels: Int64) -> Problem:

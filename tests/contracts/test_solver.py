@@ -38,19 +38,15 @@ def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
 
 
 @pytest.mark.parametrize("method", GENERAL)
-@given(
-    window=windows(max_points=6),
-    seed=st.integers(0, 2**32),
-    neighbors=st.sampled_from([None, None, 1, 2, 3]),
-)
+@given(window=windows(max_points=6), seed=st.integers(0, 2**32))
 @settings(max_examples=60)
-def test_all_methods_agree(method: str, window: Window, seed: int, neighbors: int | None) -> None:
+def test_all_methods_agree(method: str, window: Window, seed: int) -> None:
     points, gradients, L, mu = window
     variance = np.ones(len(points))
     if seed % 2:
         variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
     options: dict[str, Any] = {"L": L, "mu": mu}
-    both = options | {"noise_variance": variance, "neighbors": neighbors}
+    both = options | {"noise_variance": variance}
     exact = coco.solve(points, gradients, **both)
     other = coco.solve(points, gradients, method=method, throw=False, **both)
     assert max(exact.gap, exact.violation, other.violation) <= 1e-9
