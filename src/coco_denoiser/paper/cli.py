@@ -182,67 +182,6 @@ def _list(_: argparse.Namespace) -> None:
         print(describe(experiment))
 
 
-_DENOISE: dict[str, dict[str, Any]] = {
-    "file": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "observations: .npz with the arrays points and gradients, (K, d) each, or .csv "
-        "with the columns x1, …, xd, g1, …, gd; either may also hold noise_variance",
-    },
-    "--L": {"type": float, "help": "upper bound on the curvature of the objective, for COCO"},
-    "--model": {
-        "choices": ("cocoercive", "gaussian"),
-        "help": "cocoercive, the paper's, which needs --L (default), or gaussian, which does not",
-    },
-    "--mu": {
-        "type": float,
-        "default": 0.0,
-        "help": "lower bound on the curvature: 0 convex, negative not convex "
-        "(default: %(default)s)",
-    },
-    "-o --out": {
-        "type": Path,
-        "metavar": "OUT",
-        "help": "where the denoised gradients go, .npz or .csv; without it they are not saved",
-    },
-}
-
-
-def _denoise(arguments: argparse.Namespace) -> None:
-    from coco_denoiser import ConvergenceError, solve
-    from coco_denoiser.paper import files
-
-    if arguments.out is not None:
-        files.check_target(arguments.out, arguments.file)
-    seen = files.read(arguments.file)
-    if arguments.L is None and arguments.model != "gaussian":
-        raise RefusedError("pass --L for the paper's method, or --model gaussian, which needs none")
-    try:
-        found = solve(
-            seen.points,
-            seen.gradients,
-            L=arguments.L,
-            mu=arguments.mu,
-            model=arguments.model,
-            noise_variance=seen.noise_variance,
-        )
-    except (ValueError, TypeError, ConvergenceError) as error:
-        raise RefusedError(str(error)) from error
-    if arguments.out is not None:
-        files.write(arguments.out, found)
-    K, d = found.gradients.shape
-    print(f"observations        {K} in {d} dimensions")
-    print(f"status              {found.status.value}")
-    print(f"method              {found.method}, {found.iterations} iterations")
-    if arguments.model == "gaussian":
-        print(f"noise               {found.noise_std:.3g} in every coordinate")
-        print(f"standard error      {found.std.mean():.3g} of a denoised coordinate")
-    else:
-        print(f"relative gap        {found.gap:.1e}")
-        print(f"worst violation     {found.violation:.1e}")
-    print(f"denoised gradients  {arguments.out or 'not saved; name a file with -o'}")
-
-
 _EXPLORE: dict[str, dict[str, Any]] = {
     "--port": {
         "type": _whole_number(at_least=0, at_most=65535),
@@ -284,12 +223,6 @@ COMMANDS = {
         _explore,
         _EXPLORE,
         "--port 8000 --no-browser",
-    ),
-    "denoise": Command(
-        "Denoise the gradients in a file, and print the certificate.",
-        _denoise,
-        _DENOISE,
-        "observations.csv --L 1.0 -o denoised.csv",
     ),
 }
 
