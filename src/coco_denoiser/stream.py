@@ -27,7 +27,7 @@ from coco_denoiser.window import Estimate, Model, Plan, Window, recentred
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
 WINDOW, GAUSSIAN_WINDOW = 16, 32  # the latter was measured: docs/gaussian.md
-VERSION = 2  # of what a state holds
+VERSION = 3  # of what a state holds
 BUSY = (
     "this denoiser is in the middle of a step, in another thread or in a function that it calls. "
     "Use one denoiser for each thread."

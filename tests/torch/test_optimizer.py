@@ -36,7 +36,6 @@ def test_refused_with_a_reason(kind: type[Any]) -> None:
         ({"tol": 0.0}, "tol must be positive"),
         ({"noise_std": 1.0}, "only supported with model='gaussian'"),
         ({"forget": "fold", "model": "gaussian"}, "only supported with model='cocoercive'"),
-        ({"per": "layer"}, "per must be one of 'model', 'group'"),
     ],
 )
 def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:

@@ -75,8 +75,6 @@ def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_lo
         {"model": "gaussian", "window": 5},
         {"L": 0.5, "window": 4, "forget": "fold"},
         {"L": 0.5, "window": 2, "forget": "fold"},
-        {"L": 0.5, "window": 4, "per": "group"},
-        {"model": "gaussian", "window": 5, "per": "group"},
     ],
     ids=str,
 )

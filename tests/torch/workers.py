@@ -19,7 +19,6 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import SGD
 
 from coco_denoiser.torch import CocoOptimizer
 
@@ -219,7 +218,7 @@ def resume(checkpoint: Path) -> tuple[list[torch.Tensor], list[float]]:
 
 
 def _flattened() -> list[str]:
-    """Return which was taken of FSDP1 and ZeroRedundancyOptimizer with COCO inside it."""
+    """Return what was taken of FSDP1."""
     found = []
     for original in (False, True):
         module = FullyShardedDataParallel(
@@ -228,12 +227,4 @@ def _flattened() -> list[str]:
         with contextlib.suppress(TypeError):
             wrapped(module)
             found.append(f"FSDP1 with use_orig_params={original} was taken")
-    parameters = list(model().parameters())
-    with contextlib.suppress(TypeError):
-        ZeroRedundancyOptimizer(parameters, _inside, lr=0.1)  # type: ignore[arg-type]
-        found.append("CocoOptimizer was taken inside ZeroRedundancyOptimizer")
     return found
-
-
-def _inside(parameters: Any, **options: Any) -> CocoOptimizer:
-    return CocoOptimizer(SGD(parameters, **options), L=0.5)

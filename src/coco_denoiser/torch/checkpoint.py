@@ -1,9 +1,9 @@
-"""Windows put into the state_dict of the wrapped optimizer, and taken out of it again.
+"""A window put into the state_dict of the wrapped optimizer, and taken out of it again.
 
 The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
 state holds its history, one tensor of its shape per slot, so that whatever can shard, gather or
 reshard an optimizer's state can do so with the window. The tables, which have no parameter's shape,
-are in a group.
+are in the first group.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,46 +21,33 @@ if TYPE_CHECKING:
 PREFIX = "coco_"
 
 
-def insert(
-    state: dict[str, Any],
-    windows: Mapping[int, "GradientDenoiser"],
-    parameters: list[torch.Tensor],
-    per: str = "model",
-) -> None:
-    """Add windows to a state_dict of the optimizer of these parameters.
-
-    Args:
-        state: the state_dict.
-        windows: by the group in which their tables are saved.
-        parameters: those of the optimizer, in order.
-        per: what each window covers: "model" or "group".
-    """
-    index = {id(p): i for i, p in enumerate(parameters)}
-    for group, window in windows.items():
-        vectors = window.vectors
-        if not vectors.members:
-            # Room for a window, so that a checkpoint can be read into it in place.
-            vectors.prepare([p for p in window.parameters if p.requires_grad])
-        seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
-        for block in vectors.blocks:
-            for p, history in block.slots():
-                entries = state["state"].setdefault(index[id(p)], {})
-                entries[f"{PREFIX}seen"] = seen[id(p)]
-                entries.update({PREFIX + name: tensor for name, tensor in history.items()})
-        if not state["param_groups"]:
-            continue
-        home = state["param_groups"][group]
-        for name, value in {**_settings(window, per), **window.stream.state_dict()}.items():
-            home[PREFIX + name] = value
-            if isinstance(value, np.ndarray):
-                # The same shape however many slots are in use.
-                table = np.pad(value, [(0, vectors.slots - len(value))] * value.ndim)
-                home[PREFIX + name] = torch.from_numpy(table)
+def insert(state: dict[str, Any], window: "GradientDenoiser") -> None:
+    """Add a window to a state_dict of an optimizer of the same parameters."""
+    vectors = window.vectors
+    if not vectors.members:
+        # Room for a window, so that a checkpoint can be read into it in place.
+        vectors.prepare([p for p in window.parameters if p.requires_grad])
+    index = {id(p): i for i, p in enumerate(window.parameters)}
+    seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
+    for block in vectors.blocks:
+        for p, history in block.slots():
+            entries = state["state"].setdefault(index[id(p)], {})
+            entries[f"{PREFIX}seen"] = seen[id(p)]
+            entries.update({PREFIX + name: tensor for name, tensor in history.items()})
+    if not state["param_groups"]:
+        return
+    home = state["param_groups"][0]
+    for name, value in {**_settings(window), **window.stream.state_dict()}.items():
+        home[PREFIX + name] = value
+        if isinstance(value, np.ndarray):
+            # The same shape however many slots are in use.
+            table = np.pad(value, [(0, vectors.slots - len(value))] * value.ndim)
+            home[PREFIX + name] = torch.from_numpy(table)
 
 
-def _settings(window: "GradientDenoiser", per: str) -> dict[str, Any]:
+def _settings(window: "GradientDenoiser") -> dict[str, Any]:
     """Return what a state must have been saved with, besides what the stream asks for."""
-    return {"per": per, "model": window.model.settings["model"]}
+    return {"model": window.model.settings["model"]}
 
 
 def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -75,12 +62,7 @@ def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {**state, "state": plain, "param_groups": [kept for kept, _ in groups]}, ours
 
 
-def check(
-    ours: Mapping[str, Any],
-    windows: Mapping[int, "GradientDenoiser"],
-    parameters: list[torch.Tensor],
-    per: str = "model",
-) -> Callable[[], None]:
+def check(ours: Mapping[str, Any], window: "GradientDenoiser") -> Callable[[], None]:
     """Check all that `insert` has saved; return what puts it back, and refuses nothing more.
 
     Raises:
@@ -88,36 +70,32 @@ def check(
     """
     groups = ours.get("param_groups", [])
     names = [name for saved in groups for name in saved["params"]]
-    if len(names) != len(parameters):
+    if len(names) != len(window.parameters):
         raise ValueError(
-            f"state was saved with {len(names)} parameters, this optimizer has {len(parameters)}."
+            f"state was saved with {len(names)} parameters, this optimizer has "
+            f"{len(window.parameters)}."
         )
-    by_id = {id(p): name for p, name in zip(parameters, names, strict=True)}
-    found = []
-    for group, window in windows.items():
-        tables = _tables(groups[group] if group < len(groups) else {}, window, per)
-        held = _vectors(ours["state"], window, by_id)
-        if tables["count"] and not held:
-            raise damaged(f"it has tables of {tables['count']} observations and no vectors")
-        found.append((window, tables, held))
+    tables = _tables(groups[0] if groups else {}, window)
+    held = _vectors(ours["state"], window, names)
+    if tables["count"] and not held:
+        raise damaged(f"it has tables of {tables['count']} observations and no vectors")
 
     def restore() -> None:
-        for window, tables, held in found:
-            vectors = window.vectors
-            vectors.prepare([p for p in window.parameters if id(p) in held])
-            vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
-            for block in vectors.blocks:
-                for p, history in block.slots():
-                    for name, tensor in history.items():
-                        tensor.copy_(held[id(p)][PREFIX + name])
-            window.stream.load_state_dict(tables)
+        vectors = window.vectors
+        vectors.prepare([p for p in window.parameters if id(p) in held])
+        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
+        for block in vectors.blocks:
+            for p, history in block.slots():
+                for name, tensor in history.items():
+                    tensor.copy_(held[id(p)][PREFIX + name])
+        window.stream.load_state_dict(tables)
 
     return restore
 
 
-def _tables(home: Mapping[str, Any], window: "GradientDenoiser", per: str) -> dict[str, Any]:
+def _tables(home: Mapping[str, Any], window: "GradientDenoiser") -> dict[str, Any]:
     """Return the tables of a window, or refuse them."""
-    settings = _settings(window, per)
+    settings = _settings(window)
     names = settings.keys() | window.stream.state_dict().keys()
     small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
     small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
@@ -133,14 +111,13 @@ def _tables(home: Mapping[str, Any], window: "GradientDenoiser", per: str) -> di
 
 
 def _vectors(
-    saved: Mapping[Any, dict[str, Any]], window: "GradientDenoiser", names: Mapping[int, Any]
+    saved: Mapping[Any, dict[str, Any]], window: "GradientDenoiser", names: list[Any]
 ) -> dict[int, dict[str, Any]]:
     """Return the history of each parameter that has one, by its id, or refuse it."""
     held = {}
     slots = range(window.vectors.slots)
     keys = [f"{PREFIX}{kind}_{k}" for kind in ("point", "residual") for k in slots]
-    for p in window.parameters:
-        name = names[id(p)]
+    for p, name in zip(window.parameters, names, strict=True):
         entries = saved.get(name, {})
         if not any(key in entries for key in keys):
             continue

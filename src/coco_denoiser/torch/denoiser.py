@@ -184,7 +184,7 @@ class GradientDenoiser:
         """
         names = list(range(len(self.parameters)))
         state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
-        checkpoint.insert(state, {0: self}, self.parameters)
+        checkpoint.insert(state, self)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -194,7 +194,7 @@ class GradientDenoiser:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         with self.stream:
-            checkpoint.check(checkpoint.remove(state_dict)[1], {0: self}, self.parameters)()
+            checkpoint.check(checkpoint.remove(state_dict)[1], self)()
 
 
 def observe_together(

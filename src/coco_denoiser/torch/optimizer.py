@@ -1,16 +1,14 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
-import sys
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
-from coco_denoiser import _validation as check
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.cocoercive import Bound
 from coco_denoiser.gaussian import Gaussian
@@ -24,17 +22,19 @@ from coco_denoiser.torch.denoiser import (
 )
 from coco_denoiser.typing import ModelName
 
+Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
 _SHARED = ("param_groups", "state", "defaults")  # with the wrapped optimizer
+_version = attrgetter("_version")  # of a tensor: how often it was written to
 _ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
 
 
 class CocoOptimizer(Optimizer):
     r"""Step a wrapped optimizer with gradients denoised over the last K steps.
 
-    All parameters together are one point $x$, unless `per` says otherwise. At every step, over
-    the last K points with their noisy gradients $g_i$,
+    All parameters together are one point $x$. At every step, over the last K points with their
+    noisy gradients $g_i$,
 
     $$\begin{align*}
     \operatorname{argmin}_\theta\quad & \sum_i \|\theta_i - g_i\|^2 \\
@@ -62,11 +62,8 @@ class CocoOptimizer(Optimizer):
         optimizer: the optimizer to wrap.
         L: upper bound on the curvature of the loss, a function that returns it, or "1/lr": the
             bound then follows the learning rate at every step, whatever a scheduler does, and
-            a rate of 0 bounds nothing. One window over groups with different rates takes the
-            smallest positive one, which assumes least; with per="group" each has its own.
-        per: "model" for one window, or "group" for one each: as many K by K problems, each
-            unaware of how far the others move. A group may then have a `window` of its own;
-            0 leaves it alone.
+            a rate of 0 bounds nothing. Of groups with different rates, the smallest positive
+            one counts, which assumes least.
         nonfinite: what to do in a step whose gradients hold an infinity or NaN, or exceed the
             largest magnitude that a window holds (1e37 in float32, 1e150 in float64): "skip"
             the observation and pass the gradients on unchanged, as if there were no wrapper, or
@@ -90,12 +87,16 @@ class CocoOptimizer(Optimizer):
     # by itself: a scaled gradient has no place in the window.
     _step_supports_amp_scaling = False
 
+    wrapped: Optimizer
+    denoiser: GradientDenoiser
+    _follows: bool  # whether L is 1 / lr
+    _warned: bool
+
     def __init__(
         self,
         optimizer: Optimizer,
         *,
         L: Bound | Literal["1/lr"] | None = None,
-        per: Literal["model", "group"] = "model",
         nonfinite: NonFinite = "skip",
         model: ModelName | None = None,
         mu: Bound = 0.0,
@@ -108,58 +109,28 @@ class CocoOptimizer(Optimizer):
         _refuse(optimizer)
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
+        denoiser = GradientDenoiser(
+            [],
+            L=partial(_inverse_rate, optimizer) if L == "1/lr" else L,
+            nonfinite=nonfinite,
+            model=model,
+            mu=mu,
+            window=window,
+            process_group=process_group,
+            tol=tol,
+            forget=forget,
+            noise_std=noise_std,
+        )
         # Not Optimizer.__init__, which would make groups and a state of its own.
-        self.__setstate__({"wrapped": optimizer})
-        self.per = check.one_of("per", per, ("model", "group"))
-        self._options = {
-            "L": L,
-            "nonfinite": nonfinite,
-            "model": model,
-            "mu": mu,
-            "window": window,
-            "process_group": process_group,
-            "tol": tol,
-            "forget": forget,
-            "noise_std": noise_std,
-        }
-        self._denoisers = [self._create(0)]
-        self._warned = False
+        self.__setstate__({"wrapped": optimizer, "denoiser": denoiser, "_warned": False})
+        self._follows = L == "1/lr"
         self._warn_once()
-
-    wrapped: Optimizer
-
-    @property
-    def denoiser(self) -> GradientDenoiser:
-        """The window, or the first of them."""
-        return self._denoisers[0]
-
-    def _create(self, index: int, **changed: Any) -> GradientDenoiser:
-        """Return a new window, the one with this index."""
-        options: dict[str, Any] = {**self._options, **changed}
-        if options["L"] == "1/lr":
-            group = index if self.per == "group" else None
-            options["L"] = partial(_inverse_rate, self.wrapped, group)
-        return GradientDenoiser([], **options)
-
-    def _windows(self) -> dict[int, GradientDenoiser]:
-        """Return the windows by group, each with the parameters that it covers now."""
-        made, windows = self._denoisers, {}
-        whole = [{"params": self._parameters()}]
-        for i, group in enumerate(whole if self.per == "model" else self.param_groups):
-            size = group.get("window", self._options["window"])
-            if i == len(made):
-                made.append(self._create(i))
-            if size != 0:
-                if size not in ("auto", made[i].window):
-                    made[i] = self._create(i, window=size)
-                windows[i], made[i].parameters = made[i], group["params"]
-        return windows
 
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
         name, harm = type(self.wrapped).__name__, None
-        unknown = self._options["L"] == "1/lr" or isinstance(self.denoiser.model, Gaussian)
-        for group in () if self._warned else self.param_groups:
+        unknown = self._follows or isinstance(self.denoiser.model, Gaussian)
+        for group in () if self._warned else self.wrapped.param_groups:
             # A schedule-free optimizer calls its interpolation momentum.
             if group.get("momentum") and "weight_lr_power" not in group:
                 harm = (
@@ -176,10 +147,13 @@ class CocoOptimizer(Optimizer):
             warn_user(harm)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process group belongs to its process.
-        names = ("wrapped", "per", "_denoisers", "_warned")
-        options = {**self._options, "process_group": None}
-        return {"_options": options, **{name: getattr(self, name) for name in names}}
+        names = ("wrapped", "denoiser", "_follows", "_warned")
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # PyTorch adds an entry to `defaults`, which are the wrapped optimizer's: it gets others.
+        super().__setstate__({**state, "defaults": {}})
+        del self.defaults
 
     def __getattr__(self, name: str) -> Any:
         if name == "wrapped":  # not set yet: it is being copied
@@ -194,7 +168,7 @@ class CocoOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        given = {**self.denoiser.stream.settings, "L": self._options["L"], "per": self.per}
+        given = {**self.denoiser.stream.settings, **({"L": "1/lr"} if self._follows else {})}
         settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"CocoOptimizer({settings})\n{self.wrapped!r}"
 
@@ -204,7 +178,9 @@ class CocoOptimizer(Optimizer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0) -> Any:
+    def step(
+        self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
+    ) -> Loss:
         """Take one step; return the loss of the closure, if there is one.
 
         Args:
@@ -228,18 +204,19 @@ class CocoOptimizer(Optimizer):
     step.hooked = True
 
     def _step(
-        self, closure: Callable[[], Any] | None = None, *, noise_variance: float = 1.0
-    ) -> Any:
+        self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
+    ) -> Loss:
         self._warn_once()
-        loss, parameters, replayed = None, self._parameters(), list[Any]()
+        parameters = self._find_parameters()
+        loss, replayed = None, list[Callable[[], Loss]]()
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        sign = -1.0 if self._maximizes() else 1.0
-        windows = self._windows().values()
         # Where the observation is skipped, nothing is changed.
-        changed = observe_together(windows, noise_variance, sign=sign, standing=self._standing)
+        changed = observe_together(
+            (self.denoiser,), noise_variance, sign=self._sign(), standing=self._standing
+        )
         originals = [p.grad for p in parameters]
         try:
             for p, theta in changed or ():
@@ -260,18 +237,13 @@ class CocoOptimizer(Optimizer):
                     p.grad = original
         return loss
 
-    def diagnostics(self, index: int = 0) -> Diagnostics:
-        """Return what the last step did, and what the window costs; print it to read it.
-
-        Args:
-            index: which group, if each has a window of its own.
-        """
-        return self._denoisers[index].diagnostics()
+    def diagnostics(self) -> Diagnostics:
+        """Return what the last step did, and what the window costs; print it to read it."""
+        return self.denoiser.diagnostics()
 
     def reset(self) -> None:
         """Forget every observation; the wrapped optimizer keeps its state."""
-        for denoiser in self._denoisers:
-            denoiser.reset()
+        self.denoiser.reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the wrapped optimizer; the next step starts a new window."""
@@ -286,7 +258,8 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        checkpoint.insert(state, self._windows(), self._parameters(), self.per)
+        self._find_parameters()
+        checkpoint.insert(state, self.denoiser)
         for after in self._optimizer_state_dict_post_hooks.values():
             replaced = after(self, state)
             state = state if replaced is None else replaced
@@ -302,13 +275,9 @@ class CocoOptimizer(Optimizer):
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         plain, ours = checkpoint.remove(state_dict)
-        windows = self._windows()
-        with ExitStack() as held:
-            for window in windows.values():
-                held.enter_context(window.stream)
-            restore = None
-            if ours:
-                restore = checkpoint.check(ours, windows, self._parameters(), self.per)
+        with self.denoiser.stream:
+            self._find_parameters()
+            restore = checkpoint.check(ours, self.denoiser) if ours else None
             self.wrapped.load_state_dict(plain)
             if restore is not None:
                 restore()
@@ -321,12 +290,12 @@ class CocoOptimizer(Optimizer):
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
-    def _replay_closure(self, loss: Any, parameters: list[torch.Tensor]) -> Callable[[], Any]:
+    def _replay_closure(self, loss: Loss, parameters: list[torch.Tensor]) -> Callable[[], Loss]:
         """Return a closure for the wrapped optimizer: it returns the loss and evaluates nothing."""
-        versions = [p._version for p in parameters]  # noqa: SLF001
+        versions = list(map(_version, parameters))
 
-        def replay() -> Any:
-            if versions != [p._version for p in parameters]:  # noqa: SLF001
+        def replay() -> Loss:
+            if versions != list(map(_version, parameters)):
                 why = (
                     "it asks for another one elsewhere, which would not be denoised. Use a "
                     "first-order optimizer."
@@ -338,35 +307,38 @@ class CocoOptimizer(Optimizer):
 
     def _check_used(self, given: Iterable[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """Refuse an optimizer that has put other gradients in place of the given ones."""
-        if any(p.grad is not g and p.grad is not None and g is not None for p, g in given):
-            why = (
-                "it replaced them by its own, which were not denoised. Wrap the optimizer that it "
-                "wraps."
-            )
-            raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
+        for p, g in given:
+            if p.grad is not g and p.grad is not None and g is not None:
+                why = (
+                    "it replaced them by its own, which were not denoised. Wrap the optimizer that "
+                    "it wraps."
+                )
+                raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
 
-    def _parameters(self) -> list[torch.Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]
+    def _find_parameters(self) -> list[torch.Tensor]:
+        """Return the parameters as they are now, which the window takes too."""
+        found = [p for group in self.wrapped.param_groups for p in group["params"]]
+        self.denoiser.parameters = found
+        return found
 
-    def _maximizes(self) -> bool:
-        """Say whether the objective is maximised; refuse to maximise only part of it."""
-        wanted = {bool(group.get("maximize", False)) for group in self.param_groups}
+    def _sign(self) -> float:
+        """Return -1 if the objective is maximised; refuse to maximise only part of it."""
+        wanted = {bool(group.get("maximize")) for group in self.wrapped.param_groups}
         if len(wanted) > 1:
             raise ValueError(
                 "maximize must be the same in all param_groups: gradients of a saddle-point "
                 "problem are not co-coercive."
             )
-        return wanted == {True}
+        return -1.0 if wanted == {True} else 1.0
 
     def _standing(self) -> bool:
-        """Say whether all learning rates are zero."""
-        return all(float(group.get("lr", 1.0)) == 0.0 for group in self.param_groups)
+        """Return whether all learning rates are zero."""
+        return all(float(group.get("lr", 1.0)) == 0.0 for group in self.wrapped.param_groups)
 
 
-def _inverse_rate(optimizer: Optimizer, index: int | None) -> float:
-    """Return 1 / lr of a group, or of the group with the smallest positive rate."""
-    groups = optimizer.param_groups if index is None else [optimizer.param_groups[index]]
-    rates = [rate for group in groups if (rate := float(group["lr"])) > 0.0]
+def _inverse_rate(optimizer: Optimizer) -> float:
+    """Return 1 / lr of the group with the smallest positive rate."""
+    rates = [rate for group in optimizer.param_groups if (rate := float(group["lr"])) > 0.0]
     # Without a step nothing moves: a bound so large constrains nothing but equal points.
     return 1.0 / max(min(rates, default=0.0), 1e-30)
 
@@ -398,13 +370,4 @@ def _refuse(optimizer: object) -> None:
             "make_private(optimizer=CocoOptimizer(...), ...)."
         )
         raise _unsuitable(optimizer, _GIVEN_GRADIENTS, why)
-    frame = sys._getframe(2) if dist.is_available() and dist.is_initialized() else None  # noqa: SLF001
-    while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "ZeroRedundancyOptimizer":
-            raise TypeError(
-                "CocoOptimizer cannot be used inside ZeroRedundancyOptimizer: each rank would "
-                "average its own parameters with weights of its own. Wrap it from outside: "
-                "CocoOptimizer(ZeroRedundancyOptimizer(...), ...)."
-            )
-        frame = frame.f_back
     sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])
