@@ -55,7 +55,7 @@ TESTS = {
     "window.py": ("test_streaming.py test_folding.py", STREAMS),
     "vectors.py": ("test_streaming.py test_folding.py", STREAMS),
     "stream.py": ("test_streaming.py test_folding.py", STREAMS),
-    "cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
+    "models/cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
     "descent.py": ("test_minimize.py", ""),
     "paper/optimizers/driver.py": ("paper/optimizers/test_proximal.py test_validation.py", ""),
     "paper/optimizers/proximal.py": ("paper/optimizers/test_proximal.py", ""),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser._core import kernels
-from coco_denoiser.cocoercive import CoCoercive
-from coco_denoiser.window import Estimate, Window
+from coco_denoiser.models.cocoercive import Cocoercive
+from coco_denoiser.window import Estimate
 from tests import families
 
 # A plain path, to be fed to denoisers without following them.
@@ -272,10 +272,10 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change: Any, message: str)
 
 
 def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = CoCoercive.estimate_hard
+    honest = Cocoercive.estimate_hard
 
-    def short(self: CoCoercive, window: Window) -> Estimate:
-        return honest(self, window)._replace(status=coco.Status.STALLED, gap=0.5)
+    def short(self: Cocoercive, *given: Any) -> Estimate:
+        return honest(self, *given)._replace(status=coco.Status.STALLED, gap=0.5)
 
     points, gradients = sgd(np.random.default_rng(1), 4, 3)
     denoiser = Denoiser(L=1.0, window=3)
@@ -283,7 +283,7 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
         warnings.simplefilter("error")
         for x, g in zip(points[:3], gradients[:3], strict=True):
             denoiser(x, g)
-    monkeypatch.setattr(CoCoercive, "estimate_hard", short)
+    monkeypatch.setattr(Cocoercive, "estimate_hard", short)
     monkeypatch.setattr(kernels, "step", partial(_falling_short, kernels.step))
     with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01") as caught:
         denoiser(points[3], gradients[3])
@@ -301,10 +301,10 @@ def test_a_warning_that_is_an_error_loses_nothing(monkeypatch: pytest.MonkeyPatc
     """A step that falls short has been taken: the window holds it, whatever becomes of the word."""
     points, gradients = sgd(np.random.default_rng(1), 6, 3)
     strict, lenient = Denoiser(L=1.0, window=3), Denoiser(L=1.0, window=3)
-    honest = CoCoercive.estimate_hard
+    honest = Cocoercive.estimate_hard
     monkeypatch.setattr(kernels, "step", partial(_falling_short, kernels.step))
     monkeypatch.setattr(
-        CoCoercive,
+        Cocoercive,
         "estimate_hard",
         lambda *given: honest(*given)._replace(status=coco.Status.STALLED),
     )
@@ -350,7 +350,7 @@ def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
         if len(denoiser) == 20:
             estimate = denoiser._stream.estimate
             assert estimate is not None
-            anew = model.solve(denoiser._stream.window)
+            anew = model.estimate(denoiser._stream.window, denoiser._stream.limits)
             warm, cold = warm + estimate.iterations, cold + anew.iterations
     assert 0 < warm < 0.9 * cold
 
@@ -396,7 +396,7 @@ def test_after_an_exception_in_a_step_the_stream_is_empty(
 
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "step", fail)
-        patch.setattr(CoCoercive, "estimate", fail)
+        patch.setattr(Cocoercive, "estimate", fail)
         with pytest.raises(KeyboardInterrupt):
             broken(points[0], gradients[0])
     assert len(broken) == 0

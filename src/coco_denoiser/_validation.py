@@ -192,7 +192,7 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
 
 
 def model(
-    name: object, L: object, *, cocoercive: Mapping[str, object], gaussian: Mapping[str, object]
+    name: object, L: object, *, cocoercive: Mapping[str, object]
 ) -> Literal["cocoercive", "gaussian"]:
     """Return the model that was asked for, by every front; None is the paper's, which needs L.
 
@@ -200,17 +200,17 @@ def model(
         name: "cocoercive", "gaussian" or None.
         L: upper bound on the curvature, or None.
         cocoercive: options that only this model has; None for those that were not given.
-        gaussian: options that only the other has.
     """
     if name is not None:
         one_of("model", name, ("cocoercive", "gaussian"))
     if name != "gaussian" and L is None:
         raise ValueError("Pass L for the paper's method, or model='gaussian', which needs none.")
-    other, refused = ("cocoercive", cocoercive) if name == "gaussian" else ("gaussian", gaussian)
-    for option, value in refused.items():
+    if name != "gaussian":
+        return "cocoercive"
+    for option, value in cocoercive.items():
         if value is not None:
-            raise ValueError(f"`{option}` is only supported with model={other!r}.")
-    return "gaussian" if name == "gaussian" else "cocoercive"
+            raise ValueError(f"`{option}` is only supported with model='cocoercive'.")
+    return "gaussian"
 
 
 def one_of(name: str, value: object, allowed: Collection[str]) -> str:

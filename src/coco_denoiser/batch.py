@@ -1,7 +1,8 @@
 """denoise() and solve(): a batch of observations at once."""
 
 from coco_denoiser import _validation as check
-from coco_denoiser import gaussian, solvers
+from coco_denoiser import solvers
+from coco_denoiser.models import gaussian
 from coco_denoiser.problem import from_observations
 from coco_denoiser.solution import ConvergenceError, Solution
 from coco_denoiser.typing import ArrayLike, Float64, ModelName
@@ -14,7 +15,6 @@ def denoise(
     L: float | None = None,
     mu: float = 0.0,
     model: ModelName | None = None,
-    noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
 ) -> Float64:
@@ -44,8 +44,6 @@ def denoise(
             takes it as a cap on its slope.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         model: "cocoercive", which is the default, or "gaussian".
-        noise_std: for the Gaussian model, the standard deviation of the noise in every
-            coordinate, if it is known; its square multiplies $v_i$.
         noise_variance: (K,), the noise variance $v_i$ of each observation; None if they are equal.
         covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
             $v_i$: the objective becomes
@@ -60,7 +58,6 @@ def denoise(
         L=L,
         mu=mu,
         model=model,
-        noise_std=noise_std,
         noise_variance=noise_variance,
         covariance=covariance,
     ).gradients
@@ -73,7 +70,6 @@ def solve(
     L: float | None = None,
     mu: float = 0.0,
     model: ModelName | None = None,
-    noise_std: float | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     method: str = "auto",
@@ -89,7 +85,6 @@ def solve(
         L: upper bound on the curvature of the objective.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
         model: "cocoercive", which is the default, or "gaussian".
-        noise_std: standard deviation of the noise, if known, for the Gaussian model.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
         method: "closed-form" (two points), "line" (one dimension), "newton" (ordinary problems),
@@ -113,7 +108,6 @@ def solve(
             "method": None if method == "auto" else method,
             "max_iter": max_iter,
         },
-        gaussian={"noise_std": noise_std},
     )
     if name == "gaussian":
         solution = gaussian.solution(
@@ -121,7 +115,6 @@ def solve(
             g,
             variances,
             L=None if L is None else check.positive("L", L),
-            noise_std=None if noise_std is None else check.positive("noise_std", noise_std),
             tol=tol,
         )
     else:

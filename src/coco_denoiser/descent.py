@@ -188,10 +188,10 @@ class _Path:
         """Whether the path leads far away along gradients that do not shrink."""
         return self.reach > _FAR * self.first and self.typical >= 0.5 * self.initial
 
-    def estimate(self, noise: float | None) -> tuple[Float64, float]:
+    def estimate(self) -> tuple[Float64, float]:
         """Return the gradient at the last point, by the Gaussian model, and its standard error."""
         points, gradients = (np.array(v) for v in zip(*self.recent, strict=True))
-        found = solve(points, gradients, L=self.L, model="gaussian", noise_std=noise)
+        found = solve(points, gradients, L=self.L, model="gaussian")
         return found.gradients[-1], float(found.std[-1])
 
     def answer(self) -> Float64:
@@ -291,7 +291,6 @@ def minimize(
     project: Project | None = None,
     prox: Prox | None = None,
     L: float | None = None,
-    noise_std: float | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
     callback: Callable[[Float64, int], object] | None = None,
@@ -323,7 +322,6 @@ def minimize(
         prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
             psi of which f has no part.
         L: upper bound on the curvature of f, if known, for `grad` and `std`. Err upwards.
-        noise_std: standard deviation of every coordinate of the noise, if known.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
@@ -339,7 +337,6 @@ def minimize(
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     known = None if L is None else check.positive("L", L)
-    noise = None if noise_std is None else check.positive("noise_std", noise_std)
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
     if oracle.draws and not isinstance(rng, np.random.Generator):
         raise TypeError(
@@ -368,7 +365,7 @@ def minimize(
     def show(last: str = "") -> None:
         line = f"minimize: {len(path.history)} of {end} calls"
         if path.recent:
-            theta, std = path.estimate(noise)
+            theta, std = path.estimate()
             line += f", |gradient| {_length(theta):.3g} ± {math.sqrt(theta.size) * std:.2g}"
         sys.stderr.write(f"\r{line:60s}{last}")
         sys.stderr.flush()
@@ -389,7 +386,7 @@ def minimize(
                 return stop(f"the callback ended it after {asked} calls.")
         answer = path.answer()
         path.recent.append((answer, ask(answer)))
-        theta, std = path.estimate(noise)
+        theta, std = path.estimate()
     finally:
         if progress:
             show("\n")

@@ -9,6 +9,7 @@ all of it can be one compiled call, `Denoiser._step` makes it.
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
@@ -17,16 +18,16 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser._warnings import warn_user
-from coco_denoiser.cocoercive import Bound, CoCoercive
-from coco_denoiser.gaussian import Gaussian, as_solution
+from coco_denoiser.models import Model, choose
+from coco_denoiser.models.bounds import Bound, Limits
+from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.solution import ConvergenceWarning, Solution, Status
 from coco_denoiser.solvers import LARGE, closed_form
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
 from coco_denoiser.vectors import ArrayVectors, Comparison, Vectors
-from coco_denoiser.window import Estimate, Model, Plan, Window, recentred
+from coco_denoiser.window import Estimate, Plan, Window, recentred
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
-WINDOW, GAUSSIAN_WINDOW = 16, 32  # the latter was measured: docs/gaussian.md
 VERSION = 3  # of what a state holds
 BUSY = (
     "this denoiser is in the middle of a step, in another thread or in a function that it calls. "
@@ -70,8 +71,6 @@ class Denoiser:
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number. Not
             with the Gaussian model.
-        noise_std: the standard deviation of every coordinate of the noise, if it is known;
-            otherwise it is estimated too. For the Gaussian model.
         method: "auto", or "fdpg": the paper's Algorithm 1, which starts each window from the
             multipliers of the one before. A restored denoiser starts from zero once.
     """
@@ -85,41 +84,34 @@ class Denoiser:
         mu: Bound = 0.0,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        noise_std: float | None = None,
         method: Literal["auto", "fdpg"] = "auto",
     ) -> None:
-        self._model = choose_model(model, L, mu, tol=tol, noise_std=noise_std, method=method)
+        self._model = choose(model, L, mu, tol=tol, method=method)
         self._stream = Stream(self._model, window=window, forget=forget)
         self._vectors = ArrayVectors(self._stream.window.slots)
         self._shape: tuple[int, ...] | None = None
         # Whether a step can be one compiled call.
         plain = forget == "drop" and method == "auto"
-        self._compiled = plain and isinstance(self._model, CoCoercive)
+        self._compiled = plain and isinstance(self._model, Cocoercive)
 
     @property
     def L(self) -> float:  # noqa: N802
         """The upper bound in use; NaN where there is none."""
-        return self._model.bounds[0]
+        return self._stream.limits.L
 
     @property
     def mu(self) -> float:
         """The lower bound in use; for the Gaussian model -L, as its slope has either sign."""
-        return self._model.bounds[1]
+        return self._stream.limits.mu
 
     @property
     def std(self) -> float:
         """Standard error of every coordinate of the last gradient returned; NaN if unknown.
 
-        The Gaussian model knows it from its third observation on, or from the first if
-        noise_std is given.
+        The Gaussian model knows it from its second observation on.
         """
-        window = self._stream.window
-        if not isinstance(self._model, Gaussian) or not window.count:
-            return math.nan
-        if window.count == 1:
-            return (self._model.noise_std or math.nan) * math.sqrt(window.variances.item())
-        # After loading a state, the window tells what it told before.
-        return (self._stream.estimate or self._model.estimate(window)).std
+        found = self._stream.last()
+        return found.std if found else math.nan
 
     @property
     def window(self) -> int | None:
@@ -175,16 +167,16 @@ class Denoiser:
         if not stream.lock.acquire(blocking=False):
             raise RuntimeError(BUSY)
         try:
-            self._model.begin(1.0)
+            limits = self._model.limits(1.0)
             vectors.hold(x, g)
             if self._compiled and stream.window.count < LARGE - 1:
-                theta = self._step(noise_variance)
+                theta = self._step(limits, noise_variance)
                 if theta is None:
-                    raise self._refusal(x, g)
+                    raise self._refusal(x, g, limits)
             else:
-                comparison = stream.compare(vectors)
+                comparison = stream.compare(vectors, limits)
                 if isinstance(comparison, Outcome):
-                    raise self._refusal(x, g)
+                    raise self._refusal(x, g, limits)
                 stream.accept(vectors, comparison, noise_variance)
                 theta = vectors.theta
             self._shape = g.shape
@@ -196,7 +188,7 @@ class Denoiser:
             theta = theta.astype(g.dtype)
         return theta.reshape(g.shape)
 
-    def _step(self, variance: float) -> Array | None:
+    def _step(self, limits: Limits, variance: float) -> Array | None:
         """Take the observation that is held in one compiled call; None if it is refused."""
         stream, vectors, window = self._stream, self._vectors, self._stream.window
         model: Any = self._model
@@ -204,27 +196,28 @@ class Denoiser:
         window.grow(slot + 1)
         ring = vectors.room(slot)
         theta = np.empty_like(vectors.g)
-        centre = model.reference if empty else window.centre
-        room = model.workspace(max(window.count, slot + 1), centre)
+        window.centre = stream.reference(limits) if empty else window.centre
+        room = model.prepare(window, limits, max(window.count, slot + 1))
         try:
-            window.centre = centre
             held = (ring.points, ring.residuals), (vectors.x, vectors.g)
             solved = kernels.step(room, window, *held, theta, variance, vectors.limit)
             if solved is None:
                 return None
-            model.answered = None
             vectors.ring, window.vectors = ring, None
             if window.d < window.count:
                 window.vectors = ring.points[: window.count], ring.residuals[: window.count]
             if not solved:
-                stream.answer(vectors, model.estimate_hard(window))
+                stream.answer(vectors, model.estimate_hard(window, limits))
+                stream.limits = limits
                 return vectors.theta
         except BaseException:
             # Tables and vectors may no longer belong together.
             stream.reset()
             vectors.reset()
             raise
-        stream.estimate = None
+        stream.limits, stream.estimate = limits, None
+        if window.count > 1:
+            stream.estimate = model.told(room, window, limits)
         return theta
 
     @property
@@ -241,35 +234,13 @@ class Denoiser:
         """
         if self._shape is None:
             raise ValueError("solution: there is no solution before the first observation.")
-        window, model = self._stream.window, self._model
-        if math.isnan(model.bounds[0]):
-            model.begin(1.0)
+        window, model, limits = self._stream.window, self._model, self._stream.asked()
         ring, order = self._vectors.ring, window.order
         x, h = (np.asarray(v[order], np.float64) for v in (ring.points, ring.residuals))
         raw = h + window.centre * x
-        if isinstance(model, Gaussian):
-            fitted = model.fit(window, order)
-            fitted = fitted._replace(weights=fitted.weights[:, order])
-            theta = raw[0] + fitted.weights @ (raw - raw[0])
-            return as_solution(fitted, theta.reshape(-1, *self._shape), window.d, model.tol)
-        found = model.solution(window)
-        if self._stream.recursive and self._stream.estimate is not None:
-            of = self._stream.estimate
-            found = found._replace(gap=of.gap, violation=of.violation, status=of.status)
-        W = found.weights[np.ix_(order, order)]
-        h = h - (model.centre - window.centre) * x
-        gradients = raw + (W @ h - h)
-        return Solution(
-            gradients=gradients.reshape(-1, *self._shape),
-            weights=W,
-            multipliers=found.multipliers[np.ix_(order, order)] / window.variances.min(),
-            gap=found.gap,
-            violation=found.violation,
-            iterations=found.iterations,
-            method=found.method,
-            status=found.status,
-            std=np.full(len(W), np.nan),
-        )
+        h = h - (limits.centre - window.centre) * x
+        found = model.solution(window, limits, self._stream.last(), raw, h)
+        return replace(found, gradients=found.gradients.reshape(-1, *self._shape))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain arrays and numbers; 0 stands for None."""
@@ -312,33 +283,16 @@ class Denoiser:
         given = self._model.settings.items()
         return {name: 0 if value is None else value for name, value in given if not callable(value)}
 
-    def _refusal(self, x: Array, g: Array) -> ValueError:
+    def _refusal(self, x: Array, g: Array, limits: Limits) -> ValueError:
         check.finite_array("point", x)
         check.finite_array("gradient", g)
         limit, kind = self._vectors.limit, self._vectors.g.dtype
         sizes = f"{np.abs(x).max():.1e} and {np.abs(g).max():.1e}"
         return ValueError(
-            f"point, gradient and gradient - c * point (c = (L + mu) / 2 = {self._model.centre}) "
+            f"point, gradient and gradient - c * point (c = (L + mu) / 2 = {limits.centre}) "
             f"must not exceed {limit:.0e}, the largest magnitude that a window of {kind} holds, "
             f"got {sizes}. Rescale the problem{', or pass float64' if limit < 1e150 else ''}."
         )
-
-
-def choose_model(
-    name: str | None,
-    L: Bound | None,
-    mu: Bound,
-    *,
-    tol: float,
-    noise_std: float | None,
-    method: str = "auto",
-) -> CoCoercive | Gaussian:
-    """Return the model that some settings ask for; refuse settings that it has no use for."""
-    own = {"mu": mu or None, "method": None if method == "auto" else method}
-    chosen = check.model(name, L, cocoercive=own, gaussian={"noise_std": noise_std})
-    if chosen == "gaussian" or L is None:
-        return Gaussian(L=L, noise_std=noise_std, tol=tol)
-    return CoCoercive(L, mu, tol=tol, method=method)
 
 
 class Outcome(Enum):
@@ -380,11 +334,11 @@ class Stream:
     def __init__(self, model: Model, *, window: WindowSize, forget: str) -> None:
         self.model = model
         if window == "auto":
-            self.size: int | None = GAUSSIAN_WINDOW if isinstance(model, Gaussian) else WINDOW
+            self.size: int | None = model.window
         else:
             self.size = check.count("window", window, optional=True)
         self.forget = check.forgetting(forget, self.size)
-        if forget == "fold" and not isinstance(model, CoCoercive):
+        if forget == "fold" and not model.folds:
             raise ValueError(
                 "forget='fold' is only supported with model='cocoercive': folded gradients are "
                 "not observations, and the Gaussian model would misjudge their noise."
@@ -402,7 +356,10 @@ class Stream:
         self.lock.release()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+        found = self.estimate
+        if found is not None:  # a workspace belongs to its window
+            found = found._replace(source=found.whole())
+        return {k: v for k, v in self.__dict__.items() if k != "lock"} | {"estimate": found}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -416,28 +373,27 @@ class Stream:
     def reset(self) -> None:
         """Forget every observation."""
         self.window.reset()
-        self.model.reset()
+        self.limits = self.model.fixed or Limits(*[math.nan] * 4)
         self.estimate: Estimate | None = None
         self._moved = 0.0
 
     def compare(
-        self, vectors: Vectors, *, standing: Callable[[], bool] | None = None
+        self, vectors: Vectors, limits: Limits, *, standing: Callable[[], bool] | None = None
     ) -> Outcome | Comparison:
         """Look at the observation that the vectors hold, and change nothing.
 
-        The model must have begun the step.
-
         Args:
             vectors: what holds the window's vectors and the observation.
+            limits: what the model has asked for.
             standing: says whether the optimizer is made to stand still; zero gradients are then
                 no observation. None if they always are one.
 
         Returns:
             What `accept` needs, or what becomes of the observation if it cannot be taken.
         """
-        window, model = self.window, self.model
+        window, self.limits = self.window, limits
         if not window.count:
-            plan = Plan(model.reference, 0)
+            plan = Plan(self.reference(limits), 0)
         elif window.count != window.slots or self.recursive:
             plan = Plan(window.centre, window.count)
         else:
@@ -460,7 +416,7 @@ class Stream:
         weight, variance, _ = self._merge(window.tables[:, oldest, successor], older, newer)
         if weight == 0.0:
             return plan
-        shift = self.model.centre - window.centre
+        shift = self.limits.centre - window.centre
         return plan._replace(successor=successor, weight=weight, variance=variance, shift=shift)
 
     def _merge(self, pair: Float64, older: float, newer: float) -> tuple[float, float, float]:
@@ -471,10 +427,10 @@ class Stream:
             older: noise variance of the observation that leaves.
             newer: noise variance of the one that stays.
         """
-        model: Any = self.model
         points, cosines, residuals = pair
-        apart = recentred(points, cosines, residuals, model.centre - self.window.centre).item()
-        weight, variance = merge(apart, model.radius * points.item(), older, newer)
+        shift = self.limits.centre - self.window.centre
+        apart = recentred(points, cosines, residuals, shift).item()
+        weight, variance = merge(apart, self.limits.radius * points.item(), older, newer)
         return weight, variance, apart
 
     def accept(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
@@ -490,7 +446,9 @@ class Stream:
             window.vectors = None
             if window.d < window.count:
                 window.vectors = vectors.short(plan.centre, window.count, window.newest)
-            return self.answer(vectors, self.model.estimate(window) if window.count > 1 else None)
+            if window.count == 1:
+                return self.answer(vectors, None)
+            return self.answer(vectors, self.model.estimate(window, self.limits, self.estimate))
         except BaseException:
             # Tables and vectors may no longer belong together.
             self.reset()
@@ -516,18 +474,16 @@ class Stream:
 
     def _filter(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
         """Merge the past into the observation; the result is the answer, and the past from now."""
-        window, centre, older = self.window, self.model.centre, self.window.variances.item(0)
+        window, centre, older = self.window, self.limits.centre, self.window.variances.item(0)
         row = window.admit(found.plan, found.sums, variance)
         w, merged, apart = self._merge(row[:3], older, variance)
         window.variances[0] = merged
-        rho = self.model.radius * row.item(0)
+        rho = self.limits.radius * row.item(0)
         gap, violation = closed_form.certify(apart, rho, (older, variance), w)
         status = Status.SOLVED if w > 0.0 else Status.UNCHANGED
         self.estimate = Estimate(
             np.array([w, 1.0 - w]),
             centre,
-            curvature=self.model.bounds[0],
-            active=int(w > 0.0),
             gap=gap,
             violation=violation,
             status=status,
@@ -539,6 +495,25 @@ class Stream:
             return Outcome.UNCHANGED
         vectors.filter(window.centre, w, centre - window.centre)
         return Outcome.DENOISED
+
+    def reference(self, limits: Limits) -> float:
+        """Return c0 of the residuals that an empty window begins to store.
+
+        The gradients themselves where c may change, and with it by much.
+        """
+        return 0.0 if self.model.fixed is None else limits.centre
+
+    def asked(self) -> Limits:
+        """Return the bounds of the last step; those of now if it was before a restart."""
+        if math.isnan(self.limits.L):
+            self.limits = self.model.limits(1.0)
+        return self.limits
+
+    def last(self) -> Estimate | None:
+        """Return how the last gradient was averaged, after a restart too; None before two."""
+        if self.estimate is None and self.window.count > 1:
+            self.estimate = self.model.estimate(self.window, self.asked())
+        return self.estimate
 
     def weights(self) -> Float64:
         """Return how the last gradient was averaged, oldest first."""

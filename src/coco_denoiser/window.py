@@ -12,7 +12,6 @@ A model answers with weights w that sum to 1, and a centre c: the newest gradien
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
-from coco_denoiser.solution import Status
+from coco_denoiser.solution import Answer, Status
 from coco_denoiser.typing import Array, Float64, Int64
 
 _SAVED = ("point_distances", "cosines", "residual_distances")
@@ -70,6 +69,13 @@ class Window(kernels.Window):
         self.newest = -1
         self.hold(np.zeros((3, 0, 0)), np.zeros(0))
         self.vectors: tuple[Array, Array] | None = None
+        self._room: kernels.Workspace | None = None
+
+    def workspace(self, count: int) -> kernels.Workspace:
+        """Return memory for the problem of so many observations."""
+        if self._room is None or count != self._room.K:
+            self._room = kernels.Workspace(count, count)
+        return self._room
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to copy and pickle it: it holds C memory."""
@@ -106,12 +112,7 @@ class Window(kernels.Window):
 
     def distances(self, centre: float) -> Float64:
         """Return the distances ||dg - centre dx||, (count, count)."""
-        shift = centre - self.centre
-        if shift != 0.0 and self.vectors is not None:
-            x, h = (np.asarray(v, np.float64) for v in self.vectors)
-            h = h - shift * (x - x[self.newest])
-            return np.asarray(np.linalg.norm(h[:, None] - h, axis=2))
-        return recentred(self.points, self.cosines, self.residuals, shift)
+        return recentred(self.points, self.cosines, self.residuals, centre - self.centre)
 
     def admit(self, plan: Plan, sums: Float64, variance: float) -> Float64:
         """Take an observation into the next slot, and change the successor that the plan names.
@@ -219,62 +220,34 @@ class Estimate(NamedTuple):
         weights: (count,), one for each slot; they sum to 1 and may be negative.
         centre: c, for which residuals g - c x are averaged.
         std: standard error of each coordinate of the answer.
-        noise_std: standard deviation of the noise of an observation of variance 1.
-        curvature: the curvature that the model has found, or was given.
-        active: how many pairs of observations are at their bounds.
         gap: relative duality gap.
         violation: worst relative violation of a bound.
         iterations: how many the solver took.
         status: how it ended.
         method: the name of the method that answered.
+        source: what holds the answer for the whole window, until the next step; None if the model
+            makes it anew.
+        least: the least noise variance in the window, of which its multipliers are multiples.
     """
 
     weights: Float64
     centre: float
     std: float = math.nan
-    noise_std: float = math.nan
-    curvature: float = math.nan
-    active: int = 0
     gap: float = 0.0
     violation: float = 0.0
     iterations: int = 0
     status: Status = Status.SOLVED
     method: str = "newton"
+    source: Answer | kernels.Workspace | None = None
+    least: float = 1.0
 
-
-class Model(ABC):
-    """What turns a window into weights. A model that remembers nothing needs `estimate` only.
-
-    Attributes:
-        centre: c of the next answer, as far as it is known before the observation.
-        reference: c0 of the residuals that an empty window begins to store.
-        bounds: L and mu of the next answer, NaN if the model has none.
-        radius: half of their difference.
-        tol: what an answer must reach.
-    """
-
-    centre = 0.0
-    reference = 0.0
-    bounds: tuple[float, float] = (math.nan, math.nan)
-    radius = math.nan
-    tol = math.nan
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What the model was made with, by name."""
-        return {}
-
-    def begin(self, sign: float) -> None:
-        """Ask for what may change from step to step; called once for every observation.
-
-        Args:
-            sign: -1 if the objective is maximised, and its negative has the curvature assumed.
-        """
-        del sign
-
-    def reset(self) -> None:  # noqa: B027 - most models keep nothing
-        """Forget what is kept of the last answer."""
-
-    @abstractmethod
-    def estimate(self, window: Window) -> Estimate:
-        """Return the weights of the newest observation of a window of two or more."""
+    def whole(self) -> Answer | None:
+        """Return the answer for the whole window."""
+        if not isinstance(self.source, kernels.Workspace):
+            return self.source
+        K, q = self.source.K, self.source.q
+        W, phi, multipliers = np.empty((K, K)), np.empty((K, q)), np.empty((K, K))
+        self.source.answer(W, phi, multipliers)
+        name = "newton" if K > 2 else "closed-form"
+        told = self.gap, self.violation, self.iterations, name, self.status
+        return Answer(phi, W, multipliers, *told)

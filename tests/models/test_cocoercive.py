@@ -8,7 +8,8 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser.certificate import certify
-from coco_denoiser.cocoercive import CoCoercive
+from coco_denoiser.models.bounds import Limits
+from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import solve_fast
 from coco_denoiser.typing import Float64
@@ -38,9 +39,7 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
 
 
 def problem_of(window: Window, shift: float, radius: float) -> Problem:
-    model = CoCoercive(1.0)
-    model.centre, model.radius = shift, radius
-    return model.problem(window)
+    return Cocoercive(1.0).problem(window, Limits(1.0, 0.0, shift, radius))
 
 
 def distances(h: Float64) -> Float64:
@@ -73,19 +72,19 @@ def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch
     """No answer of the compiled step is good enough here; another method must answer."""
     x, g, _ = observed(12, 4, 2)
     expected, hard = _walk(x, g), []
-    honest, workspace = CoCoercive.estimate_hard, CoCoercive.workspace
+    honest, prepare = Cocoercive.estimate_hard, Cocoercive.prepare
 
-    def impossible(model: CoCoercive, *given: Any) -> Any:
-        room = workspace(model, *given)
+    def impossible(model: Cocoercive, *given: Any) -> Any:
+        room = prepare(model, *given)
         room.tol = -1.0
         return room
 
-    def counted(model: CoCoercive, window: Window) -> Any:
+    def counted(model: Cocoercive, window: Window, *given: Any) -> Any:
         hard.append(window.count)
-        return honest(model, window)
+        return honest(model, window, *given)
 
-    monkeypatch.setattr(CoCoercive, "workspace", impossible)
-    monkeypatch.setattr(CoCoercive, "estimate_hard", counted)
+    monkeypatch.setattr(Cocoercive, "prepare", impossible)
+    monkeypatch.setattr(Cocoercive, "estimate_hard", counted)
     np.testing.assert_allclose(_walk(x, g), expected, atol=1e-6)
     assert len(hard) == len(x)
 

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from coco_denoiser import Denoiser
-from coco_denoiser import gaussian as core
+from coco_denoiser.models import slope as core
 from coco_denoiser.optax import CocoState, coco_denoise
 from coco_denoiser.optax.transform import _estimate
 from coco_denoiser.optax.window import Tables
@@ -31,7 +31,7 @@ def squares(v: Float64) -> Float64:
 @partial(jax.jit, static_argnums=(4,))
 def estimated(points: Any, gradients: Any, precision: Any, slot: Any, d: int, known: Any) -> Any:
     tables = Tables(slot, slot, precision[0], points, points, gradients, precision)
-    given = {"L": None, "noise_std": None} | known
+    given = {"L": None} | known
     return _estimate(tables, slot, d, tol=1e-6, **given)
 
 
@@ -71,7 +71,7 @@ def windows(d: int, number: int) -> Any:
     [
         (20, {}, "float64"),
         (4, {"L": 1.0}, "float64"),
-        (4, {"L": 2.0, "noise_std": 1.5}, "float64"),
+        (4, {"L": 2.0}, "float64"),
         (20, {}, "float32"),
     ],
 )
@@ -109,7 +109,7 @@ def test_ten_to_the_nine_coordinates_are_no_trouble_in_float32() -> None:
     np.testing.assert_allclose(found[2], theirs.std[0], rtol=1e-3)
 
 
-@pytest.mark.parametrize("known", [{}, {"L": 0.5, "noise_std": 1.0}])
+@pytest.mark.parametrize("known", [{}, {"L": 0.5}])
 def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
@@ -131,8 +131,7 @@ def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> N
             found: CocoState = state[0]
             np.testing.assert_allclose(found.std, denoiser.std, rtol=1e-3)
             assert found.status is (Status.ESTIMATED)
-            if "noise_std" in known:
-                np.testing.assert_allclose(found.noise_std, 1.0)
+            if known:
                 assert n == 0 or found.curvature <= 0.5 * (1 + 1e-9)
             x = x - 0.5 * theta
         assert not np.allclose(u, g, atol=1e-2)
@@ -176,12 +175,9 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         ({"model": "cocoercive"}, ValueError, "Pass L"),
         ({"model": "bayes"}, ValueError, "model must be"),
         (GAUSSIAN | {"mu": 0.5}, ValueError, "`mu` is only supported with model='cocoercive'"),
-        (GAUSSIAN | {"noise_std": 0.0}, ValueError, "noise_std must be positive"),
-        (GAUSSIAN | {"noise_std": "auto"}, TypeError, "noise_std must be a number"),
         (GAUSSIAN | {"L": -1.0}, ValueError, "L must be positive"),
         (GAUSSIAN | {"forget": "fold"}, ValueError, "`forget='fold'` is only supported"),
         (GAUSSIAN | {"window": "large"}, TypeError, "window must be"),
-        ({"L": 1.0, "noise_std": 1.0}, ValueError, "`noise_std` is only supported with model='g"),
         ({"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
         ({"L": np.ones(2)}, TypeError, "L must be a real number, got array"),
         ({"L": 0.0}, ValueError, "L must be positive"),
@@ -201,23 +197,22 @@ def test_bad_settings_and_those_of_another_model_are_refused(
 
 def test_hyperparameters_may_be_injected() -> None:
     inject = optax.inject_hyperparams(coco_denoise, static_args="window")
-    tx = inject(L=lambda n: 1.0 / (1 + n), window=3, model="gaussian", noise_std=2.0)
+    tx = inject(L=lambda n: 1.0 / (1 + n), window=3, model="gaussian")
     params = as_tree(jnp.float32)
     state, update = tx.init(params), jax.jit(tx.update)
     for seed in range(4):
         _, state = update(noisy_gradient(params, seed), state, params)
         params = jax.tree.map(lambda p: p + 0.1, params)
     assert state.inner_state.curvature <= 0.2501  # the cap of the last step
-    assert np.isclose(state.inner_state.noise_std, 2.0)
 
 
 def test_single_observations_and_trees_without_leaves_pass() -> None:
     alone, empty = (
-        coco_denoise(model="gaussian", window=1, noise_std=3.0),
+        coco_denoise(model="gaussian", window=1),
         coco_denoise(model="gaussian", window=2),
     )
     _, state = jax.jit(alone.update)(jnp.ones(2), alone.init(jnp.ones(2)), jnp.ones(2))
-    assert float(state.std) == 3.0
+    assert np.isnan(state.std)
     u, state = jax.jit(empty.update)({}, empty.init({}), {})
     assert u == {}
     assert int(state.tables.size) == 1

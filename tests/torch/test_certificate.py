@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import coco_denoiser as coco
-from coco_denoiser.cocoercive import CoCoercive
+from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.torch import GradientDenoiser
 from tests.torch.problems import flat, parameters
 
@@ -42,7 +42,7 @@ def test_diagnostics_hold_the_certificate_of_the_answer(options: dict[str, Any])
 
 
 def test_an_answer_that_falls_short_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = CoCoercive.estimate
+    honest = Cocoercive.estimate
 
     def short(*given: Any) -> Any:
         return honest(*given)._replace(status=coco.Status.STALLED, gap=0.5)
@@ -53,7 +53,7 @@ def test_an_answer_that_falls_short_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         p.data, p.grad = p.data + 0.1, torch.full_like(p, -float(k + 1))
         denoiser.denoise()
     p.data, p.grad = p.data + 0.1, torch.full_like(p, -3.0)
-    monkeypatch.setattr(CoCoercive, "estimate", short)
+    monkeypatch.setattr(Cocoercive, "estimate", short)
     with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01") as caught:
         denoiser.denoise()
     assert caught[-1].filename == __file__

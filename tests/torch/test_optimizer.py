@@ -34,7 +34,6 @@ def test_refused_with_a_reason(kind: type[Any]) -> None:
         ({"window": 0}, "window must be a positive integer"),
         ({"nonfinite": "ignore"}, "nonfinite must be one of"),
         ({"tol": 0.0}, "tol must be positive"),
-        ({"noise_std": 1.0}, "only supported with model='gaussian'"),
         ({"forget": "fold", "model": "gaussian"}, "only supported with model='cocoercive'"),
     ],
 )

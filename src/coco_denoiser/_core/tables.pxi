@@ -116,7 +116,7 @@ cdef void reduce_window(
         least = min(least, window.variance[i])
         if total < nearest:  # to the others overall: the origin
             central, nearest = i, total
-    scale = 1.0 if scale == 0.0 else scale
+    scale, ws.least = 1.0 if scale == 0.0 else scale, least
     for i in range(K):
         ws.n[i] = least / window.variance[i]
         for j in range(K):

@@ -51,13 +51,14 @@ cdef class Workspace(Memory):
         radius: how far apart residuals may be, relative to their points.
         tol: relative gap to reach.
         within: phi may break its bounds by this share of them.
+        least: the least noise variance of the window that was reduced.
     """
 
     cdef public double shift, radius, tol, within
 
     cdef readonly Py_ssize_t K, q, active
     cdef readonly int steps
-    cdef readonly double gap, violation
+    cdef readonly double gap, violation, least
     cdef Py_ssize_t most, pairs
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
     cdef Table h, bounds, W, phi

@@ -10,12 +10,12 @@ import optax
 from jax import Array, lax
 
 from coco_denoiser import _validation as check
-from coco_denoiser import gaussian
+from coco_denoiser.models import slope
+from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.optax import certificate, solver, tree
 from coco_denoiser.optax import window as windows
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.solution import Status
-from coco_denoiser.stream import GAUSSIAN_WINDOW
 from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
@@ -156,7 +156,6 @@ def coco_denoise(
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
     forget: Literal["drop", "fold"] = "drop",
-    noise_std: float | Array | None = None,
     state_dtype: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Denoise each gradient together with the K - 1 observed before it.
@@ -201,8 +200,6 @@ def coco_denoise(
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, which then counts for more. With window=2,
             folding is a recursive filter, which needs no solver. Not for the Gaussian model.
-        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise it is estimated too. May be traced.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
 
@@ -211,10 +208,8 @@ def coco_denoise(
         observation relative to the others', as an extra argument. Its state takes 2 K copies of
         the parameters, or 2 copies with window=2 and forget="fold".
     """
-    is_gaussian = _is_gaussian(
-        model, forget, {"L": L, "mu": mu, "tol": tol, "noise_std": noise_std}
-    )
-    K = _size(window, GAUSSIAN_WINDOW if is_gaussian else _WINDOW)
+    is_gaussian = _is_gaussian(model, forget, {"L": L, "mu": mu, "tol": tol})
+    K = _size(window, Gaussian.window if is_gaussian else _WINDOW)
     dtype = None if state_dtype is None else _floating(state_dtype)
     folds = check.forgetting(forget, K) == "fold"
     recursive = folds and K == 2
@@ -260,7 +255,7 @@ def coco_denoise(
         tables = _if(fits, windows.insert(old, rows, precision), state.tables)
         if is_gaussian:
             d = _coordinates(new[0])
-            w, told = _estimate(tables, old.slot, d, L=L, noise_std=noise_std, tol=tol)
+            w, told = _estimate(tables, old.slot, d, L=L, tol=tol)
         else:
             w, told = _project(tables, old.slot, r, tol=tol)
         leaves, structure = jax.tree.flatten(new[1])
@@ -289,11 +284,10 @@ def _is_gaussian(model: Any, forget: Any, settings: dict[str, Any]) -> bool:
         if not isinstance(value, jax.core.Tracer)
     }
     own = {"mu": known.get("mu") or None, "forget='fold'": forget if forget == "fold" else None}
-    other = {"noise_std": settings["noise_std"]}
-    chosen = check.model(model, settings["L"], cocoercive=own, gaussian=other)
+    chosen = check.model(model, settings["L"], cocoercive=own)
     if chosen == "cocoercive" and {"L", "mu"} <= known.keys():
         check.curvature(known["L"], known["mu"])
-    for name in ("L", "tol", "noise_std"):
+    for name in ("L", "tol"):
         if known.get(name) is not None:
             check.positive(name, known[name])
     return chosen == "gaussian"
@@ -349,7 +343,7 @@ def _project(
 
 
 def _estimate(
-    tables: windows.Tables, slot: Array, d: int, *, L: Any, noise_std: Any, tol: Any
+    tables: windows.Tables, slot: Array, d: int, *, L: Any, tol: Any
 ) -> tuple[Array, tuple[Array, Array]]:
     """Return the weights (K,) of the Gaussian model for the slot, and what is known of it."""
     used = tables.precision > 0.0
@@ -359,14 +353,12 @@ def _estimate(
     )
     d = max(d, 1)
     with jax.default_matmul_precision("highest"):
-        fitted = gaussian.fit(
-            points, gradients, tables.precision, slot[None], d, L=L, noise_std=noise_std, xp=jnp
-        )
+        fitted = slope.fit(points, gradients, tables.precision, slot[None], d, L=L, xp=jnp)
     # Before the second observation there is nothing to estimate.
     alone = used.sum() < 2
     w = jnp.where(alone, jnp.arange(used.size) == slot, fitted.weights[0])
     found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
-    unknown = jnp.isnan(found) | (alone & (noise_std is None))
+    unknown = jnp.isnan(found) | alone
     outcome = jnp.where(fitted.gap[0] <= tol, _ESTIMATED, _STALLED).astype(jnp.int32)
     certified = jnp.stack([fitted.gap[0], jnp.full_like(tables.centre, _UNKNOWN)])
     return w, (jnp.append(certified, jnp.where(unknown, _UNKNOWN, found)), outcome)

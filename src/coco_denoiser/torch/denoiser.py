@@ -14,9 +14,10 @@ import torch.distributed as dist
 
 from coco_denoiser import _validation as check
 from coco_denoiser._warnings import warn_user
-from coco_denoiser.cocoercive import Bound
+from coco_denoiser.models import choose
+from coco_denoiser.models.bounds import Bound
 from coco_denoiser.solution import Status
-from coco_denoiser.stream import Outcome, Stream, choose_model
+from coco_denoiser.stream import Outcome, Stream
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
@@ -101,7 +102,6 @@ class GradientDenoiser:
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        noise_std: float | None = None,
     ) -> None:
         self.parameters = [parameters] if torch.is_tensor(parameters) else list(parameters)
         for p in self.parameters:
@@ -110,7 +110,7 @@ class GradientDenoiser:
                     f"parameters must be tensors, got a {type(p).__name__}. Pass "
                     "model.parameters()."
                 )
-        self.model = choose_model(model, L, mu, tol=tol, noise_std=noise_std)
+        self.model = choose(model, L, mu, tol=tol)
         if window != "auto":
             check.count("window", window, optional=False)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
@@ -168,7 +168,7 @@ class GradientDenoiser:
         return Diagnostics(
             weights=stream.weights(),
             moved=stream.moved(),
-            L=self.model.bounds[0],
+            L=stream.limits.L,
             std=found.std if found else math.nan,
             gap=found.gap if found else math.nan,
             violation=found.violation if found else math.nan,
@@ -228,8 +228,8 @@ def observe_together(
                 window.stream.reset()
                 window.vectors.prepare(members)
             window.vectors.hold()
-            window.model.begin(sign)
-            found.append(window.stream.compare(window.vectors, standing=standing))
+            limits = window.model.limits(sign)
+            found.append(window.stream.compare(window.vectors, limits, standing=standing))
         if Outcome.REFUSED not in found:
             for window, comparison in zip(windows, found, strict=True):
                 if isinstance(comparison, Comparison):

@@ -10,8 +10,7 @@ import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from coco_denoiser._warnings import warn_user
-from coco_denoiser.cocoercive import Bound
-from coco_denoiser.gaussian import Gaussian
+from coco_denoiser.models.bounds import Bound
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.denoiser import (
     Diagnostics,
@@ -79,8 +78,6 @@ class CocoOptimizer(Optimizer):
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
             copies of the parameters. Not with the Gaussian model.
-        noise_std: for the Gaussian model, the standard deviation of every coordinate of the
-            noise, if it is known; otherwise it is estimated too.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
@@ -104,7 +101,6 @@ class CocoOptimizer(Optimizer):
         process_group: dist.ProcessGroup | None = None,
         tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
-        noise_std: float | None = None,
     ) -> None:
         _refuse(optimizer)
         if L == "1/lr" and not all("lr" in group for group in optimizer.param_groups):
@@ -119,7 +115,6 @@ class CocoOptimizer(Optimizer):
             process_group=process_group,
             tol=tol,
             forget=forget,
-            noise_std=noise_std,
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser, "_warned": False})
@@ -129,7 +124,7 @@ class CocoOptimizer(Optimizer):
     def _warn_once(self) -> None:
         """Warn of an optimizer that harms denoised gradients, as it is at this step."""
         name, harm = type(self.wrapped).__name__, None
-        unknown = self._follows or isinstance(self.denoiser.model, Gaussian)
+        unknown = self._follows or self.denoiser.model.name == "gaussian"
         for group in () if self._warned else self.wrapped.param_groups:
             # A schedule-free optimizer calls its interpolation momentum.
             if group.get("momentum") and "weight_lr_power" not in group:

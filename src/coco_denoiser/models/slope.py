@@ -24,17 +24,13 @@ NumPy and for JAX: `xp` is numpy or jax.numpy, shapes are static, and nothing br
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from coco_denoiser import _validation as check
-from coco_denoiser.solution import Solution, Status
-from coco_denoiser.typing import Float64, Int64
-from coco_denoiser.window import Estimate, Model, Window
+from coco_denoiser.typing import Float64
 
 # The ratio in use is so many times the most likely one. Too small a slope delays the optimizer,
 # which adds up over the steps; too large a slope lets some noise through, which averages out.
@@ -53,7 +49,7 @@ class Fit(NamedTuple):
     Attributes:
         weights: (m, K); every row sums to 1.
         std: (m,), standard error of each coordinate of theta.
-        noise_std: sigma, estimated or as given.
+        noise_std: sigma.
         scale: s, the standard deviation of the entries of the slope E.
         gap: (m,), relative residuals of the linear systems S w = const. Where one is large, the
             observation itself is the estimate.
@@ -75,7 +71,6 @@ def fit(
     d: int,
     *,
     L: Any = None,
-    noise_std: Any = None,
     xp: Any = np,
 ) -> Fit:
     """Estimate slope and noise of a window, and average its gradients at some of its points.
@@ -87,32 +82,27 @@ def fit(
         targets: (m,), the observations whose gradients are asked for.
         d: the number of coordinates.
         L: bound on the curvature, which caps the slope: s^2 d <= L^2. None for no cap.
-        noise_std: sigma, if it is known.
         xp: numpy or jax.numpy.
     """
-    K, unknown, most = precisions.shape[0], noise_std is None, precisions.max()
+    K, most = precisions.shape[0], precisions.max()
     if K == 1:
-        noise = most * xp.nan if unknown else noise_std + 0.0 * most
-        std = noise / xp.sqrt(precisions)
-        return Fit(xp.ones_like(points), std, noise, most * xp.nan, 0.0 * precisions)
+        unknown = most * xp.nan
+        return Fit(xp.ones_like(points), unknown + precisions, unknown, unknown, 0.0 * precisions)
     wide = precisions.dtype == np.float64
     flat, alike, tiny = (1e-14, 1e-9, 1e-300) if wide else (1e-6, 1e-5, 1e-30)
     # In units in which the largest of each is 1, squares stay in range.
     reach, unit, share = points.max(), gradients.max(), precisions / most
-    if not unknown:
-        unit = xp.maximum(unit, noise_std / xp.sqrt(most))
     moved, differ = reach > 0.0, unit > 0.0
     reach, unit = _either(moved, reach, 1.0, xp), _either(differ, unit, 1.0, xp)
     X, G = (points * (0.5**0.5 / reach)) ** 2, (gradients * (0.5**0.5 / unit)) ** 2
-    sigma2 = None if unknown else (noise_std / (unit * xp.sqrt(most))) ** 2
     root = xp.sqrt(share)
-    window = _contrasts(X, G, root, d, sigma2, flat, tiny, xp)
+    window = _contrasts(X, G, root, d, flat, tiny, xp)
     mean, kappa, n = window.mean, window.kappa, window.n
     limit = None if L is None else window.capped((L * (reach / unit)) ** 2 / d)
     moves, capped = kappa[-1] > 0.0, False if limit is None else limit < xp.inf
     # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
     # points. All of it may be noise, unless the slope is capped.
-    silent = moves & (window.least > (1.0 - alike) * kappa[-1]) & unknown
+    silent = moves & (window.least > (1.0 - alike) * kappa[-1])
     all_noise, best = silent & ~capped, window.most_likely(limit)
     best = best if limit is None else _either(silent & capped, limit, best, xp)
     best = _either(moves & ~all_noise, best, 0.0, xp)
@@ -121,7 +111,7 @@ def fit(
     f = 1.0 - rest
     # Student's t: halfway between what makes one and what makes 1.96 standard errors cover.
     df = d * n
-    wider = (1.0 + 0.855 / df + 0.845 / (df * df)) ** 2 if unknown else 1.0
+    wider = (1.0 + 0.855 / df + 0.845 / (df * df)) ** 2
     found, noise, F, C = window.uncertainty(best, limit, f)
     a, p = window.A[targets], mean[targets]
     moved_by = ((a @ (C * window.R)) * a).sum(-1)
@@ -141,138 +131,29 @@ def fit(
     return Fit(W, std, unit * xp.sqrt(found * most), scale, gap)
 
 
-def solution(
-    x: Float64,
-    g: Float64,
-    variances: Float64,
-    *,
-    L: float | None = None,
-    noise_std: float | None = None,
-    tol: float = 1e-9,
-) -> Solution:
-    """Estimate the gradients (K, d) at all points (K, d) of a window."""
-    K, d = x.shape
-    every = np.arange(K)
-    found = fit(_distances(x), _distances(g), 1.0 / variances, every, d, L=L, noise_std=noise_std)
-    return as_solution(found, g[0] + found.weights @ (g - g[0]), d, tol)
-
-
-def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
-    """Return what `solve` returns of a fit of all points, d being the number of coordinates."""
-    gap = float(found.gap.max())
-    return Solution(
-        gradients=gradients,
-        weights=found.weights,
-        multipliers=np.full_like(found.weights, np.nan),
-        gap=gap,
-        violation=math.nan,
-        iterations=0,
-        method="gaussian",
-        status=Status.ESTIMATED if gap <= tol else Status.STALLED,
-        std=found.std,
-        noise_std=float(found.noise_std),
-        curvature=float(found.scale) * math.sqrt(d),
-    )
-
-
-def _distances(v: Float64) -> Float64:
-    """Return the distances between vectors (K, d), none of whose squares overflows."""
-    v = v - v[0]
-    unit = float(np.abs(v).max(initial=0.0)) or 1.0
-    return unit * np.array([np.linalg.norm((v - row) / unit, axis=1) for row in v])
-
-
-class Gaussian(Model):
-    """A random slope, with as much of it as the window shows.
-
-    Args:
-        L: a cap on the slope: a number, a function that returns one, or None.
-        noise_std: standard deviation of the noise of an observation of variance 1, if known.
-        tol: relative residual of the linear system to reach.
-    """
-
-    def __init__(
-        self,
-        *,
-        L: float | Callable[[], float] | None = None,
-        noise_std: float | None = None,
-        tol: float = 1e-9,
-    ) -> None:
-        self.L = L
-        self.tol = check.positive("tol", tol)
-        self.noise_std = None if noise_std is None else check.positive("noise_std", noise_std)
-        self._cap: float | None = None
-        self.bounds = math.inf, -math.inf
-        if not callable(L):
-            self.begin(1.0)
-
-    def begin(self, sign: float) -> None:
-        """Ask for the cap. A random slope has no sign."""
-        del sign
-        L = self.L() if callable(self.L) else self.L
-        if L is not None and self._cap != L:
-            self._cap = check.positive("L", L)
-            self.bounds = self._cap, -self._cap  # a slope has either sign
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What the model was made with, by name."""
-        return {"model": "gaussian", "L": self.L, "tol": self.tol, "noise_std": self.noise_std}
-
-    def estimate(self, window: Window) -> Estimate:
-        """Return the weights of the newest observation."""
-        found = self.fit(window, np.array([window.newest]))
-        gap = found.gap.item()
-        return Estimate(
-            found.weights[0],
-            0.0,
-            std=found.std.item(),
-            noise_std=float(found.noise_std),
-            curvature=float(found.scale) * math.sqrt(window.d),
-            gap=gap,
-            violation=math.nan,
-            status=Status.ESTIMATED if gap <= self.tol else Status.STALLED,
-            method="gaussian",
-        )
-
-    def fit(self, window: Window, targets: Int64) -> Fit:
-        """Average the gradients of a window at some of its points."""
-        return fit(
-            window.points,
-            window.distances(0.0),
-            1.0 / window.variances,
-            targets,
-            window.d,
-            L=self._cap,
-            noise_std=self.noise_std,
-        )
-
-
 class _Contrasts(NamedTuple):
     """y_k ~ sigma^2 (1 + t kappa_k) chi^2_d for n contrasts; others are zero.
 
     The likelihood is written in terms of f_k - f_b, b being the contrast that moved farthest,
-    which have all their digits where f itself is close to 0 or to 1. Where sigma is known, f
-    itself takes their place.
+    which have all their digits where f itself is close to 0 or to 1.
     """
 
     kappa: Any  # (K - 1,), how far each has moved, ascending
     y: Any  # (K - 1,), its squared norm
-    terms: Any  # (4, K - 1), y, less / n^1/2, less^2, y less; less is kappa - kappa_b, or kappa
+    terms: Any  # (4, K - 1), y, less / n^1/2, less^2, y less; less is kappa - kappa_b
     R: Any  # (K - 1, K - 1), y being its diagonal
     A: Any  # (K, K - 1), Q U
     mean: Any  # (K,), p
     least: Any  # the least kappa of a contrast that is real
     n: Any  # how many are
     d: int
-    sigma2: Any  # None if it is not known
     flat: float  # a share of the largest kappa that is none
     tiny: float  # in place of zero in a denominator or under a logarithm
     xp: Any
 
     def noise(self, rest: Any) -> Any:
-        """Return sigma^2 as given, or what is most likely, for rest = 1 / (1 + t kappa)."""
-        return self.y @ rest / (self.d * self.n) if self.sigma2 is None else self.sigma2
+        """Return what sigma^2 most likely is, for rest = 1 / (1 + t kappa)."""
+        return self.y @ rest / (self.d * self.n)
 
     def slope(self, t: Any) -> tuple[Any, Any]:
         """Return the derivative of the log likelihood in log t, and rest (K - 1, m), for m ratios.
@@ -290,15 +171,10 @@ class _Contrasts(NamedTuple):
         # Matrices, and not vectors, times a matrix: XLA has these in a library.
         S, D, *_ = self.terms @ rest
         _, DR, DD, SD = self.terms @ squares
-        DDR = (self.terms @ (rest * squares))[2]
-        if self.sigma2 is None:
-            far = rest[-1]
-            DD, DDR = DD - D * D, DDR - D * DR
-            scale, base, fit = t * far, 1.0 - far, SD / S * (half * self.n)
-        else:
-            scale, base, fit = t, 0.0, SD * (0.5 / self.sigma2)
-        D = D * (half * self.n**0.5)
-        return DDR / xp.maximum(DD, self.tiny) - base + scale * (fit - D), rest
+        DDR, far = (self.terms @ (rest * squares))[2], rest[-1]
+        DD, DDR = DD - D * D, DDR - D * DR
+        change = SD / S * (half * self.n) - D * (half * self.n**0.5)
+        return DDR / xp.maximum(DD, self.tiny) - (1.0 - far) + t * far * change, rest
 
     def most_likely(self, limit: Any) -> Any:
         """Return the most likely ratio up to a limit; any if nothing has moved."""
@@ -313,8 +189,6 @@ class _Contrasts(NamedTuple):
     def capped(self, top: Any) -> Any:
         """Return the ratio at which s^2 reaches its cap; infinite if it never does."""
         xp, last = self.xp, self.kappa[-1]
-        if self.sigma2 is not None:
-            return top / self.sigma2
 
         def left(log: Any) -> Any:
             noise = self.noise(1.0 / (1.0 + self.kappa[:, None] * xp.exp(log)))
@@ -340,15 +214,13 @@ class _Contrasts(NamedTuple):
             weights = xp.where(t <= limit * (1.0 + 1e-6), weights, 0.0)
         weights = weights / weights.sum()
         noise, shares = self.noise(rest), 1.0 - rest
-        found = noise if self.sigma2 is not None else noise[_RATIOS // 2]
+        found = noise[_RATIOS // 2]
         sigma2, change = weights * noise, shares - f[:, None]
         mixed = (weights * change) @ change.T
         return found, sigma2.sum(), shares @ sigma2, mixed
 
 
-def _contrasts(
-    X: Any, G: Any, root: Any, d: int, sigma2: Any, flat: float, tiny: float, xp: Any
-) -> _Contrasts:
+def _contrasts(X: Any, G: Any, root: Any, d: int, flat: float, tiny: float, xp: Any) -> _Contrasts:
     """Return the contrasts of a window, X and G being half its squared distances.
 
     Up to what Q removes, -X is the matrix of the products of points.
@@ -371,13 +243,13 @@ def _contrasts(
     if d < K - 1:  # in d coordinates no more contrasts can have moved
         kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
     y, least = xp.maximum(xp.diagonal(R), flat * flat), kappa[0]  # less is rounding
-    less = kappa if sigma2 is not None else kappa - kappa[-1]
+    less = kappa - kappa[-1]
     if xp is not np:
         real = np.arange(K - 1) >= K - 1 - n
         kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
         least, n = kappa[K - 1 - n], n.astype(y.dtype)  # lest d n overflow
     terms = xp.array([y, less / n**0.5, less * less, y * less])
-    return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, sigma2, flat, tiny, xp)
+    return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, flat, tiny, xp)
 
 
 def _basis(root: Any, xp: Any) -> tuple[Any, Any]:

@@ -1,0 +1,111 @@
+"""The Gaussian model: gradients of a field whose slope is random, averaged as `slope.py` says."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from coco_denoiser import _validation as check
+from coco_denoiser._core import kernels
+from coco_denoiser.models.bounds import Bound, Limits, now
+from coco_denoiser.models.slope import Fit, fit
+from coco_denoiser.solution import Solution, Status
+from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.window import Estimate, Window
+
+
+class Gaussian:
+    """A random slope, with as much of it as the window shows.
+
+    Args:
+        L: a cap on the slope: a number, a function that returns one, or None.
+        tol: relative residual of the linear system to reach.
+    """
+
+    name = "gaussian"
+    window = 32  # was measured: docs/gaussian.md
+    folds = False
+
+    def __init__(self, L: Bound | None = None, *, tol: float = 1e-9) -> None:
+        self.L, self.tol = L, check.positive("tol", tol)
+        self.settings: dict[str, object] = {"model": self.name, "L": L, "tol": tol}
+        self.fixed = None if callable(L) else self._capped(L)
+
+    def limits(self, sign: float) -> Limits:
+        """Return the cap as it is now. A random slope has no sign."""
+        del sign
+        return self.fixed or self._capped(now(self.L))
+
+    @staticmethod
+    def _capped(L: Any) -> Limits:
+        cap = math.inf if L is None else check.positive("L", L)
+        return Limits(cap, -cap, 0.0, math.nan)  # a slope has either sign
+
+    def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
+        """Return the weights of the newest observation."""
+        del before
+        found = self.fit(window, limits, np.array([window.newest]))
+        gap = found.gap.item()
+        return Estimate(
+            found.weights[0],
+            0.0,
+            std=found.std.item(),
+            gap=gap,
+            violation=math.nan,
+            status=Status.ESTIMATED if gap <= self.tol else Status.STALLED,
+            method=self.name,
+        )
+
+    def solution(
+        self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
+    ) -> Solution:
+        """Return the estimates of all gradients, from the oldest to the newest."""
+        del found, h
+        fitted = self.fit(window, limits, window.order)
+        fitted = fitted._replace(weights=fitted.weights[:, window.order])
+        return as_solution(fitted, g[0] + fitted.weights @ (g - g[0]), window.d, self.tol)
+
+    def fit(self, window: Window, limits: Limits, targets: Int64) -> Fit:
+        """Average the gradients of a window at some of its points."""
+        tables = window.points, window.distances(0.0), 1.0 / window.variances
+        return fit(*tables, targets, window.d, L=limits.L if math.isfinite(limits.L) else None)
+
+
+def solution(
+    x: Float64,
+    g: Float64,
+    variances: Float64,
+    *,
+    L: float | None = None,
+    tol: float = 1e-9,
+) -> Solution:
+    """Estimate the gradients (K, d) at all points (K, d) of a window."""
+    K, d = x.shape
+    every = np.arange(K)
+    found = fit(_distances(x), _distances(g), 1.0 / variances, every, d, L=L)
+    return as_solution(found, g[0] + found.weights @ (g - g[0]), d, tol)
+
+
+def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
+    """Return what `solve` returns of a fit of all points, d being the number of coordinates."""
+    gap = float(found.gap.max())
+    return Solution(
+        gradients=gradients,
+        weights=found.weights,
+        multipliers=np.full_like(found.weights, np.nan),
+        gap=gap,
+        violation=math.nan,
+        iterations=0,
+        method="gaussian",
+        status=Status.ESTIMATED if gap <= tol else Status.STALLED,
+        std=found.std,
+        noise_std=float(found.noise_std),
+        curvature=float(found.scale) * math.sqrt(d),
+    )
+
+
+def _distances(v: Float64) -> Float64:
+    """Return the distances between vectors (K, d), none of whose squares overflows."""
+    v = v - v[0]
+    exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
+    return np.asarray(np.ldexp(kernels.distances(np.ldexp(v, -exponent)), exponent))
