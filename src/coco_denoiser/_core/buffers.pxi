@@ -13,13 +13,19 @@ cimport cython
 
 cdef extern from *:
     """
+    #if defined(__GNUC__) && defined(__x86_64__)
+    #include <cpuid.h>
+    /* By hand: not every compiler can link __builtin_cpu_supports into a shared library. */
     static int supports_avx2(void) {
-    #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    #else
-        return 0;
-    #endif
+        unsigned a, b, c, d, low, high;
+        if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA)) return 0;
+        __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+        const int saved = (low & 6) == 6;  /* the system saves the wide registers */
+        return saved && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
     }
+    #else
+    static int supports_avx2(void) { return 0; }
+    #endif
     """
     bint supports_avx2()
 
