@@ -26,7 +26,6 @@ EXTRAS = (
     "cvxpy",
     "hypothesis",
     "jax",
-    "joblib",
     "matplotlib",
     "pooch",
     "sklearn",

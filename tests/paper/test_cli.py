@@ -90,7 +90,6 @@ def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
     ("command", "library", "extra"),
     [
         (INSTANT, "matplotlib.figure", "paper"),
-        (INSTANT, "joblib", "paper"),
         (["list"], "scipy", "paper"),
         (["reproduce", "--quick"], "scipy", "paper"),
         (["explore"], "bokeh.embed", "explore"),

@@ -7,7 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     write_whole(path, lambda file: file.write(content))
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an `.npz` archive, by name; nothing is unpickled.
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an `.npz` archive, of any type, by name; nothing is unpickled.
 
     Raises:
         RefusedError: if the file is missing, damaged, encrypted or not an archive.

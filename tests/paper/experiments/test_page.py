@@ -1,6 +1,7 @@
 """The page of results in a real browser: it needs no network, and shows and judges everything."""
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from coco_denoiser import __version__
+from coco_denoiser.paper.experiments import units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
 from coco_denoiser.paper.experiments.reproduce import write_page
-from coco_denoiser.paper.experiments.results import save_curves, save_run, save_the_rest
+from coco_denoiser.paper.experiments.results import finish, store
 from tests.browser import chromium, complaints, resize
 from tests.paper.experiments.conftest import small
 
@@ -28,11 +30,10 @@ MISSING = "it <could> not be had from https://www.example.org/" + "a-long-addres
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
-        (out / name).mkdir()
-        result = EXPERIMENTS[name].run(small(name))
-        save_curves(result, out / name)
-        save_the_rest(name, result.config, out / name)
-        save_run(out / name, 1.0)
+        config = small(name)
+        missing = units.missing(EXPERIMENTS[name], config, store(name, config, out), float)
+        units.work(deque(missing), units.Here(), 1)
+        finish(name, config, out, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 
 

@@ -6,15 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from coco_denoiser.paper import cli
-from coco_denoiser.paper.experiments import reproduce, units
+from coco_denoiser.paper.experiments import reproduce, results
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Unit
 from coco_denoiser.paper.problems import datasets
 
 FILES = {"claims.json", "curves.csv", "figure.pdf", "figure.png", "run.json"}
@@ -39,8 +37,7 @@ def test_an_experiment_leaves_its_files_and_a_page(
     # What is done and how long it takes, each stage, the verdict, and where the page is.
     first, *rest = printed.splitlines()
     assert "2 figures of the paper and 0 experiments of our own, at quick size" in first
-    for stage in ("computing constraint-tightness", "drawing"):
-        assert any(line.startswith(stage) for line in rest)
+    assert any(line.startswith("1 of 1: constraint-tightness: computed in ") for line in rest)
     assert "The paper: 6 of 7 statements confirmed, 1 contradicted." in rest
     assert any(line.split()[:3] == ["Figures", "7,", "8"] for line in rest)
     assert rest[-1].startswith(f"Page: {tmp_path / 'index.html'}")
@@ -63,11 +60,10 @@ def test_a_name_nearly_right_is_suggested(capsys: pytest.CaptureFixture[str]) ->
 def test_an_interruption_says_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> Iterator[tuple[int, Unit]]:
-        yield units.compute("constraint-tightness", EXPERIMENTS["constraint-tightness"].paper, 0)
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(units, "runner", lambda *_: interrupted)
+    monkeypatch.setattr(results, "finish", interrupted)
     assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 130
     printed = capsys.readouterr()
     assert f"1 unit of work is kept in {tmp_path}" in printed.out
@@ -106,7 +102,7 @@ def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
 
 
 _SLOW = """
-import os, pathlib, time
+import collections, os, pathlib, time
 from coco_denoiser.paper.experiments import units
 
 def work(folder):
@@ -114,7 +110,9 @@ def work(folder):
     time.sleep(100)
 
 if __name__ == "__main__":  # two workers, of which one never gets a task
-    next(units.spread(work, [(pathlib.Path(os.environ["FOLDER"]),)], 2))
+    task = units.Task(work, (pathlib.Path(os.environ["FOLDER"]),), print)
+    with units.workers(2) as executor:
+        units.work(collections.deque([task]), executor, 4)
 """
 
 

@@ -2,7 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,45 +17,63 @@ from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.experiment import Config, Unit
 from tests.paper.experiments.conftest import small
 
-NAME = "synthetic-sgd"
+NAME = "warm-start"
 EXPERIMENT, CONFIG = EXPERIMENTS[NAME], replace(small(NAME), runs=4)
-HERE = units.runner(1)
+HERE = units.Here()
 
 
-def _complete(folder: Path, runner: units.Runner = HERE, config: Config = CONFIG) -> list[Unit]:
+def _complete(
+    folder: Path,
+    executor: Executor = HERE,
+    config: Config = CONFIG,
+    then: Callable[[float], object] = lambda _: None,
+) -> list[Unit]:
     store = units.Store(folder, NAME, config)
-    return units.complete(EXPERIMENT, config, store, runner, lambda *_: None)
+    units.work(deque(units.missing(EXPERIMENT, config, store, then)), executor, 8)
+    return store.everything(EXPERIMENT.count(config))
 
 
-def _bytes(found: Sequence[Unit]) -> bytes:
-    return EXPERIMENT.gather(CONFIG, found).to_csv()
+def _bytes(found: Sequence[Unit], config: Config = CONFIG) -> bytes:
+    return EXPERIMENT.gather(config, found).to_csv()
 
 
-def _never(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-    assert not indices, f"{name} with {config} is computed again"
-    return iter(())
+class _Watched(units.Here):
+    """Remembers what it was asked for; stops after some tasks."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self.asked: list[Any] = []
+        self.limit = limit
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if len(self.asked) == self.limit:
+            raise KeyboardInterrupt
+        self.asked.append(args[-1])
+        return super().submit(fn, *args, **kwargs)
 
 
-def test_an_interruption_loses_the_unit_under_way_and_no_other(tmp_path: Path) -> None:
-    def interrupted(
-        name: str, config: Config, indices: Sequence[int]
-    ) -> Iterator[tuple[int, Unit]]:
-        # Out of order, as from many processes.
-        yield units.compute(name, config, indices[2])
-        yield units.compute(name, config, indices[0])
-        raise KeyboardInterrupt
-
+def test_an_interruption_loses_the_units_under_way_and_no_other(tmp_path: Path) -> None:
+    store = units.Store(tmp_path, NAME, CONFIG)
+    tasks = deque(units.missing(EXPERIMENT, CONFIG, store, lambda _: None))
+    tasks.rotate(2)  # out of order, as from many processes
     with pytest.raises(KeyboardInterrupt):
-        _complete(tmp_path, interrupted)
-    wanted: list[int] = []
-
-    def rest(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-        wanted.extend(indices)
-        return HERE(name, config, indices)
-
+        units.work(tasks, _Watched(limit=2), 1)
+    rest = _Watched()
     resumed = _complete(tmp_path, rest)
-    assert wanted == [1, 3]
+    assert rest.asked == [0, 1]
     assert _bytes(resumed) == _bytes([EXPERIMENT.unit(CONFIG, i) for i in range(4)])
+
+
+def test_what_follows_a_task_is_done_too_and_no_more_than_there_is_room_for(
+    tmp_path: Path,
+) -> None:
+    tasks: deque[units.Task] = deque()
+    done: list[object] = []
+    tasks.append(units.Task(str, (1,), lambda _: tasks.append(units.Task(str, (2,), done.append))))
+    with units.workers(2) as executor:
+        units.work(tasks, executor, 1)
+    assert done == ["2"]
+    with units.workers(2) as executor, pytest.raises(ExperimentError, match="was killed"):
+        units.work(deque([units.Task(os._exit, (1,), done.append)]), executor, 1)
 
 
 def test_another_configuration_finds_nothing_and_neither_does_other_code(
@@ -82,7 +102,7 @@ def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Pat
 
 def test_units_are_plain_arrays_computed_once_and_then_read(tmp_path: Path) -> None:
     first = _complete(tmp_path)
-    assert _bytes(_complete(tmp_path, _never)) == _bytes(first)
+    assert _bytes(_complete(tmp_path, _Watched(limit=0))) == _bytes(first)
     for path in tmp_path.rglob("*.npz"):
         with np.load(path, allow_pickle=False) as content:
             kinds = {content[name].dtype.kind for name in content.files}
@@ -106,21 +126,19 @@ def test_a_killed_worker_of_a_cluster_costs_time_but_no_byte(tmp_path: Path) -> 
     from distributed import LocalCluster
 
     config, some = replace(CONFIG, runs=40), {"threads_per_worker": 1, "dashboard_address": None}
+    done: list[float] = []
     with (
         LocalCluster(n_workers=2, processes=True, **some) as cluster,  # type: ignore[no-untyped-call]
-        units.cluster(cluster.scheduler_address) as backend,
+        units.cluster(cluster.scheduler_address) as executor,
     ):
-        victim, runner = next(iter(cluster.workers.values())).pid, units.runner(1, backend)
+        victim = next(iter(cluster.workers.values())).pid
 
-        def killing(
-            name: str, config: Config, indices: Sequence[int]
-        ) -> Iterator[tuple[int, Unit]]:
-            for count, found in enumerate(runner(name, config, indices)):
-                yield found
-                if count == 3:
-                    os.kill(victim, signal.SIGKILL)
+        def kill(seconds: float) -> None:
+            done.append(seconds)
+            if len(done) == 3:
+                os.kill(victim, signal.SIGKILL)
 
-        found = _complete(tmp_path, killing, config)
+        found = _complete(tmp_path, executor, config, kill)
     here = [EXPERIMENT.unit(config, index) for index in range(EXPERIMENT.count(config))]
-    assert len(here) > 4
-    assert EXPERIMENT.gather(config, found).to_csv() == EXPERIMENT.gather(config, here).to_csv()
+    assert len(here) == len(done) > 4
+    assert _bytes(found, config) == _bytes(here, config)

@@ -64,12 +64,32 @@ def test_it_converges_linearly_to_the_optimum() -> None:
     assert np.linalg.norm(problem.gradient(x)) < 1e-8
 
 
-def test_the_table_is_of_one_run_on_one_finite_sum_until_reset() -> None:
+def test_runs_side_by_side_have_tables_and_orders_of_their_own() -> None:
+    """Until all terms have arrived no run repeats one; each then draws from its own past."""
+    problem = LogisticRegression(np.eye(4), [1.0, -1.0, 1.0, -1.0], regularization=0.1)
+    asked: list[Array] = []
+
+    def watched(x: Array, index: Indices) -> Array:
+        asked.append(np.asarray(index))
+        return LogisticRegression.example_gradient(problem, x, index)
+
+    problem.example_gradient = watched  # type: ignore[assignment, method-assign]
+    optimizer, rng = STRSAGA(0.5), np.random.default_rng(3)
+    x: Array = np.zeros((50, 4))
+    for _ in range(200):
+        x = optimizer.advance(problem, x, rng)
+        stored = optimizer._alpha.sum(axis=1) / optimizer._count
+        assert np.allclose(optimizer._mean, stored, atol=1e-14)
+    arrivals = np.stack(asked[:8:2], axis=1)
+    assert np.array_equal(np.sort(arrivals, axis=1), np.tile(np.arange(4), (50, 1)))
+    assert len({tuple(row) for row in arrivals}) > 10
+    assert np.allclose(x, problem.minimizer, atol=1e-6)
+
+
+def test_the_table_is_of_one_start_on_one_finite_sum_until_reset() -> None:
     optimizer, rng = STRSAGA(0.1), np.random.default_rng(0)
     with pytest.raises(TypeError, match="finite sum"):
         optimizer.advance(Quadratic([1.0]), np.ones(1), rng)
-    with pytest.raises(ValueError, match="one point"):
-        optimizer.advance(Watched(0), np.ones((2, 3)), rng)
     optimizer.advance(Watched(0), np.ones(3), rng)
     with pytest.raises(ValueError, match="reset"):
         optimizer.advance(Watched(1), np.ones(3), rng)

@@ -26,7 +26,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtrit
 
 from coco_denoiser.paper.experiments.curves import Curve
 from coco_denoiser.typing import Float64
@@ -96,7 +96,7 @@ def critical(comparisons: int, runs: int) -> float:
     """Return the t statistic that chance exceeds once in a thousand claims of this many."""
     if runs < FEWEST:
         return math.inf
-    return float(stats.t.isf(LEVEL / max(comparisons, 1), runs - 1))
+    return float(-stdtrit(runs - 1, LEVEL / max(comparisons, 1)))
 
 
 class About(TypedDict, total=False):

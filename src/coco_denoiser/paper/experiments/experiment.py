@@ -75,6 +75,7 @@ class Experiment:
         figure: the figures of the paper, by their labels in its source; "" for one of ours.
         count: the number of units of a configuration.
         check: raises if something that is needed is missing, before any work.
+        seconds: how long the paper's configuration takes on one core, about; for the time left.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Experiment:
     figure: str = ""
     count: Callable[[Any], int] = lambda config: int(config.runs)
     check: Callable[[Any], object] = lambda _: None
+    seconds: float = 5.0
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -110,6 +112,16 @@ class Entry(NamedTuple):
     claims: list[Claim]
     seconds: float
     date: str
+
+
+def blocks(runs: int, size: int) -> int:
+    """Return how many units it takes to spread runs over blocks of a size, the last one less."""
+    return -(-runs // size)
+
+
+def block(config: Config, index: int, size: int) -> range:
+    """Return the numbers of the runs in a block."""
+    return range(index * size, min((index + 1) * size, config.runs))
 
 
 def generator(config: Config, name: str, index: int) -> np.random.Generator:

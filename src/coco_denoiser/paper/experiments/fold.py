@@ -83,12 +83,12 @@ def _unit(config: FoldConfig, index: int) -> Unit:
     unit: dict[str, Float64] = {}
     for name, setting in SETTINGS.items():
         problem = setting.problem()
-        start = np.full(problem.dimension, setting.start)
+        starts = paths.starts(config, index, np.full(problem.dimension, setting.start))
 
         def rng(name: str = name) -> np.random.Generator:
             return generator(config, f"{NAME} {name}", index)
 
-        found = paths.follow(problem, _methods(setting.step), start, setting.steps, rng)
+        found = paths.follow(problem, _methods(setting.step), starts, setting.steps, rng)
         unit |= {f"{name}: {key}": array for key, array in found.items()}
     return unit
 

@@ -110,7 +110,7 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
         unit |= paths.follow(
             problem,
             methods,
-            start,
+            paths.starts(config, index, start),
             config.steps[which],
             lambda name=f"{config.data} {base}": generator(config, name, index),  # type: ignore[misc]
         )
@@ -131,7 +131,7 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for which, base in enumerate(_BASES):
         late = _late(config, which)
-        alone = np.mean([unit[f"{base} distance"] for unit in units], axis=0)
+        alone = paths.distances(units, [base])[base].mean(axis=0)
         early, names = _arrival(alone, late), _names(config, base)
         paths.gather(curves, units, names, early=early, late=late, prefix=f"{base} ")
     return curves
@@ -306,7 +306,9 @@ EXPERIMENTS = tuple(
         _panels,
         _claims,
         figure=figure,
+        count=paths.count,
         check=_problem,
+        seconds=30.0 if name == "fourclass" else 10.0,
     )
     for name, (config, figure, what) in _CONFIGS.items()
 )

@@ -24,6 +24,7 @@ from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-variance"
 _FIT = "regression"
+_ERRORS = ("oracle", "coco", "averaged", "centroid")
 _BATCHES = 20  # of runs, each of which gives one exponent
 
 
@@ -48,21 +49,29 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
     sigma = np.sqrt(config.variances[level])
     problem = Quadratic.spaced(config.dimension)
     runs = range(config.runs * block // config.blocks, config.runs * (block + 1) // config.blocks)
-    most = config.most_points
-    oracle, coco, averaged, centroid = (np.zeros((len(runs), most)) for _ in range(4))
+    points = np.empty((len(runs), config.most_points, config.dimension))
+    noise = np.empty_like(points)
     for row, run in enumerate(runs):
         rng = generator(config, NAME, level * config.runs + run)
-        points = rng.uniform(-config.half_width, config.half_width, (most, config.dimension))
-        exact = problem.gradient(points)
-        noisy = exact + sigma * rng.standard_normal(points.shape)
-        for K in range(1, most + 1):
-            theta = denoise(points[:K], noisy[:K], L=problem.L) if sigma > 0.0 else exact[:K]
-            oracle[row, K - 1] = np.sum((noisy[:K] - exact[:K]) ** 2) / K
-            coco[row, K - 1] = np.sum((theta - exact[:K]) ** 2) / K
-            averaged[row, K - 1] = np.sum((noisy[:K] - exact[:K]).mean(axis=0) ** 2)
-            shift = np.linalg.norm(theta.mean(axis=0) - noisy[:K].mean(axis=0))
-            centroid[row, K - 1] = shift / np.linalg.norm(noisy[:K])
-    return {"oracle": oracle, "coco": coco, "averaged": averaged, "centroid": centroid}
+        points[row] = rng.uniform(-config.half_width, config.half_width, points.shape[1:])
+        noise[row] = sigma * rng.standard_normal(points.shape[1:])
+    noisy = problem.gradient(points) + noise
+    unit: dict[str, list[Float64]] = {name: [] for name in _ERRORS}
+    for K in range(1, config.most_points + 1):
+        before, theta = noise[:, :K], noisy[:, :K]
+        if sigma > 0.0:
+            pairs = zip(points[:, :K], theta, strict=True)
+            theta = np.stack([denoise(x, g, L=problem.L) for x, g in pairs])
+        moved = theta - noisy[:, :K]
+        shift = np.linalg.norm(moved.mean(axis=1), axis=1)
+        for name, values in (
+            ("oracle", np.sum(before**2, axis=(1, 2)) / K),
+            ("coco", np.sum((before + moved) ** 2, axis=(1, 2)) / K),
+            ("averaged", np.sum(before.mean(axis=1) ** 2, axis=1)),
+            ("centroid", shift / np.linalg.norm(noisy[:, :K], axis=(1, 2))),
+        ):
+            unit[name].append(values)
+    return {name: np.stack(columns, axis=1) for name, columns in unit.items()}
 
 
 def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
@@ -211,4 +220,5 @@ EXPERIMENT = Experiment(
     _claims,
     figure="MSE_totalVsVariance",
     count=lambda config: len(config.variances) * config.blocks,
+    seconds=10.0,
 )

@@ -1,7 +1,8 @@
 """Paths of optimizers on the same noise, and the statistics of how they differ.
 
-A run is started once for every method, each time from the same state of the generator: what
-differs between two curves is the method alone, and differences are taken run by run.
+Runs go side by side, since Python would spend most of their time otherwise. They are started once
+for every method, each time from the same state of the generator: what differs between two curves
+is the method alone, and differences are taken run by run.
 """
 
 import warnings
@@ -15,7 +16,7 @@ from coco_denoiser import ConvergenceWarning, Denoiser
 from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Unit
+from coco_denoiser.paper.experiments.experiment import Config, Unit, block, blocks
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import SGD, Optimizer, PolyakRuppert
 from coco_denoiser.paper.problems import Problem
@@ -23,6 +24,7 @@ from coco_denoiser.typing import Array, Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
+_BLOCK = 20  # runs of a unit, which go side by side
 
 
 class Method(NamedTuple):
@@ -35,11 +37,11 @@ class Method(NamedTuple):
 
 def coco(
     problem: Problem, window: int | None, *, forget: Literal["drop", "fold"] = "drop"
-) -> Denoiser | None:
-    """Return COCO_K for a problem; K=1 is no denoiser, and None keeps all points."""
+) -> "Rows | None":
+    """Return COCO_K for runs on a problem; K=1 is no denoiser, and None keeps all points."""
     if window == 1:
         return None
-    return Denoiser(problem.L, window, tol=TOLERANCE, forget=forget)
+    return Rows(lambda: Denoiser(problem.L, window, tol=TOLERANCE, forget=forget))
 
 
 def named(name: str, L: float) -> Denoiser:
@@ -71,13 +73,15 @@ def sgd(
 def follow(
     problem: Problem,
     methods: Iterable[Method],
-    start: Float64,
+    starts: Float64,
     steps: int,
     rng: Callable[[], np.random.Generator],
 ) -> Unit:
-    """Run every method once and return, by series, the distances to the minimiser.
+    """Follow every method from the starts (runs, d), side by side.
 
-    `steps short` counts the steps whose window was solved to less than the tolerance.
+    Returns:
+        By series, the distances to the minimiser (runs, steps + 1), and the share of steps whose
+        window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
     for method in methods:
@@ -85,12 +89,11 @@ def follow(
         with short_windows() as short:
             optimizer = method.make(problem)
             path = optimizers.run(
-                optimizer, problem, start, steps=steps, rng=rng(), average=average
+                optimizer, problem, starts, steps=steps, rng=rng(), average=average
             )
-        unit[f"{method.series} distance"] = np.asarray(
-            np.linalg.norm(path.iterates - problem.minimizer, axis=1)
-        )
-        unit[f"{method.series} steps short"] = np.array([short() / steps])
+        distance = np.linalg.norm(path.iterates - problem.minimizer, axis=-1)
+        unit[f"{method.series} distance"] = np.ascontiguousarray(distance.T)
+        unit[f"{method.series} steps short"] = np.array([short() / steps / len(starts)])
     return unit
 
 
@@ -132,7 +135,7 @@ def gather(
 
     The steps 1..early are those where the start is forgotten; in the last ones noise dominates.
     """
-    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    distance = distances(units, series)
     for name in series:
         curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
     steps = distance[series[0]].shape[1] - 1
@@ -145,6 +148,21 @@ def gather(
     for name in series:
         short = np.stack([unit[f"{name} steps short"] for unit in units])
         curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
+
+
+def distances(units: Sequence[Unit], series: Sequence[str]) -> dict[str, Float64]:
+    """Return the distances of all runs, (runs, steps + 1), by series."""
+    return {name: np.concatenate([unit[f"{name} distance"] for unit in units]) for name in series}
+
+
+def count(config: Config) -> int:
+    """Return the number of units."""
+    return blocks(config.runs, _BLOCK)
+
+
+def starts(config: Config, index: int, point: Float64) -> Float64:
+    """Return the same start for every run of a unit, (runs, d)."""
+    return np.tile(point, (len(block(config, index, _BLOCK)), 1))
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:

@@ -5,25 +5,25 @@ figure and `claims.json`. The page is made from these files alone.
 """
 
 import difflib
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from joblib import cpu_count
-
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments import ExperimentError, summary, units
+from coco_denoiser.paper.experiments import ExperimentError, results, summary, units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment, Result
+from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment
 from coco_denoiser.paper.experiments.page import page
-from coco_denoiser.paper.experiments.results import load, save_curves, save_run, save_the_rest
 from coco_denoiser.paper.files import prepare_folder, write_bytes
 from coco_denoiser.paper.problems import DatasetError
 
 PAGE = "index.html"
+_DRAWING = 1.0  # seconds that a figure takes
+_TOO_EARLY = 0.02  # share of the work from which no time is foretold
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def reproduce(options: Options) -> Path:
     selected = select(options.names, everything=options.everything)
     for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
         prepare_folder(folder)
-    jobs = options.jobs or int(cpu_count())
+    jobs = options.jobs or _cores()
     figures = {number for experiment in selected for number in experiment.numbers}
     beyond = sum(not experiment.numbers for experiment in selected)
     size = "quick" if options.quick else "full"
@@ -93,7 +93,7 @@ def reproduce(options: Options) -> Path:
     )
     begun = time.perf_counter()
     try:
-        path, missing = _run(selected, options, jobs)
+        path, absent = _run(selected, options, jobs)
     except KeyboardInterrupt:
         kept = sum(1 for e in selected for _ in (options.out / e.name).rglob("*.npz"))
         units_kept = f"{kept} units of work are" if kept != 1 else "1 unit of work is"
@@ -101,10 +101,10 @@ def reproduce(options: Options) -> Path:
             f"\nStopped. {units_kept} kept in {options.out}; the same command resumes from there."
         )
         raise
-    entries = [entry for e in selected if (entry := load(e, options.out)) is not None]
+    entries = [entry for e in selected if (entry := results.load(e, options.out)) is not None]
     lines = summary.every_claim(entries) if options.verbose else []
     lines += ["", *summary.lines(entries)]
-    lines += [f"Missing: {reason}" for reason in dict.fromkeys(missing.values())]
+    lines += [f"Missing: {reason}" for reason in dict.fromkeys(absent.values())]
     print("\n".join(lines))
     print(f"Page: {path}  ({time.perf_counter() - begun:.0f} s)")
     return path
@@ -114,71 +114,115 @@ def _run(
     selected: Sequence[Experiment], options: Options, jobs: int
 ) -> tuple[Path, dict[str, str]]:
     """Compute and draw; return the page and what is missing, with the reason."""
-    missing: dict[str, str] = {}
-    computed: dict[str, Config] = {}
-    with ExitStack() as stack:
-        cluster = stack.enter_context(units.cluster(options.dask)) if options.dask else None
-        runner = units.runner(jobs, cluster)
-        for experiment in selected:
-            config = configuration(experiment, quick=options.quick, seed=options.seed)
-            try:
-                experiment.check(config)
-                _compute(experiment, config, options, runner)
-                computed[experiment.name] = config
-            except DatasetError as error:
-                missing[experiment.name] = str(error)
-    if not computed:
-        raise ExperimentError(next(iter(missing.values())))
-    with _stage("drawing", len(computed)) as advance:
-        calls = [(name, config, options.out / name) for name, config in computed.items()]
-        for done, _ in enumerate(units.spread(save_the_rest, calls, jobs), 1):
-            advance(done)
-        path = write_page(options.out, missing)
-    return path, missing
+    absent: dict[str, str] = {}
+    configs: dict[str, Config] = {}
+    for experiment in selected:
+        config = configuration(experiment, quick=options.quick, seed=options.seed)
+        try:
+            experiment.check(config)
+            configs[experiment.name] = config
+        except DatasetError as error:
+            absent[experiment.name] = str(error)
+    if not configs:
+        raise ExperimentError(next(iter(absent.values())))
+    tasks: deque[units.Task] = deque()
+    progress = _Progress(len(configs))
+    # The longest first, so that none is left for one core in the end.
+    for name in sorted(configs, key=lambda name: -EXPERIMENTS[name].seconds):
+        tasks += _Schedule(name, configs[name], options.out, tasks, progress).begin()
+    progress.show()
+    with units.cluster(options.dask) if options.dask else units.workers(jobs) as executor:
+        units.work(tasks, executor, sys.maxsize if options.dask else 2 * jobs)
+    return write_page(options.out, absent), absent
 
 
-def _compute(
-    experiment: Experiment,
-    config: Config,
-    options: Options,
-    runner: units.Runner,
-) -> None:
-    """Complete the units of an experiment and save its curves, and how long that took."""
-    begun = time.perf_counter()
-    folder = options.out / experiment.name
-    store = units.Store(folder / "units", experiment.name, config)
-    label = f"computing {experiment.name}"
-    with _stage(label, experiment.count(config)) as advance:
-        found = units.complete(experiment, config, store, runner, advance)
-    save_curves(Result(config, experiment.gather(config, found)), folder)
-    save_run(folder, time.perf_counter() - begun)
+class _Schedule:
+    """The work of one experiment: its units, then the figure and the claims."""
+
+    def __init__(
+        self, name: str, config: Config, out: Path, tasks: deque[units.Task], progress: "_Progress"
+    ) -> None:
+        self._name, self._config, self._out = name, config, out
+        self._tasks, self._progress = tasks, progress
+        self._spent, self._left = 0.0, 0
+        experiment = EXPERIMENTS[name]
+        self._weight = experiment.seconds / experiment.count(config)
+
+    def begin(self) -> list[units.Task]:
+        """Return what can be done at once."""
+        experiment, store = (
+            EXPERIMENTS[self._name],
+            results.store(self._name, self._config, self._out),
+        )
+        found = units.missing(experiment, self._config, store, self._computed)
+        self._left = len(found)
+        self._progress.expect(self._left * self._weight + _DRAWING)
+        return found or [self._last()]
+
+    def _computed(self, seconds: float) -> None:
+        self._spent += seconds
+        self._left -= 1
+        self._progress.advance(self._weight)
+        if not self._left:
+            self._tasks.appendleft(self._last())
+
+    def _last(self) -> units.Task:
+        given = self._name, self._config, self._out, self._spent
+        return units.Task(results.finish, given, lambda _: self._finished())
+
+    def _finished(self) -> None:
+        self._progress.advance(_DRAWING)
+        self._progress.say(f"{self._name}: computed in {self._spent:.1f} s, and drawn")
 
 
-def write_page(out: Path, missing: dict[str, str]) -> Path:
+class _Progress:
+    """Tells what is done, line by line, and on a terminal how much is left."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._said = count, 0
+        self._total = self._done = 0.0
+        self._begun, self._terminal = time.perf_counter(), sys.stdout.isatty()
+
+    def expect(self, seconds: float) -> None:
+        """Add to what is to be done."""
+        self._total += seconds
+
+    def advance(self, seconds: float) -> None:
+        """Take it that so much more is done, in the seconds that were expected."""
+        self._done += seconds
+        self.show()
+
+    def show(self) -> None:
+        """Show on a terminal how much is left."""
+        if self._terminal and self._total:
+            share = self._done / self._total
+            passed = time.perf_counter() - self._begun
+            left = f", {passed / share - passed:.0f} s left" if share > _TOO_EARLY else ""
+            print(f"\rcomputing and drawing … {share:.0%}{left}   ", end="", flush=True)
+
+    def say(self, line: str) -> None:
+        """Print a line, which stays."""
+        self._said += 1
+        start, end = ("\r", " " * 20) if self._terminal else ("", "")
+        print(f"{start}{self._said} of {self._count}: {line}{end}", flush=True)
+        self.show()
+
+
+def _cores() -> int:
+    """Return how many processors this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def write_page(out: Path, absent: dict[str, str]) -> Path:
     """Write the page of everything that lies in `out`, and of what is missing."""
     entries: list[Entry | tuple[Experiment, str]] = []
     for name, experiment in EXPERIMENTS.items():
-        entry = load(experiment, out)
+        entry = results.load(experiment, out)
         if entry is not None:
             entries.append(entry)
-        elif name in missing:
-            entries.append((experiment, missing[name]))
+        elif name in absent:
+            entries.append((experiment, absent[name]))
     path = out / PAGE
     write_bytes(path, page(entries).encode())
     return path
-
-
-@contextmanager
-def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Say what is being done and how long it took; yield what shows the progress on a terminal."""
-    begun, terminal = time.perf_counter(), sys.stdout.isatty()
-    print(f"{name} …", end="", flush=True)
-
-    def advance(done: int) -> None:
-        if terminal and done:
-            left = (time.perf_counter() - begun) * (total - done) / done
-            print(f"\r{name} … {done} of {total}, {left:.0f} s left   ", end="", flush=True)
-
-    yield advance
-    start = f"\r{name} …" if terminal else ""
-    print(f"{start} {time.perf_counter() - begun:.1f} s{' ' * 20 * terminal}")

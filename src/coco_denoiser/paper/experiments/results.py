@@ -11,19 +11,25 @@ from coco_denoiser.paper.experiments.claims import Claim
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.drawing import draw
 from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment, Result
+from coco_denoiser.paper.experiments.units import Store
 from coco_denoiser.paper.files import write_bytes, write_whole
 
 
-def save_curves(result: Result, folder: Path) -> None:
-    """Save the curves."""
-    write_bytes(folder / "curves.csv", result.curves.to_csv())
-
-
-def save_run(folder: Path, seconds: float) -> None:
-    """Save when it was computed and how long that took, apart from what two runs have equal."""
+def finish(name: str, config: Config, out: Path, seconds: float) -> None:
+    """Gather the units of an experiment, which are all there, and save all else."""
+    experiment, folder = EXPERIMENTS[name], out / name
+    units = store(name, config, out).everything(experiment.count(config))
+    write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
+    # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     record = {"date": when, "seconds": round(seconds, 2)}
     write_bytes(folder / "run.json", (json.dumps(record) + "\n").encode())
+    save_the_rest(name, config, folder)
+
+
+def store(name: str, config: Config, out: Path) -> Store:
+    """Return where the units of an experiment are kept."""
+    return Store(out / name / "units", name, config)
 
 
 def save_the_rest(name: str, config: Config, folder: Path) -> None:

@@ -84,12 +84,12 @@ METHODS = {
 
 def _unit(config: SyntheticConfig, index: int) -> Unit:
     problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
-    start = np.full(config.dimension, config.start)
+    starts = paths.starts(config, index, np.full(config.dimension, config.start))
     # One name for the noise of all four figures, so that SGD is the same curve in each.
     return paths.follow(
         problem,
         METHODS[config.figure],
-        start,
+        starts,
         config.steps,
         lambda: generator(config, "synthetic", index),
     )
@@ -100,7 +100,7 @@ def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     series = [method.series for method in METHODS[config.figure]]
     paths.gather(curves, units, series, early=_EARLY, late=_late(config))
     at = np.arange(config.steps + 1)
-    distance = {name: np.stack([unit[f"{name} distance"] for unit in units]) for name in series}
+    distance = paths.distances(units, series)
     for name in series:
         end = distance[name][:, -_STALLED:].mean(axis=1)
         before = distance[name][:, -2 * _STALLED : -_STALLED].mean(axis=1)
@@ -370,6 +370,8 @@ EXPERIMENTS = tuple(
         _panels,
         _claims,
         figure=figure,
+        count=paths.count,
+        seconds=1.5,
     )
     for name, (figure, _, summary) in _FIGURES.items()
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
@@ -54,7 +54,7 @@ class PairConfig(Config):
 def p_active(L: float, distance: Float64, sigma: float) -> Float64:
     """Return the probability that two noisy gradients are not co-coercive, 1 - p_inactive."""
     scale = np.sqrt(2) * sigma
-    inside = stats.norm.cdf((L - 1) * distance / scale) - stats.norm.cdf(-distance / scale)
+    inside = ndtr((L - 1) * distance / scale) - ndtr(-distance / scale)
     return np.asarray(1 - inside)
 
 
@@ -62,12 +62,11 @@ def clipped(L: float, distance: Float64, sigma: float) -> tuple[Float64, Float64
     """Return mean and mean square of clip(z, 0, L D) - D for z ~ N(D, 2 sigma^2)."""
     s = np.sqrt(2) * sigma
     low, high = -distance / s, (L - 1) * distance / s  # the bounds, in standard deviations
-    cdf, pdf, tail = stats.norm.cdf, stats.norm.pdf, stats.norm.sf
-    inside = cdf(high) - cdf(low)
-    first = s * (low * cdf(low) + high * tail(high) + pdf(low) - pdf(high))
-    second = s**2 * (
-        low**2 * cdf(low) + high**2 * tail(high) + inside + low * pdf(low) - high * pdf(high)
-    )
+    below, above = ndtr(low), ndtr(-high)
+    at_low, at_high = (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) for z in (low, high))
+    inside = ndtr(high) - below
+    first = s * (low * below + high * above + at_low - at_high)
+    second = s**2 * (low**2 * below + high**2 * above + inside + low * at_low - high * at_high)
     return np.asarray(first), np.asarray(second)
 
 

@@ -9,14 +9,26 @@ reused.
 import hashlib
 import json
 import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata, resources
+from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,11 +38,8 @@ from coco_denoiser.paper.experiments import ExperimentError
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Unit
 from coco_denoiser.paper.files import RefusedError, prepare_folder, read_arrays, write_whole
 
-# Takes the name of an experiment, its configuration and the units wanted; yields each of them
-# as it is ready.
-Runner: TypeAlias = Callable[[str, Config, Sequence[int]], Iterator[tuple[int, Unit]]]
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
-
 
 # No number of a unit depends on these.
 _SHOWING = ("claims", "drawing", "page", "palette", "panels", "summary")
@@ -42,6 +51,14 @@ _APART = (
 
 _NAME = "name of the unit"
 _PATIENCE = 10.0  # seconds to wait for a Dask scheduler
+
+
+class Task(NamedTuple):
+    """A call that another process can make, and what is done here with its answer."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    then: Callable[[Any], object]
 
 
 class Store:
@@ -64,6 +81,11 @@ class Store:
         name = arrays.pop(_NAME, None)
         return arrays if name is not None and np.array_equal(name, self._name(index)) else None
 
+    def everything(self, count: int) -> list[Unit]:
+        """Return all units in order."""
+        found = [self.load(index) for index in range(count)]
+        return [unit for unit in found if unit is not None]
+
     def save(self, index: int, unit: Unit) -> None:
         """Save a unit under a name that is also inside it: files get copied."""
         arrays = {**unit, _NAME: np.array(self._name(index))}
@@ -76,74 +98,84 @@ class Store:
         return self._folder / f"{index:05d}.npz"
 
 
-def complete(
-    experiment: Experiment,
-    config: Config,
-    store: Store,
-    runner: Runner,
-    progress: Callable[[int], object],
-) -> list[Unit]:
-    """Return all units in order, computing and saving those that are missing.
-
-    `progress` is told how many units are there.
-    """
+def missing(
+    experiment: Experiment, config: Config, store: Store, then: Callable[[float], object]
+) -> list[Task]:
+    """Return a task for every unit that is not there; it is saved, then its seconds are told."""
     store.prepare()
-    total = experiment.count(config)
-    units = {i: unit for i in range(total) if (unit := store.load(i)) is not None}
-    progress(len(units))
-    for index, unit in runner(experiment.name, config, [i for i in range(total) if i not in units]):
+
+    def keep(found: tuple[int, Unit, float]) -> None:
+        index, unit, seconds = found
         store.save(index, unit)
-        units[index] = unit
-        progress(len(units))
-    return [units[i] for i in range(total)]
+        then(seconds)
+
+    wanted = [i for i in range(experiment.count(config)) if store.load(i) is None]
+    return [Task(compute, (experiment.name, config, i), keep) for i in wanted]
 
 
-def compute(name: str, config: Config, index: int) -> tuple[int, Unit]:
+def compute(name: str, config: Config, index: int) -> tuple[int, Unit, float]:
     """Compute one unit; on one thread, so that sums have one order wherever it runs."""
     from threadpoolctl import threadpool_limits
 
     from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 
     with threadpool_limits(1):
-        return index, EXPERIMENTS[name].unit(config, index)
+        begun = time.process_time()
+        unit = EXPERIMENTS[name].unit(config, index)
+        return index, unit, time.process_time() - begun
 
 
-def runner(jobs: int, backend: Mapping[str, Any] | None = None) -> Runner:
-    """Return a runner that spreads units over processes, or over joblib's backend of a cluster."""
+def work(tasks: deque[Task], executor: Executor, room: int) -> None:
+    """Carry out tasks, so many at a time; what follows one of them may add others."""
+    running: dict[Future[Any], Callable[[Any], object]] = {}
+    try:
+        while tasks or running:
+            while tasks and len(running) < room:
+                task = tasks.popleft()
+                running[executor.submit(task.function, *task.arguments)] = task.then
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running.pop(future)(future.result())
+    except BrokenExecutor as error:
+        raise ExperimentError(
+            "a worker process was killed, perhaps for want of memory: the same command resumes"
+        ) from error
 
-    def run(name: str, config: Config, indices: Sequence[int]) -> Iterator[tuple[int, Unit]]:
-        return spread(compute, [(name, config, i) for i in indices], jobs, backend)
 
-    return run
+class Here(Executor):
+    """Carries out a task in this process, while it is submitted."""
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Return a future that is done."""
+        future: Future[_T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
-def spread(
-    function: Callable[..., _T],
-    calls: Sequence[tuple[Any, ...]],
-    jobs: int,
-    backend: Mapping[str, Any] | None = None,
-) -> Iterator[_T]:
-    """Call a function once for each tuple of arguments, and yield what it returns as it is ready.
-
-    Here, one after the other, for a single job; otherwise by joblib, over processes of this
-    machine unless a backend is given.
-    """
-    if jobs == 1 and backend is None:
-        yield from (function(*call) for call in calls)
+@contextmanager
+def workers(jobs: int) -> Iterator[Executor]:
+    """Yield processes of this machine, or this process for a single job."""
+    if jobs == 1:
+        yield Here()
         return
-    from joblib import Parallel, delayed, parallel_config
+    # A forked process has imported everything already.
+    context = get_context("fork" if sys.platform == "linux" else None)
+    pool = ProcessPoolExecutor(jobs, context, _begin, (os.getpid(),))
+    try:
+        yield pool
+    except BaseException:
+        for child in active_children():  # which would finish what they are at
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
-    local = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
-    with parallel_config(**(backend or local), n_jobs=-1 if backend else jobs):
-        pool = Parallel(return_as="generator_unordered", batch_size=1)
-    yield from pool(delayed(function)(*call) for call in calls)
 
-
-def _end_with(owner: int) -> None:
-    """Make this process end within a second of the one that started it.
+def _begin(owner: int) -> None:
+    """Make this process end without a word when it is interrupted, or when its owner has ended.
 
     A process that is killed cannot tell its children; they would work on for nobody.
     """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def watch() -> None:
         while os.getppid() == owner:
@@ -154,8 +186,8 @@ def _end_with(owner: int) -> None:
 
 
 @contextmanager
-def cluster(address: str) -> Iterator[dict[str, Any]]:
-    """Connect to a Dask scheduler, and yield joblib's backend for its workers.
+def cluster(address: str) -> Iterator[Executor]:
+    """Connect to a Dask scheduler, and yield its workers.
 
     A worker that dies is not the end: Dask gives its units to the others.
     """
@@ -168,7 +200,7 @@ def cluster(address: str) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise ExperimentError(f"no Dask scheduler answers at {address}") from error
     with client:
-        yield {"backend": "dask", "client": client, "retries": 5}
+        yield client.get_executor(pure=False, retries=5)  # type: ignore[no-untyped-call]
 
 
 def fingerprint(name: str, config: Config) -> str:

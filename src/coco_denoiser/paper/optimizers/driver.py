@@ -48,8 +48,8 @@ def run(
         optimizer: any of this package.
         problem: an objective with its oracle, or a plain function: gradient(x), or
             gradient(x, rng), returns a noisy gradient at x.
-        x0: the starting point (d,). An optimizer that works coordinate by coordinate, without a
-            denoiser, also takes a batch (runs, d) of independent runs.
+        x0: the starting point (d,), or a batch (runs, d) of independent runs; a denoiser is then
+            called with the whole batch.
         steps: how many steps to take.
         rng: the only source of randomness. A function gradient(x) needs none.
         average: what to record instead of the iterates; it does not change the path.

@@ -11,7 +11,13 @@ With a denoiser, the term's gradient is denoised and stored, as in the paper's F
 import numpy as np
 
 from coco_denoiser.paper.optimizers.base import Optimizer
-from coco_denoiser.paper.problems.base import FiniteSum, Oracle, draw_index, is_finite_sum
+from coco_denoiser.paper.problems.base import (
+    FiniteSum,
+    Indices,
+    Oracle,
+    draw_index,
+    is_finite_sum,
+)
 from coco_denoiser.typing import Array
 
 
@@ -30,7 +36,8 @@ class STRSAGA(Optimizer):
     notation); so does this one, at one gradient evaluation per step, as for SGD. When all n terms
     have arrived, every step is a step of SAGA. The mean is over all that is held, the arrival
     included; theirs, on an arrival, divides by what was held before it. The table belongs to one
-    problem until `reset`.
+    problem, and to one point (d,) or to a batch (runs, d) with an order for each run, until
+    `reset`.
 
     Args:
         step_size: gamma, a number or a schedule.
@@ -55,21 +62,25 @@ class STRSAGA(Optimizer):
         index = self._draw(terms, rng)
         self.evaluations += 1
         g = super().denoised(x, terms.example_gradient(x, index))
-        change: Array = g - self._alpha[index]
+        place = (*self._run, index)
+        change: Array = g - self._alpha[place]
         direction = self._mean + change
-        self._alpha[index] = g
+        self._alpha[place] = g
         self._mean += change / self._count
         return direction
 
-    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int:
-        """Admit the next term if it is due; return it, or one of those held."""
+    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int | Indices:
+        """Admit the next term if it is due; return it, or one of those held; for each run."""
         arrives = self._arrival and self._count < terms.size
         if arrives:
             self._count += 1
             self._mean *= (self._count - 1) / self._count
         self._arrival = not self._arrival
-        place = self._count - 1 if arrives else draw_index(self._count, rng)
-        return int(self._order[place])
+        if not self._run:
+            return int(self._order[self._count - 1 if arrives else draw_index(self._count, rng)])
+        place = self._count - 1 if arrives else rng.integers(self._count, size=len(self._order))
+        found: Indices = self._order[*self._run, place]
+        return found
 
     def _bind(self, problem: Oracle, x: Array, rng: np.random.Generator) -> FiniteSum:
         """Take a problem, of which nothing has arrived yet, and draw the order of arrival."""
@@ -80,13 +91,10 @@ class STRSAGA(Optimizer):
                 "STRSAGA needs a finite sum with size and example_gradient(x, i), "
                 f"got {type(problem).__name__}; use SGD or Adam for a plain oracle."
             )
-        if x.shape != (problem.dimension,):
-            raise ValueError(
-                f"x must be one point ({problem.dimension},), got shape {x.shape}: "
-                "STRSAGA remembers the gradients of one run."
-            )
         self._terms = problem
-        self._alpha = np.zeros((problem.size, problem.dimension))
-        self._mean = np.zeros(problem.dimension)
-        self._order = rng.permutation(problem.size)
+        self._run = () if x.ndim == 1 else (np.arange(len(x)),)
+        self._alpha = np.zeros((*x.shape[:-1], problem.size, problem.dimension))
+        self._mean = np.zeros(x.shape)
+        order = np.arange(problem.size)
+        self._order = rng.permuted(np.broadcast_to(order, self._alpha.shape[:-1]), axis=-1)
         return problem
