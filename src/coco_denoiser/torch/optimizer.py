@@ -1,6 +1,6 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
@@ -203,21 +203,24 @@ class CocoOptimizer(Optimizer):
     ) -> Loss:
         self._warn_once()
         parameters = self._find_parameters()
-        loss, replayed = None, list[Callable[[], Loss]]()
+        loss: Loss = None
+        replayed: list[Callable[[], Loss]] = []
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        # Where the observation is skipped, nothing is changed.
-        changed = observe_together(
+        denoised = observe_together(
             (self.denoiser,), noise_variance, sign=self._sign(), standing=self._standing
         )
-        originals = [p.grad for p in parameters]
+        # Where the observation is skipped or unchanged, the wrapped one gets what is there.
+        given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
+        given = denoised or [(p, p.grad) for p in parameters]
+        originals = [p.grad for p, _ in given]
+        replaced = False
         try:
-            for p, theta in changed or ():
+            for p, theta in given:
                 p.grad = theta
             self.wrapped.step(*replayed)
-            self._check_used(changed or zip(parameters, originals, strict=True))
         except RuntimeError as error:
             if not any(g is not None and g.grad_fn is not None for g in originals):
                 raise
@@ -227,9 +230,17 @@ class CocoOptimizer(Optimizer):
             )
             raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
-            for p, original in zip(parameters, originals, strict=True):
-                if p.grad is not None:  # else the wrapped one has cleared it
+            for (p, theta), original in zip(given, originals, strict=True):
+                now = p.grad
+                if now is not None:  # else the wrapped one has cleared it
+                    replaced = replaced or (now is not theta and theta is not None)
                     p.grad = original
+        if replaced:
+            why = (
+                "it replaced them by its own, which were not denoised. Wrap the optimizer that it "
+                "wraps."
+            )
+            raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
         return loss
 
     def diagnostics(self) -> Diagnostics:
@@ -299,16 +310,6 @@ class CocoOptimizer(Optimizer):
             return loss
 
         return replay
-
-    def _check_used(self, given: Iterable[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
-        """Refuse an optimizer that has put other gradients in place of the given ones."""
-        for p, g in given:
-            if p.grad is not g and p.grad is not None and g is not None:
-                why = (
-                    "it replaced them by its own, which were not denoised. Wrap the optimizer that "
-                    "it wraps."
-                )
-                raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
 
     def _find_parameters(self) -> list[torch.Tensor]:
         """Return the parameters as they are now, which the window takes too."""
