@@ -192,15 +192,14 @@ def test_the_way_back_keeps_what_is_feasible_to_the_last_bit() -> None:
     problem, units = from_observations(x, 0.5 * x, L=1.0, mu=0.0, variances=np.ones(5))
     answer = solve(problem)
     assert answer.status is coco.Status.UNCHANGED
-    solution = units.restore(answer, problem, 1e-9)
+    solution = units.restore(answer, 1e-9)
     np.testing.assert_array_equal(solution.gradients, 0.5 * x)
 
 
 def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> None:
     x, v = np.array([[0.0], [1.0], [50.0]]), np.array([1.0, 3.0, 1.0])
     g = np.array([[1.0], [0.5], [25.0]])  # the first two disagree: their bound is 0 to 1
-    theta, bounds = g.copy(), np.ones((3, 3))
-    moved, worst = kernels.repair(theta, x, g, bounds, v, (0.5, 0.5), 1e-9)
+    theta, moved, worst = kernels.Batch(x, g, v, 0.5, 0.5).restore(None, 1e-9)
     assert moved
     assert worst == 0.0
     assert abs(theta[1, 0] - theta[0, 0] - 0.5) <= 0.5 * (1.0 + 1e-9)

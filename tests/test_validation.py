@@ -1,5 +1,6 @@
 """Bad input gets one clear error; legal but extreme input gets the right answer."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import curvature
+from coco_denoiser._validation import LIMITS
 from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
@@ -83,6 +85,7 @@ SOLVE: Bad = [
     ({"tol": np.nan}, ValueError, "tol must be finite"),
     ({"max_iter": 0}, ValueError, "max_iter must be a positive integer or None, got 0"),
     ({"max_iter": 2.5}, TypeError, "max_iter must be a positive integer or None, got 2.5"),
+    ({"L": 1e300}, ValueError, r"points, gradients and gradients - c \* points \(c = .* 5e\+299\)"),
     ({"L": None}, ValueError, "Pass L for the paper's method, or model='gaussian'"),
     ({"L": None, "model": "cocoercive"}, ValueError, "Pass L"),
     ({"L": "auto"}, TypeError, r"L must be a real number.*model='gaussian'.*\.curvature"),
@@ -221,11 +224,44 @@ def test_a_tiny_bound_leaves_only_the_mean(L: float) -> None:
     np.testing.assert_allclose(theta, np.tile(G.mean(axis=0), (4, 1)), atol=1e-10)
 
 
-@pytest.mark.parametrize("L", [1e12, 1e150, 1e300])
+@pytest.mark.parametrize("L", [1e12, 1e100, 1e149])
 def test_a_huge_bound_binds_only_what_is_not_monotone(L: float) -> None:
     """As L grows, co-coercivity becomes monotonicity: <theta_m - theta_l, x_m - x_l> >= 0."""
     ordered = np.arange(4.0)[:, None]
     np.testing.assert_array_equal(coco.denoise(ordered, 2.0 * ordered, L=L), 2.0 * ordered)
+
+
+@pytest.mark.parametrize("model", ["cocoercive", "gaussian"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_front_has_the_same_largest_magnitude_and_says_it(model: Any, dtype: type) -> None:
+    """A batch computes in float64, a stream in the dtype of what it is given."""
+    largest = LIMITS[np.dtype(dtype)]
+    options: dict[str, Any] = {"model": model, "L": 1e-3 if model == "cocoercive" else None}
+
+    def stream(x: Any, g: Any) -> None:
+        denoiser = coco.Denoiser(**options)
+        for point, gradient in zip(x, g, strict=True):
+            denoiser(point, gradient)
+
+    def batch(x: Any, g: Any) -> None:
+        coco.denoise(x, g, **options)
+
+    fronts = [stream] if dtype is np.float32 else [stream, batch]
+    small, other = np.ones((2, 2), dtype), np.array([[1, 1], [0.9 * largest, 1]], dtype)
+    for front in fronts:
+        for pair in ((small, other), (other, small), (-other, other)):
+            front(*pair)
+            with pytest.raises(ValueError, match=re.escape(f"must not exceed {largest:.0e}")):
+                front(*(np.where(abs(v) > 1, 1.2 * v.astype(dtype), v) for v in pair))
+
+
+@pytest.mark.parametrize("a", [1e-300, 1e-150, 1e140])
+@pytest.mark.parametrize("b", [1e-300, 1e-150, 1e140])
+def test_small_and_large_numbers_get_the_same_answer(a: float, b: float) -> None:
+    if 0.0 < b / a < np.inf:
+        found = coco.solve(a * X, b * G, L=b / a)
+        np.testing.assert_allclose(found.gradients / b, coco.denoise(X, G, L=1.0), rtol=1e-13)
+        assert found.status is coco.Status.SOLVED
 
 
 def test_denormals() -> None:

@@ -8,8 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_denoiser.typing import Float64
+from coco_denoiser._core import kernels
+from coco_denoiser.typing import Array, Float64
 
+# The largest magnitude of an entry of a point, a gradient or a residual, in every front: squares of
+# differences stay in range, with room for ten million of them.
+LIMITS = {np.dtype(np.float32): 1e37, np.dtype(np.float64): 1e150}
 _UNKNOWN_L = (
     " If you do not know it, pass model='gaussian', which needs none, or compute it with "
     "coco_denoiser.curvature, from the data of a linear model or from Hessian-vector products."
@@ -33,11 +37,16 @@ def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def finite_array(name: str, value: ArrayLike) -> Float64:
-    """Return `value` as a contiguous float64 array without NaN or infinity."""
+def float_array(name: str, value: ArrayLike) -> Float64:
+    """Return `value` as a contiguous float64 array."""
     if type(value) is not np.ndarray or value.dtype.kind not in "iuf":
         value = real_array(name, value)
-    array = np.ascontiguousarray(value, dtype=np.float64)
+    return np.ascontiguousarray(value, dtype=np.float64)
+
+
+def finite_array(name: str, value: ArrayLike) -> Float64:
+    """Return `value` as a contiguous float64 array without NaN or infinity."""
+    array = float_array(name, value)
     # A sum of squares is quicker to look at; it is also infinite if it overflows.
     if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -48,8 +57,8 @@ def finite_array(name: str, value: ArrayLike) -> Float64:
 
 
 def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Float64]:
-    """Return points and gradients, both (K, d) with K, d >= 1."""
-    x, g = finite_array("points", points), finite_array("gradients", gradients)
+    """Return points and gradients, both (K, d) with K, d >= 1; `in_range` looks at the numbers."""
+    x, g = float_array("points", points), float_array("gradients", gradients)
     if x.ndim != 2 or x.size == 0:
         raise ValueError(
             "points must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, got "
@@ -60,6 +69,33 @@ def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Floa
             f"points and gradients must have the same shape, got {x.shape} and {g.shape}."
         )
     return x, g
+
+
+def in_range(points: Float64, gradients: Float64, c: float) -> None:
+    """Raise ValueError unless all is finite and at most as large as it may be."""
+    if not kernels.fits(points, gradients, c, LIMITS[points.dtype]):
+        raise refusal(points, gradients, c, "points", "gradients")
+
+
+def refusal(x: Array, g: Array, c: float, point: str, gradient: str) -> ValueError:
+    """Return why observations are refused: they are not finite, or too large.
+
+    Args:
+        x: where they were made.
+        g: the gradients.
+        c: centre of the curvature bounds.
+        point: what the caller calls x.
+        gradient: what the caller calls g.
+    """
+    finite_array(point, x)
+    finite_array(gradient, g)
+    limit = LIMITS[g.dtype]
+    return ValueError(
+        f"{point}, {gradient} and {gradient} - c * {point} (c = (L + mu) / 2 = {c}) must not "
+        f"exceed {limit:.0e}, the largest magnitude that a window of {g.dtype} holds, got "
+        f"{np.abs(x).max():.1e} and {np.abs(g).max():.1e}. "
+        f"Rescale the problem{', or pass float64' if limit < 1e150 else ''}."
+    )
 
 
 def pair(

@@ -110,6 +110,7 @@ def solve(
         },
     )
     if name == "gaussian":
+        check.in_range(x, g, 0.0)
         solution = gaussian.solution(
             x,
             g,
@@ -129,7 +130,7 @@ def solve(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
         answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
-        solution = units.restore(answer, problem, tol)
+        solution = units.restore(answer, tol)
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.solution import Answer, Solution, Status
@@ -34,8 +35,6 @@ from coco_denoiser.typing import Float64, Int64
 COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
 ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
 WITHIN: float = kernels.CONSTANTS["WITHIN"]
-# Larger input, or smaller than its inverse, is scaled first, so that squares stay in range.
-_LARGEST = 1e60
 _FEW = 32  # with so few coordinates, rotating into fewer does not pay
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
@@ -79,49 +78,36 @@ class Units(NamedTuple):
     """The way from a reduced answer back to the observations.
 
     Attributes:
-        points: (K, d), where the gradients were observed.
-        gradients: (K, d), as they were observed.
-        variances: (K,), of the gradients' noise.
-        curvature: the centre c and the radius r.
+        batch: the observations.
         residuals: (K, d), h in all coordinates, along `axes`.
-        scale: the size of one unit of a residual, apart from `exponent`.
-        exponent: of the power of two that brought the input into range.
         multiplier: what one unit of a multiplier is.
         axes: (d, d), the directions of the residuals' coordinates, as columns; NONE for the usual.
     """
 
-    points: Float64
-    gradients: Float64
-    variances: Float64
-    curvature: tuple[float, float]
+    batch: kernels.Batch
     residuals: Float64
-    scale: float
-    exponent: int
     multiplier: float
     axes: Float64
 
-    def restore(self, answer: Answer, problem: Problem, tol: float) -> Solution:
-        """Return the answer to a problem in the units and the coordinates of the observations.
+    def restore(self, answer: Answer, tol: float) -> Solution:
+        """Return an answer in the units and the coordinates of the observations.
 
-        Residuals are rounded relative to the most central one. Pairs that lie elsewhere may have
-        more digits of their own, and are mended here, from their own differences; if that fails,
-        the status says so.
+        Pairs that break their bounds there, by digits that the problem does not have, are drawn
+        together; if that fails, the status says so.
         """
-        theta, phi = self.gradients.copy(), answer.phi
-        if answer.status is not Status.UNCHANGED:
-            if phi.shape != self.residuals.shape:  # solved in fewer coordinates
-                phi = answer.weights @ self.residuals
-            move = self.scale * (phi - self.residuals)
+        status, h, phi, move = answer.status, self.residuals, answer.phi, None
+        if status is not Status.UNCHANGED:
+            if phi.shape != h.shape:  # solved in fewer coordinates
+                phi = answer.weights @ h
+            move = self.batch.scale * (phi - h)
             move = move @ self.axes.T if self.axes.size else move
-            theta += np.ldexp(move, self.exponent) if self.exponent else move
-        status, worst = answer.status, 0.0
-        if not self.exponent:
-            x, g, v = self.points, self.gradients, self.variances
-            moved, worst = kernels.repair(theta, x, g, problem.bounds, v, self.curvature, tol)
-            if worst > 0.0 and status.success:
-                status = Status.STALLED
-            elif moved and status is Status.UNCHANGED:
-                status = Status.SOLVED
+        theta, moved, worst = self.batch.restore(move, tol)
+        if worst > 0.0 and status.success:
+            status = Status.STALLED
+        elif moved and status is Status.UNCHANGED:
+            status = Status.SOLVED
+        unknown = np.empty(len(theta))
+        unknown.fill(np.nan)
         return Solution(
             gradients=theta,
             weights=answer.weights,
@@ -131,7 +117,7 @@ class Units(NamedTuple):
             iterations=answer.iterations,
             method=answer.method,
             status=status,
-            std=np.full(len(theta), np.nan),
+            std=unknown,
         )
 
 
@@ -160,15 +146,10 @@ def from_observations(
         covariance: (d,) if it is diagonal, or (d, d); what the variances are multiplied by.
     """
     (K, d), (c, r) = points.shape, centre_and_radius(L, mu)
-    curvature = c, r
-    x, g, exponent, scale = points, gradients, 0, 0.0
-    if min(L, abs(mu) or L) > 1.0 / _LARGEST and max(L, abs(mu)) < _LARGEST:
-        h, bounds, scale = kernels.reduce(x, g, c, r, _LARGEST)
-    if scale == 0.0:
-        x, g, c, r, exponent = _into_range(x, g, c, r)
-        h, bounds, scale = kernels.reduce(x, g, c, r, np.inf)
-    axes, least, spread, coordinates, shares = NONE, min(variances.tolist()), 1.0, h, ones(d)
-    isotropic = covariance is None
+    check.in_range(points, gradients, c)
+    batch = kernels.Batch(points, gradients, variances, c, r)
+    h, axes, spread, shares, isotropic = batch.residuals, NONE, 1.0, ones(d), True
+    coordinates = h
     if covariance is not None:
         eigenvalues = covariance
         if covariance.ndim == 2:
@@ -183,27 +164,9 @@ def from_observations(
         # close residuals would lose half of their digits there.
         coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
         shares = ones(K)
-    problem = Problem(coordinates, bounds, least / variances, shares, isotropic)
-    unit = 1.0 / (least * spread)
-    units = Units(points, gradients, variances, curvature, h, scale, exponent, unit, axes)
-    return problem, units
-
-
-def _into_range(
-    points: Float64, gradients: Float64, c: float, r: float
-) -> tuple[Float64, Float64, float, float, int]:
-    """Scale by powers of two, which is exact, so that no square overflows or underflows."""
-    ex = int(np.frexp(np.abs(points).max())[1])
-    eg = int(np.frexp(np.abs(gradients).max())[1])
-    ec = int(np.frexp(max(abs(c), r))[1])
-    exponent = max(eg, ec + ex) if points.any() and gradients.any() else eg + (ec + ex)
-    return (
-        np.ldexp(points, -ex),
-        np.ldexp(gradients, -exponent),
-        float(np.ldexp(c, ex - exponent)),
-        float(np.ldexp(r, ex - exponent)),
-        exponent,
-    )
+    problem = Problem(coordinates, batch.bounds, batch.precisions, shares, isotropic)
+    unit = 1.0 / (min(variances.tolist()) * spread)
+    return problem, Units(batch, h, unit, axes)
 
 
 def merge(problem: Problem, labels: Int64) -> Problem:

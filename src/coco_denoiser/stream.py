@@ -284,15 +284,8 @@ class Denoiser:
         return {name: 0 if value is None else value for name, value in given if not callable(value)}
 
     def _refusal(self, x: Array, g: Array, limits: Limits) -> ValueError:
-        check.finite_array("point", x)
-        check.finite_array("gradient", g)
-        limit, kind = self._vectors.limit, self._vectors.g.dtype
-        sizes = f"{np.abs(x).max():.1e} and {np.abs(g).max():.1e}"
-        return ValueError(
-            f"point, gradient and gradient - c * point (c = (L + mu) / 2 = {limits.centre}) "
-            f"must not exceed {limit:.0e}, the largest magnitude that a window of {kind} holds, "
-            f"got {sizes}. Rescale the problem{', or pass float64' if limit < 1e150 else ''}."
-        )
+        x, g = (v.astype(self._vectors.g.dtype) for v in (x, g))
+        return check.refusal(x, g, limits.centre, "point", "gradient")
 
 
 class Outcome(Enum):

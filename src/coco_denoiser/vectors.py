@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_denoiser._core import kernels
+from coco_denoiser._validation import LIMITS
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Plan
 
 _FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _NOTHING: Array = np.empty(0, _FLOAT32)
-# The largest magnitude of an entry of a point, a gradient or a residual, in every front: squares of
-# differences stay in range, with room for ten million of them.
-LIMITS = {_FLOAT32: 1e37, FLOAT64: 1e150}
 
 
 class Comparison(NamedTuple):

@@ -3,6 +3,13 @@
 cdef enum:
     SWEEPS = 20  # over all pairs, to repair what rounding has left
 
+cdef extern from *:
+    """
+    #define TINY 1e-292 /* a sum of squares below this has lost digits */
+    #define FREE 1e100 /* a bound that no pair exceeds: residuals are of size 1 */
+    """
+    double TINY, FREE
+
 
 def distances(vectors):
     """Return the distances between vectors (K, d), as a table (K, K)."""
@@ -16,50 +23,50 @@ def distances(vectors):
 
 cdef void fill_distances(double *v, Py_ssize_t K, Py_ssize_t d, double *table) noexcept nogil:
     """Fill a table with the distances between vectors."""
+    cdef Py_ssize_t i, j
+    cdef double *a
+    cdef double *b
     for i in range(K):
-        table[i * K + i] = 0.0
+        a, table[i * K + i] = v + i * d, 0.0
         for j in range(i):
-            table[i * K + j] = table[j * K + i] = sqrt(squared_distance(v + i * d, v + j * d, d))
+            b = v + j * d
+            table[i * K + j] = table[j * K + i] = root(squared_distance(a, b, d), a, b, 0.0, a, b, d)
 
 
-def reduce(points, gradients, double c, double r, double largest):
-    """Return residuals (K, d), bounds (K, K) and the scale of both; 0 for input out of range.
+cdef inline double root(
+    double square, double *a, double *b, double c, double *x, double *y, Py_ssize_t n
+) noexcept nogil:
+    """Return the length of (a - b) - c (x - y) from its square, which may have underflowed."""
+    return sqrt(square) if square > TINY else small_length(a, b, c, x, y, n)
 
-    Args:
-        points: (K, d).
-        gradients: (K, d).
-        c: centre of the curvature bounds.
-        r: their radius.
-        largest: the largest magnitude that needs no other units; the least is its inverse.
-    """
-    cdef Arrays given = Arrays()
-    cdef Py_ssize_t K = points.shape[0], d = points.shape[1], central
+
+cdef double small_length(
+    double *a, double *b, double c, double *x, double *y, Py_ssize_t n
+) noexcept nogil:
+    """Return the length of (a - b) - c (x - y), whose square underflows."""
+    cdef double top = 0.0, total = 0.0
+    cdef Py_ssize_t k
+    for k in range(n):
+        top = max(top, fabs((a[k] - b[k]) - c * (x[k] - y[k])))
+    if top == 0.0:
+        return 0.0
+    for k in range(n):
+        total += (((a[k] - b[k]) - c * (x[k] - y[k])) / top) ** 2
+    return top * sqrt(total)
+
+
+def fits(points, gradients, double c, double limit) -> bool:
+    """Return whether no entry of points x, gradients g and g - c x exceeds a limit or is NaN."""
+    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Py_ssize_t K = points.shape[0], d = points.shape[1], k
     cdef double *x = given.read(points, K, d)
     cdef double *g = given.read(gradients, K, d)
-    residuals, bounds = empty((K, d)), empty((K, K))
-    cdef double *h = given.write(residuals, K, d)
-    cdef double *rho = given.write(bounds, K, K)
-    cdef double scale = 0.0
-    with nogil:
-        if is_in_range(x, K * d, largest) and is_in_range(g, K * d, largest):
-            # Differences first: a shift of all points or gradients leaves no rounding behind. From
-            # an observation near the others, so that one far away leaves none either.
-            central = fill_residuals(h, x, g, c, K, d, 0)
-            if central != 0:
-                central = fill_residuals(h, x, g, c, K, d, central)
-            scale = standardise_rows(h, K, d, central)
-            fill_distances(x, K, d, rho)
-            for k in range(K * K):
-                rho[k] *= r / scale
-    return residuals, bounds, scale
-
-
-cdef bint is_in_range(double *v, Py_ssize_t n, double largest) noexcept nogil:
-    """Return whether the largest magnitude is zero, or neither too large nor too small."""
-    cdef double top = 0.0
-    for k in range(n):
-        top = max(top, fabs(v[k]))
-    return top == 0.0 or 1.0 / largest < top < largest
+    cdef int inside = 1
+    for k in range(K * d):
+        inside &= (
+            (fabs(x[k]) <= limit) & (fabs(g[k]) <= limit) & (fabs(g[k] - c * x[k]) <= limit)
+        )
+    return inside == 1
 
 
 cdef Py_ssize_t fill_residuals(
@@ -159,75 +166,136 @@ def coincident(bounds, double limit, labels) -> int:
     return label_groups(rho, K, K, limit, label)
 
 
-def repair(theta, points, gradients, bounds, variances, curvature, double tol):
-    """Draw pairs together whose own digits say that they break their bounds; overwrite theta.
-
-    The moves are a few roundings of residuals, and keep the weighted centroid.
+cdef class Batch:
+    """A batch of observations: its reduced problem, and the way back.
 
     Args:
-        theta: (K, d), denoised gradients.
         points: (K, d).
         gradients: (K, d), as they were observed.
-        bounds: (K, K); a pair whose bound is infinite is not constrained.
-        variances: (K,).
-        curvature: centre c and radius r of the curvature bounds.
-        tol: how far a pair may exceed its bound, relative to it.
+        variances: (K,), of their noise.
+        c: centre of the curvature bounds.
+        r: their radius.
 
-    Returns:
-        Whether any pair moved, and the worst relative violation that is left.
+    Attributes:
+        residuals: (K, d), the largest entry being 1 and the most central residual zero.
+        bounds: (K, K), how far apart they may be.
+        precisions: (K,), the largest being 1.
+        scale: the size of one unit of a residual.
     """
-    cdef Arrays given = Arrays()
-    cdef Memory memory = Memory()
-    cdef Repair task
-    cdef Py_ssize_t K = theta.shape[0], d = theta.shape[1], k, i
-    task.K, task.d, task.tol = K, d, tol
-    task.c, task.r = curvature
-    task.theta, task.x = given.write(theta, K, d), given.read(points, K, d)
-    task.bounds, task.variances = given.read(bounds, K, K), given.read(variances, K)
-    task.size, task.moved = memory.vector(K), False
-    cdef double *g = given.read(gradients, K, d)
-    cdef double total
-    for i in range(K):
-        total = 0.0
-        for k in range(i * d, i * d + d):
-            total += (fabs(task.theta[k]) + fabs(g[k]) + fabs(task.c * task.x[k])) ** 2
-        task.size[i] = sqrt(total)
-    with nogil:
-        for k in range(SWEEPS + 1):
-            if not sweep_pairs(&task, k < SWEEPS):
-                break
-    return task.moved, task.worst
+
+    cdef readonly object residuals, bounds, precisions
+    cdef readonly double scale
+    cdef Arrays given  # keeps what the pointers point to
+    cdef Py_ssize_t K, d
+    cdef double c, r
+    cdef double *x
+    cdef double *g
+    cdef double *variances
+
+    def __init__(self, points, gradients, variances, double c, double r):
+        cdef Arrays given = Arrays.__new__(Arrays)
+        cdef Py_ssize_t K = points.shape[0], d = points.shape[1]
+        self.given, self.K, self.d, self.c, self.r = given, K, d, c, r
+        self.x, self.g = given.read(points, K, d), given.read(gradients, K, d)
+        self.variances = given.read(variances, K)
+        self.residuals, self.bounds, self.precisions = empty((K, d)), empty((K, K)), empty(K)
+        cdef double *h = given.write(self.residuals, K, d)
+        cdef double *rho = given.write(self.bounds, K, K)
+        cdef double *n = given.write(self.precisions, K)
+        with nogil:
+            reduce_batch(self, h, rho, n)
+
+    def restore(self, move, double tol):
+        """Return the denoised gradients (K, d), whose pairs obey their bounds.
+
+        Residuals are rounded relative to the most central one. Pairs that lie elsewhere may have
+        more digits of their own: those that break their bounds by them are drawn together. That
+        takes a few roundings of residuals, and keeps the weighted centroid.
+
+        Args:
+            move: (K, d), by how much the gradients differ from those observed; None if they do not.
+            tol: how far a pair may exceed its bound, relative to it.
+
+        Returns:
+            The gradients, whether any pair was drawn together, and the worst relative violation
+            that is left.
+        """
+        cdef Arrays given = Arrays.__new__(Arrays)
+        cdef Memory memory = Memory()
+        cdef Repair task
+        cdef Py_ssize_t K = self.K, d = self.d, k
+        cdef double *moves
+        task.tol, task.moved = tol, False
+        found = empty((K, d))
+        task.theta, task.size = given.write(found, K, d), memory.vector(K)
+        memcpy(task.theta, self.g, K * d * sizeof(double))
+        if move is not None:
+            moves = given.read(move, K, d)
+            for k in range(K * d):
+                task.theta[k] += moves[k]
+        cdef double *parts = memory.vector(2 * d)
+        with nogil:
+            for k in range(K):
+                task.size[k] = size_of_sum(self, task.theta + k * d, k, parts)
+            for k in range(SWEEPS + 1):
+                if not sweep_pairs(self, &task, k < SWEEPS):
+                    break
+        return found, task.moved, task.worst
+
+
+cdef void reduce_batch(Batch batch, double *h, double *rho, double *n) noexcept nogil:
+    """Fill in residuals, bounds and precisions."""
+    cdef Py_ssize_t K = batch.K, d = batch.d, central, k
+    cdef double least = INFINITY
+    # Differences first: a shift of all points or gradients leaves no rounding behind. From an
+    # observation near the others, so that one far away leaves none either.
+    central = fill_residuals(h, batch.x, batch.g, batch.c, K, d, 0)
+    if central != 0:
+        central = fill_residuals(h, batch.x, batch.g, batch.c, K, d, central)
+    batch.scale = standardise_rows(h, K, d, central)
+    fill_distances(batch.x, K, d, rho)
+    for k in range(K * K):
+        rho[k] = min(batch.r * rho[k] / batch.scale, FREE)
+    for k in range(K):
+        least = min(least, batch.variances[k])
+    for k in range(K):
+        n[k] = least / batch.variances[k]
 
 
 cdef struct Repair:
-    Py_ssize_t K
-    Py_ssize_t d
-    double c
-    double r
     double tol
     double *theta
-    double *x
-    double *bounds
-    double *variances
     double *size  # of what each gradient is the sum of
     bint moved
     double worst
 
 
-cdef bint sweep_pairs(Repair *task, bint move) noexcept nogil:
+cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts) noexcept nogil:
+    """Return the size of what a gradient is the sum of; parts holds 2 d numbers, the last zero."""
+    cdef Py_ssize_t d = batch.d, k
+    cdef double *x = batch.x + i * d
+    cdef double *g = batch.g + i * d
+    for k in range(d):
+        parts[k] = fabs(theta[k]) + fabs(g[k]) + fabs(batch.c * x[k])
+    return root(squared_distance(parts, parts + d, d), parts, parts + d, 0.0, x, x, d)
+
+
+cdef bint sweep_pairs(Batch batch, Repair *task, bint move) noexcept nogil:
     """Look at every pair once, and move those that break their bounds; False if none does."""
-    cdef Py_ssize_t i, j, d = task.d
+    cdef Py_ssize_t i, j, d = batch.d
     cdef double length, rho, excess, lost
+    cdef double *a
+    cdef double *b
+    cdef double *x
+    cdef double *y
     cdef bint broken = False
     task.worst = 0.0
-    for i in range(task.K):
+    for i in range(batch.K):
+        a, x = task.theta + i * d, batch.x + i * d
         for j in range(i):
-            if task.bounds[i * task.K + j] == INFINITY:
-                continue
-            length = sqrt(squared_residual(
-                task.theta + i * d, task.theta + j * d, task.c, task.x + i * d, task.x + j * d, d
-            ))
-            rho = task.r * sqrt(squared_distance(task.x + i * d, task.x + j * d, d))
+            b, y = task.theta + j * d, batch.x + j * d
+            length = root(squared_residual(a, b, batch.c, x, y, d), a, b, batch.c, x, y, d)
+            rho = batch.r * root(squared_distance(x, y, d), x, y, 0.0, x, y, d)
             excess, lost = length - rho, 0.5 * ROUNDING * (task.size[i] + task.size[j])
             if excess <= 0.5 * task.tol * rho + lost:
                 continue
@@ -235,19 +303,21 @@ cdef bint sweep_pairs(Repair *task, bint move) noexcept nogil:
             if excess > task.tol * rho + 3.0 * lost:
                 task.worst = max(task.worst, excess / (rho + lost))
             if move:
-                draw_together(task, i, j, excess / length)
+                draw_together(batch, task.theta, i, j, excess / length)
                 task.moved = True
     return broken
 
 
-cdef void draw_together(Repair *task, Py_ssize_t i, Py_ssize_t j, double share) noexcept nogil:
+cdef void draw_together(
+    Batch batch, double *theta, Py_ssize_t i, Py_ssize_t j, double share
+) noexcept nogil:
     """Take a share of their difference from a pair, the noisier one moving more."""
-    cdef double own = task.variances[i] / (task.variances[i] + task.variances[j]), v
-    cdef Py_ssize_t a = i * task.d, b = j * task.d, k
-    for k in range(task.d):
-        v = (task.theta[a + k] - task.theta[b + k]) - task.c * (task.x[a + k] - task.x[b + k])
-        task.theta[a + k] -= own * share * v
-        task.theta[b + k] += (1.0 - own) * share * v
+    cdef double own = batch.variances[i] / (batch.variances[i] + batch.variances[j]), v
+    cdef Py_ssize_t a = i * batch.d, b = j * batch.d, k
+    for k in range(batch.d):
+        v = (theta[a + k] - theta[b + k]) - batch.c * (batch.x[a + k] - batch.x[b + k])
+        theta[a + k] -= own * share * v
+        theta[b + k] += (1.0 - own) * share * v
 
 
 def spread(first, second, v, x, pull) -> None:

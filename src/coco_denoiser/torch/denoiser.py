@@ -21,13 +21,13 @@ from coco_denoiser.stream import Outcome, Stream
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
-from coco_denoiser.vectors import LIMITS, Comparison
+from coco_denoiser.vectors import Comparison
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
 _REFUSED = (
     "parameters or gradients hold an infinity or NaN, or exceed the largest magnitude that a "
-    f"window holds, {' and '.join(f'{most:.0e} in {kind}' for kind, most in LIMITS.items())}"
+    f"window holds, {' and '.join(f'{most:.0e} in {kind}' for kind, most in check.LIMITS.items())}"
 )
 
 

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from coco_denoiser._validation import LIMITS
 from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Float64
-from coco_denoiser.vectors import LIMITS, Ring, zeros
+from coco_denoiser.vectors import Ring, zeros
 from coco_denoiser.window import Plan
 
 # It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate

@@ -55,7 +55,7 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
         reduced, units = from_observations(
             points[seen], gradients[seen], L=problem.L, mu=0.0, variances=np.ones(K)
         )
-        return reduced, float(np.ldexp(units.scale, units.exponent))
+        return reduced, units.batch.scale
 
     def iterate(on: Problem, limit: int, dual: Float64 | None = None) -> tuple[Float64, Float64]:
         end, _, history = fdpg.iterate(on, tol=0.0, max_iter=limit, dual=dual, restart=False)
