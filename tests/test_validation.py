@@ -247,7 +247,8 @@ def test_every_front_has_the_same_largest_magnitude_and_says_it(model: Any, dtyp
         coco.denoise(x, g, **options)
 
     fronts = [stream] if dtype is np.float32 else [stream, batch]
-    small, other = np.ones((2, 2), dtype), np.array([[1, 1], [0.9 * largest, 1]], dtype)
+    small: Any = np.ones((2, 2), dtype)
+    other: Any = np.array([[1, 1], [0.9 * largest, 1]], dtype)
     for front in fronts:
         for pair in ((small, other), (other, small), (-other, other)):
             front(*pair)

@@ -1,10 +1,13 @@
 """denoise() and solve(): a batch of observations at once."""
 
+import numpy as np
+
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
+from coco_denoiser._core import kernels
 from coco_denoiser.models import gaussian
-from coco_denoiser.problem import from_observations
-from coco_denoiser.solution import ConvergenceError, Solution
+from coco_denoiser.problem import centre_and_radius, from_observations
+from coco_denoiser.solution import ConvergenceError, Solution, Status
 from coco_denoiser.typing import ArrayLike, Float64, ModelName
 
 
@@ -111,21 +114,18 @@ def solve(
     )
     if name == "gaussian":
         check.in_range(x, g, 0.0)
-        solution = gaussian.solution(
-            x,
-            g,
-            variances,
-            L=None if L is None else check.positive("L", L),
-            tol=tol,
-        )
+        cap = None if L is None else check.positive("L", L)
+        solution = gaussian.solution(x, g, variances, L=cap, tol=tol)
     else:
         L, mu = check.curvature(L, mu)
-        if method != "auto":
-            check.one_of("method", method, ("auto", *solvers.METHODS))
-        if max_iter is not None:
-            max_iter = check.count("max_iter", max_iter, optional=True)
+        check.one_of("method", method, ("auto", *solvers.METHODS))
+        max_iter = check.count("max_iter", max_iter, optional=True)
         if covariance is not None:
             covariance = check.covariance(covariance, x.shape[1])
+        elif method == "auto" and len(x) < solvers.LARGE:
+            found = _solve_ordinary(x, g, variances, L, mu, tol, max_iter)
+            if found is not None:
+                return found
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
@@ -134,3 +134,37 @@ def solve(
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution
+
+
+def _solve_ordinary(
+    x: Float64,
+    g: Float64,
+    variances: Float64,
+    L: float,
+    mu: float,
+    tol: float,
+    max_iter: int | None,
+) -> Solution | None:
+    """Solve a problem by Newton's method in one compiled call; None if that falls short."""
+    c, r = centre_and_radius(L, mu)
+    check.in_range(x, g, c)
+    name = "newton" if len(x) > 2 else "closed-form"
+    limit = solvers.METHODS[name].max_iter if max_iter is None else max_iter
+    batch = kernels.Batch(x, g, variances, c, r)
+    found = batch.solve(tol, limit, min(0.1 * tol, solvers.FEASIBLE))
+    if found is None:
+        return None
+    gradients, weights, multipliers, iterations, gap, violation, moved = found
+    std = np.empty(len(x))
+    std.fill(np.nan)
+    return Solution(
+        gradients=gradients,
+        weights=weights,
+        multipliers=multipliers,
+        gap=gap,
+        violation=violation,
+        iterations=iterations,
+        method=name,
+        status=Status.SOLVED if moved else Status.UNCHANGED,
+        std=std,
+    )

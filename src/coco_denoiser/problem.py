@@ -35,7 +35,6 @@ from coco_denoiser.typing import Float64, Int64
 COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
 ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
 WITHIN: float = kernels.CONSTANTS["WITHIN"]
-_FEW = 32  # with so few coordinates, rotating into fewer does not pay
 # Stands for vectors that are not at hand, or for a table that is not needed.
 NONE = np.empty((0, 0))
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
@@ -145,28 +144,22 @@ def from_observations(
         variances: (K,), of the gradients' noise.
         covariance: (d,) if it is diagonal, or (d, d); what the variances are multiplied by.
     """
-    (K, d), (c, r) = points.shape, centre_and_radius(L, mu)
+    c, r = centre_and_radius(L, mu)
     check.in_range(points, gradients, c)
     batch = kernels.Batch(points, gradients, variances, c, r)
-    h, axes, spread, shares, isotropic = batch.residuals, NONE, 1.0, ones(d), True
-    coordinates = h
+    coordinates, h, axes, spread, isotropic = batch.coordinates, batch.residuals, NONE, 1.0, True
+    shares = ones(coordinates.shape[1])
     if covariance is not None:
         eigenvalues = covariance
         if covariance.ndim == 2:
             eigenvalues, axes = np.linalg.eigh(covariance)
             # Differences first: rotated points would lose the digits that a common shift takes.
-            coordinates = h = np.ascontiguousarray(h @ axes)
-        spread = float(eigenvalues.min())
+            h = np.ascontiguousarray(h @ axes)
+        coordinates, spread = h, float(eigenvalues.min())
         shares = spread / eigenvalues
         isotropic = bool(shares.min() == 1.0)
-    elif d > max(2 * K, _FEW):
-        # Rotated into K coordinates. From the vectors, not from the table of distances:
-        # close residuals would lose half of their digits there.
-        coordinates = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
-        shares = ones(K)
     problem = Problem(coordinates, batch.bounds, batch.precisions, shares, isotropic)
-    unit = 1.0 / (min(variances.tolist()) * spread)
-    return problem, Units(batch, h, unit, axes)
+    return problem, Units(batch, h, 1.0 / (batch.least * spread), axes)
 
 
 def merge(problem: Problem, labels: Int64) -> Problem:

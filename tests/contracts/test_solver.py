@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import solvers
+from coco_denoiser import batch, solvers
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.solvers.closed_form import denoise_pairs
@@ -144,5 +144,6 @@ def test_methods_are_tried_in_turn(
         monkeypatch.setitem(METHODS, name, METHODS[name]._replace(solve=failing))
         if name == "newton":
             monkeypatch.setattr(solvers, "solve_fast", lambda *_: None)
+            monkeypatch.setattr(batch, "_solve_ordinary", lambda *_: None)
     with pytest.raises(coco.ConvergenceError):
         coco.solve(points, gradients, L=1.0, covariance=covariance)

@@ -108,12 +108,17 @@ def fits(points: Float64, gradients: Float64, c: float, limit: float) -> bool: .
 
 class Batch:
     residuals: Float64
+    coordinates: Float64
     bounds: Float64
     precisions: Float64
     scale: float
+    least: float
     def __init__(
         self, points: Float64, gradients: Float64, variances: Float64, c: float, r: float
     ) -> None: ...
+    def solve(
+        self, tol: float, max_iter: int, within: float
+    ) -> tuple[Float64, Float64, Float64, int, float, float, bool] | None: ...
     def restore(self, move: Float64 | None, tol: float) -> tuple[Float64, bool, float]: ...
 
 def standardise(residuals: Float64) -> float: ...

@@ -235,17 +235,27 @@ def newton(residuals, bounds, precisions, double tol, int max_iter, double withi
         bounds, gap and violation; None if points nearly coincide.
     """
     K, q = residuals.shape
-    cdef Workspace ws = _idle.pop((K, q), None)
-    if ws is None:
-        ws = Workspace(K, q)
+    cdef Workspace ws = borrow(K, q)
     ws.load(residuals, bounds, precisions)
     ws.tol, ws.within, answer = tol, within, None
     if ws.solve(max_iter):
         weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))
         ws.answer(weights, phi, multipliers)
         answer = weights, phi, multipliers, ws.steps, ws.active, ws.gap, ws.violation
-    if K <= 64:  # larger ones hold more memory than making them anew costs time
+    give_back(ws)
+    return answer
+
+
+cdef Workspace borrow(Py_ssize_t K, Py_ssize_t most):
+    """Return a workspace that nobody uses."""
+    cdef Workspace ws = _idle.pop((K, most), None)
+    return Workspace(K, most) if ws is None else ws
+
+
+cdef int give_back(Workspace ws) except -1:
+    """Keep a workspace for the next problem of its size."""
+    if ws.K <= 64:  # larger ones hold more memory than making them anew costs time
         if len(_idle) >= 16:
             _idle.clear()
-        _idle[K, q] = ws
-    return answer
+        _idle[ws.K, ws.most] = ws
+    return 0
