@@ -9,12 +9,12 @@ import time
 import numpy as np
 
 from benchmarks.measure import save, table
+from coco_denoiser.paper.experiments.constraint_methods import optimizer
 from coco_denoiser.paper.experiments.constraint_problems import problem
 from coco_denoiser.paper.experiments.constraints import (
     EXPERIMENT,
     SHARES,
     ConstraintsConfig,
-    optimizer,
 )
 from coco_denoiser.paper.experiments.curves import Curves
 

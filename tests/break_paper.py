@@ -25,9 +25,9 @@ from coco_denoiser.paper.experiments import (
     elementwise_mse,
     logistic,
     mse_vs_variance,
+    pair_errors,
     paths,
     synthetic,
-    two_points,
     warm_start,
 )
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -35,7 +35,7 @@ from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.optimizers import momentum
 from coco_denoiser.solvers import fdpg
 
-MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, two_points)
+MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, pair_errors)
 NOISY: tuple[Any, ...] = (*MODULES, logistic, synthetic, warm_start)
 # Statements on the oracle, on optimizers without COCO, on a formula, or on the paper's solver.
 NOT_ON_COCO = (

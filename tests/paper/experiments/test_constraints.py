@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser.paper.experiments.claims import Judge, Verdict
+from coco_denoiser.paper.experiments.constraint_methods import optimizer
 from coco_denoiser.paper.experiments.constraint_problems import (
     FRANK_WOLFE,
     FREE,
@@ -15,7 +16,6 @@ from coco_denoiser.paper.experiments.constraints import (
     EXPERIMENT,
     SHARES,
     ConstraintsConfig,
-    optimizer,
     tuned,
 )
 from coco_denoiser.paper.experiments.curves import Curves

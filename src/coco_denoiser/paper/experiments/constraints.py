@@ -15,13 +15,27 @@ standard error.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from coco_denoiser.paper.experiments.claims import Claim, Judge
+from coco_denoiser.paper.experiments.constraint_methods import (
+    CHOICE,
+    DEAR,
+    FAMILIES,
+    FW_CHOICE,
+    FW_FAMILIES,
+    FW_METHODS,
+    FW_RIVALS,
+    METHODS,
+    RIVAL_FAMILIES,
+    RIVALS,
+    SHOWN,
+    optimizer,
+)
 from coco_denoiser.paper.experiments.constraint_problems import (
     FRANK_WOLFE,
     FREE,
@@ -33,84 +47,10 @@ from coco_denoiser.paper.experiments.constraint_problems import (
 from coco_denoiser.paper.experiments.curves import Curve, Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.experiments.paths import Rows, named, short_windows
-from coco_denoiser.paper.optimizers import (
-    SGD,
-    Adam,
-    DenoiserLike,
-    DualAveraging,
-    FrankWolfe,
-    GradientMean,
-    Optimizer,
-    Schedule,
-    run,
-)
+from coco_denoiser.paper.experiments.paths import short_windows
+from coco_denoiser.paper.optimizers import run
 from coco_denoiser.typing import Array, Float64
 
-_PLAIN: dict[str, Callable[[float], Optimizer]] = {
-    "SGD": SGD,
-    "1/√t": lambda step: SGD(lambda k: step / (1 + k / 10) ** 0.5),
-    "1/t": lambda step: SGD(lambda k: step / (1 + k / 10)),
-    "dual averaging": DualAveraging,
-    "Adam": Adam,
-}
-
-
-def _fading(beta: float) -> Schedule:
-    return lambda k: (1 - beta) / (1 - beta**k)
-
-
-# Means of gradients: their weights, and the slope that corrects them, in L; None is 1/step.
-_WEIGHTS: dict[str, Schedule] = {
-    **{f"{beta}": _fading(beta) for beta in (0.9, 0.97, 0.99)},
-    "1/t": lambda k: max(2 / (k + 1), 0.01),
-    "1/√t": lambda k: k**-0.5,
-    "Mokhtari": lambda k: 4 / (k + 7) ** (2 / 3),
-}
-_SLOPES = {"EMA": 0.0, "slope L/2": 0.5, "slope L/10": 0.1, "surrogates": None}
-_MEANS = {f"{slope} {weight}": (slope, weight) for slope in _SLOPES for weight in _WEIGHTS}
-_MEANS["mean of gradients"] = _MEANS.pop("EMA 1/t")
-_RIVALS = (*_PLAIN, *_MEANS)
-_FW_RIVALS = ("raw", *(mean for mean, (slope, _) in _MEANS.items() if slope != "surrogates"))
-_OURS = ("COCO_16", "fold 2", "fold 16", "Gaussian 32", "Gaussian 128")
-_STEP_L = ("fold 2, L=1/s", "fold 16, L=1/s")  # under Frank-Wolfe steps say nothing about L
-_DEAR = ("COCO_16", "fold 16", "Gaussian 32", "Gaussian 128")
-_METHODS, _FW_METHODS = (*_RIVALS, *_OURS, *_STEP_L), (*_FW_RIVALS, *_OURS)
-# Of ours, the lowest at its best step on the problems seen before, in the geometric mean.
-_CHOICE, _FW_CHOICE = "fold 2, L=1/s", "Gaussian 128"
-
-
-def _means(*slopes: str) -> tuple[str, ...]:
-    return tuple(mean for mean, (slope, _) in _MEANS.items() if slope in slopes)
-
-
-# What is tuned as one: a method, or all second parameters of a family.
-_RIVAL_FAMILIES = {
-    "SGD": ("SGD",),
-    "decreasing step": ("1/√t", "1/t"),
-    "tuned mean": _means("EMA"),
-    "slope-corrected mean": _means("slope L/2", "slope L/10"),
-    "surrogates": _means("surrogates"),
-    "dual averaging": ("dual averaging",),
-    "Adam": ("Adam",),
-}
-_FAMILIES = _RIVAL_FAMILIES | {method: (method,) for method in (*_OURS, *_STEP_L)}
-_FW_FAMILIES = {
-    "raw": ("raw",),
-    **{name: _RIVAL_FAMILIES[name] for name in ("tuned mean", "slope-corrected mean")},
-    **{method: (method,) for method in _OURS},
-}
-_SHOWN = (
-    "SGD",
-    "tuned mean",
-    "slope-corrected mean",
-    "surrogates",
-    "dual averaging",
-    "Adam",
-    "fold 2, L=1/s",
-    "fold 16, L=1/s",
-    "Gaussian 128",
-)
 _KINDS = {
     "seen": ("Problems seen before", SEEN),
     "held out": ("Problems held out", HELD_OUT),
@@ -144,40 +84,6 @@ class ConstraintsConfig(Config):
     frank_wolfe: tuple[str, ...] = tuple(FRANK_WOLFE)
 
 
-class _OneScale(Adam):
-    """Adam with one scale for all coordinates: on sets that are no boxes, others have wrong ends.
-
-    A projection in the usual distance, after steps that differ by coordinate, stops elsewhere
-    than at the minimiser.
-    """
-
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        super().increment(g, step_size)
-        m, v = np.asarray(self._m), np.asarray(self._v)
-        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self._beta2, self.steps))
-        self._last_step = np.asarray(step_size / (np.sqrt(mean) + self._eps))
-        return np.asarray(self._last_step * m / (1 - math.pow(self._beta1, self.steps)))
-
-
-def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:
-    """Return a method for a batch of runs, at a multiple of 1/L; NaN for Frank-Wolfe."""
-    L, step = of.smooth.L, multiple / of.smooth.L
-    denoiser: DenoiserLike | None = None
-    if method in _MEANS:
-        slope, weight = _MEANS[method]
-        share = _SLOPES[slope]
-        denoiser = GradientMean(_WEIGHTS[weight], slope=1 / step if share is None else share * L)
-    elif method in _OURS + _STEP_L:
-        bound = 1 / step if method in _STEP_L else L
-        denoiser = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
-    if math.isnan(multiple):
-        return FrankWolfe(of.map.corner, denoiser=denoiser)
-    if method == "Adam":
-        return (Adam if of.map.separable else _OneScale)(0.1 * of.reach * multiple)
-    return SGD(step, denoiser=denoiser) if denoiser else _PLAIN[method](step)
-
-
 def _cells(config: ConstraintsConfig) -> list[tuple[str, float]]:
     """Return (problem, step) for every cell; the step of Frank-Wolfe is NaN."""
     steps = [(name, step) for name in config.problems for step in config.steps]
@@ -191,8 +97,8 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
     exact = of.map.active(of.minimizer[None])[0]
     unit: dict[str, Float64] = {"start": np.asarray(of.excess(of.start[None]))}
     with short_windows() as short:
-        for method in _FW_METHODS if free else _RIVALS if step < 0.03 else _METHODS:
-            dear = method in _DEAR and not free
+        for method in FW_METHODS if free else RIVALS if step < 0.03 else METHODS:
+            dear = method in DEAR and not free
             runs = min(config.runs, config.dear_runs) if dear else config.runs
             path = run(
                 optimizer(method, of, step),
@@ -227,19 +133,19 @@ def _gather(config: ConstraintsConfig, units: Sequence[Unit]) -> Curves:
     walks: dict[str, Table] = {}
     for i, name in enumerate(config.problems):
         cells = units[i * count : (i + 1) * count]
-        _details(curves, name, config.steps, cells, _METHODS)
-        logs[name] = {method: _log_excess(cells, method) for method in _METHODS}
-        missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in _METHODS}
+        _details(curves, name, config.steps, cells, METHODS)
+        logs[name] = {method: _log_excess(cells, method) for method in METHODS}
+        missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in METHODS}
     for name, unit in zip(config.frank_wolfe, units[len(config.problems) * count :], strict=True):
-        _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], _FW_METHODS)
-        walks[name] = {method: _log_excess([unit], method) for method in _FW_METHODS}
+        _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], FW_METHODS)
+        walks[name] = {method: _log_excess([unit], method) for method in FW_METHODS}
     for kind in _KINDS:
         if names := _of(config, kind):
-            _compare(curves, kind, [logs[name] for name in names], _FAMILIES, _RIVALS)
+            _compare(curves, kind, [logs[name] for name in names], FAMILIES, RIVALS)
             _by_step(curves, kind, np.array(config.steps), [logs[name] for name in names])
             _supports(curves, kind, config.steps, [missed[name] for name in names])
     if walks:
-        _compare(curves, "Frank-Wolfe", list(walks.values()), _FW_FAMILIES, _FW_RIVALS)
+        _compare(curves, "Frank-Wolfe", list(walks.values()), FW_FAMILIES, FW_RIVALS)
     short = [float(unit["short"][0]) for unit in units]
     curves.exact("windows short of the tolerance", "all", np.arange(len(units)), short)
     return curves
@@ -322,9 +228,9 @@ def _by_step(curves: Curves, kind: str, steps: Float64, problems: Sequence[Table
 
     Add our choice over each rival too, from 1/L on.
     """
-    best, far = [tuned(_settings(of, _RIVALS)) for of in problems], steps >= 1.0
+    best, far = [tuned(_settings(of, RIVALS)) for of in problems], steps >= 1.0
     long: dict[str, Float64] = {}
-    for family, methods in _FAMILIES.items():
+    for family, methods in FAMILIES.items():
         each = [
             [
                 _over(tuned(_settings(of, methods, slice(i, i + 1))), theirs)
@@ -339,14 +245,14 @@ def _by_step(curves: Curves, kind: str, steps: Float64, problems: Sequence[Table
         curves.add(f"{kind}: usable", family, steps, usable)
         curves.ratios(f"{kind}: from 1/L", family, 1.0, long[family][:, None])
         curves.add(f"{kind}: usable from 1/L", family, 1.0, usable[:, far].mean(axis=1)[:, None])
-    for family in _RIVAL_FAMILIES:
-        gains = (long[_CHOICE] - long[family])[:, None]
-        curves.ratios(f"{kind}: from 1/L, {_CHOICE} over", family, 1.0, gains)
+    for family in RIVAL_FAMILIES:
+        gains = (long[CHOICE] - long[family])[:, None]
+        curves.ratios(f"{kind}: from 1/L, {CHOICE} over", family, 1.0, gains)
 
 
 def _supports(curves: Curves, kind: str, steps: Sequence[float], problems: Sequence[Table]) -> None:
     """Add the F1 of the last point's support, by step; and 1 - F1 at the step best for this."""
-    for family, methods in _FAMILIES.items():
+    for family, methods in FAMILIES.items():
         missed = {method: np.mean([of[method] for of in problems], axis=0) for method in methods}
         each = [tuned(_settings(missed, methods, slice(i, i + 1))) for i in range(len(steps))]
         curves.add(f"{kind}: F1", family, steps, 1.0 - np.stack(each, axis=1))
@@ -363,7 +269,7 @@ def _panels(result: Result) -> list[Panel]:
                 t.format(_KINDS[k][0]),
                 "step, in 1/L",
                 y,
-                _SHOWN,
+                SHOWN,
                 log=log,
                 y_range=y_range,
             )
@@ -393,9 +299,9 @@ def _claims(result: Result) -> list[Claim]:
     if config.frank_wolfe:
         claims.append(
             judge.ratio_at_most(
-                f"Frank-Wolfe, {_FW_CHOICE}: it has at most the excess of each problem's best mean "
+                f"Frank-Wolfe, {FW_CHOICE}: it has at most the excess of each problem's best mean "
                 f"of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
-                [curves["Frank-Wolfe: tuned", _FW_CHOICE]],
+                [curves["Frank-Wolfe: tuned", FW_CHOICE]],
                 1.0,
             )
         )
@@ -404,29 +310,29 @@ def _claims(result: Result) -> list[Claim]:
 
 def _kind_claims(curves: Curves, config: ConstraintsConfig, judge: Judge, kind: str) -> list[Claim]:
     """Return what is claimed of one kind of problems."""
-    start = f"{_KINDS[kind][0]}, {_CHOICE}: "
-    each = curves[f"{kind}: by problem", _CHOICE]
+    start = f"{_KINDS[kind][0]}, {CHOICE}: "
+    each = curves[f"{kind}: by problem", CHOICE]
     by_name = "; ".join(_number(name, each, i) for i, name in enumerate(_of(config, kind)))
     at_1 = config.steps.index(1.0)
-    near = "; ".join(_number(name, curves[kind, name], at_1) for name in _FAMILIES)
-    against = f"{kind}: from 1/L, {_CHOICE} over"
+    near = "; ".join(_number(name, curves[kind, name], at_1) for name in FAMILIES)
+    against = f"{kind}: from 1/L, {CHOICE} over"
     claims = [
         judge.ratio_at_most(
             f"{start}at its best step it has at most the excess of each problem's best rival, "
             f"every rival at its best step ({_list(curves, f'{kind}: tuned')}; by problem: "
             f"{by_name}).",
-            [curves[f"{kind}: tuned", _CHOICE]],
+            [curves[f"{kind}: tuned", CHOICE]],
             1.0,
         ),
         judge.ratio_at_most(
             f"{start}at its best step it has at most half of the excess of SGD, last or average, "
             f"at its best step ({_list(curves, f'{kind}: over SGD')}).",
-            [curves[f"{kind}: over SGD", _CHOICE]],
+            [curves[f"{kind}: over SGD", CHOICE]],
             0.5,
         ),
         judge.ratio_at_most(
             f"{start}untuned, at 1/L, it is within twice the best rival, which is tuned ({near}).",
-            [curves[kind, _CHOICE].part(slice(at_1, at_1 + 1))],
+            [curves[kind, CHOICE].part(slice(at_1, at_1 + 1))],
             2.0,
         ),
         judge.ratio_at_most(
@@ -442,7 +348,7 @@ def _kind_claims(curves: Curves, config: ConstraintsConfig, judge: Judge, kind: 
     missed = judge.no_worse(
         f"{start}at the step that is best for this, 1 - F1 of its last point's support is at most "
         f"0.1 in the mean ({_list(curves, f'{kind}: 1 - F1')}).",
-        [curves[f"{kind}: 1 - F1", _CHOICE]],
+        [curves[f"{kind}: 1 - F1", CHOICE]],
         margin=0.1,
         measure="largest 1 - F1 that the runs leave possible",
     )

@@ -121,6 +121,11 @@ def _late(config: LogisticConfig, which: int) -> int:
     return config.steps[which] // 16
 
 
+def _batches(config: LogisticConfig) -> int:
+    """Return the number of batches of runs; a single run is too noisy to see it arrive."""
+    return min(10, config.runs)
+
+
 def _arrival(mean: Float64, late: int) -> int:
     """Return after how many calls a path has come 95% of its way to the end."""
     end = mean[-late:].mean()
@@ -131,8 +136,11 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for which, base in enumerate(_BASES):
         late = _late(config, which)
-        alone = paths.distances(units, [base])[base].mean(axis=0)
-        early, names = _arrival(alone, late), _names(config, base)
+        alone = paths.distances(units, [base])[base]
+        early, names = _arrival(alone.mean(axis=0), late), _names(config, base)
+        batches = np.array_split(alone, _batches(config))
+        arrivals = [_arrival(batch.mean(axis=0), late) for batch in batches]
+        curves.add("arrival", base, 0, np.array(arrivals, float)[:, None])
         paths.gather(curves, units, names, early=early, late=late, prefix=f"{base} ")
     return curves
 
@@ -238,12 +246,12 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
                 "benefits), the caption does not.",
                 provided=benefits,
             ),
-            paper.at_most(
-                "Adam arrives at its variance regime after fewer oracle calls than SGD "
-                f"({arrivals['SGD']}) and STRSAGA ({arrivals['STRSAGA']}).",
-                arrivals["Adam"],
-                min(arrivals["SGD"], arrivals["STRSAGA"]) - 1,
-                measure="calls until the mean distance has come 95% of its way",
+            replace(paper, runs=_batches(config)).increases(
+                f"Adam arrives at its variance regime after fewer oracle calls ({arrivals['Adam']})"
+                f" than SGD ({arrivals['SGD']}) and STRSAGA ({arrivals['STRSAGA']}).",
+                [curves["arrival", base].minus(curves["arrival", "Adam"]) for base in _BASES[:2]],
+                measure="smallest difference of the calls until the mean distance has come 95% of "
+                f"its way, in standard errors over {_batches(config)} batches of runs",
             ),
         ]
     return claims

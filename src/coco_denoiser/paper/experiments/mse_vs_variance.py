@@ -16,7 +16,7 @@ import numpy as np
 
 from coco_denoiser import denoise
 from coco_denoiser.paper.experiments.claims import Claim, Judge
-from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.curves import Curve, Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Kind, Panel
 from coco_denoiser.paper.problems import Quadratic
@@ -146,23 +146,29 @@ def _panels(result: Result) -> list[Panel]:
     ]
 
 
-def _claims(result: Result) -> list[Claim]:
-    config, curves = result.config, result.curves
-    worst = curves["worst run", "total error over the oracle's"].mean
-    shift = curves["worst run", "shift of the centroid"].mean
-    drops = curves.panel("slope drop")
-    power = curves["exponent", "COCO"]
-    paper, of_batches = (
-        Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))
-    )
-    more = curves["slope excess over averaging", "COCO"]
+def _bends(result: Result) -> list[Curve]:
+    """Return how far the errors are from the regression line, over its height at the right end."""
+    curves, more = result.curves, result.curves["slope excess over averaging", "COCO"]
     bends = []
-    for K in range(1, config.most_points + 1):
+    for K in range(1, result.config.most_points + 1):
         # K times the error over d σ² is 1 + excess, and on the line 1 + its mean excess; at the
         # right end the line is 1 high.
         seen = curves["excess over averaging", f"K={K}"]
         height = seen.x / max(float(seen.x.max()), 1e-300)
         bends.append(seen.shifted(-more.mean[K - 1]).times(height))
+    return bends
+
+
+def _claims(result: Result) -> list[Claim]:
+    config, curves = result.config, result.curves
+    worst = curves["worst run", "total error over the oracle's"].mean
+    shift = curves["worst run", "shift of the centroid"].mean
+    power = curves["exponent", "COCO"]
+    paper, of_batches = (
+        Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))
+    )
+    more = curves["slope excess over averaging", "COCO"]
+    drops = curves.panel("slope drop")
     falls = paper.increases("COCO's error falls monotonically with the number of points K.", drops)
     return [
         paper.at_most(
@@ -191,7 +197,7 @@ def _claims(result: Result) -> list[Claim]:
         falls,
         paper.equivalent(
             "COCO's error is C σ², a straight line through the origin, for every K.",
-            bends,
+            _bends(result),
             measure="largest distance from the regression line that the runs leave possible, as a "
             "share of its height at the right end",
             provided=falls,
