@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from coco_denoiser import Denoiser, Status
 from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
 
@@ -126,21 +127,34 @@ def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
 )
-def test_diagnostics_tell_how_far_the_gradient_moved_and_what_the_window_costs(
+def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
     options: dict[str, Any],
 ) -> None:
     tensors = parameters()
     frozen = nn.Parameter(torch.ones(1000), requires_grad=False)  # costs nothing
     inner = torch.optim.SGD([*tensors, frozen], lr=0.1)
-    optimizer = coco(inner, L=0.5, **options)
-    seen: list[Any] = []
-    inner.register_step_pre_hook(lambda *_: seen.append(flat(tensors, gradients=True).copy()))
-    noisy_gradients(tensors, 7, optimizer.step)
-    found, held = optimizer.diagnostics(), 1 if options.get("window") == 2 else 4
-    moved = float(((seen[-1] - flat(tensors, gradients=True)) ** 2).sum() ** 0.5)
-    assert found.moved == pytest.approx(moved, rel=1e-6)
+    optimizer, core = coco(inner, L=0.5, **options), Denoiser(0.5, **{"window": 4, **options})
+    used: list[Any] = []
+    inner.register_step_pre_hook(lambda *_: used.append(flat(tensors, gradients=True).copy()))
+    for seed in range(9):
+        noisy_gradients(tensors, 1, seed=seed)
+        raw = flat(tensors, gradients=True)
+        theta = core(flat(tensors), raw)
+        optimizer.step()
+        np.testing.assert_allclose(used[-1], theta, rtol=1e-9)
+        found, answer = optimizer.diagnostics(), core.solution
+        assert found.moved == pytest.approx(np.linalg.norm(theta - raw), rel=1e-6)
+        assert found.weights.sum() == pytest.approx(1.0)
+        if seed == 0:  # one observation has no answer
+            continue
+        assert found.status is answer.status
+        assert answer.status is (Status.SOLVED if found.moved else Status.UNCHANGED)
+        assert max(found.gap, found.violation) <= 1e-9
+        assert found.gap == pytest.approx(answer.gap, abs=1e-12)
+        assert found.violation == pytest.approx(answer.violation, abs=1e-12)
+    assert found.moved > 0.0
+    held = 1 if options.get("window") == 2 else 4
     assert len(optimizer.denoiser) == held
-    assert found.weights.sum() == pytest.approx(1.0)
     # As docs/torch.md says: 2 K copies, or two; here in double precision.
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
     assert f"forget={options.get('forget', 'drop')!r}" in repr(optimizer)

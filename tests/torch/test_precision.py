@@ -1,6 +1,8 @@
 """Mixed precision, double, complex: nothing scaled, infinite or NaN enters the window."""
 
 from contextlib import nullcontext
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,19 @@ import pytest
 import torch
 from torch import nn
 
+from coco_denoiser import Status
+from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, vectors
-from tests.torch.problems import adam, coco, copies, equal, history, noisy_gradients, parameters
+from tests.torch.problems import (
+    adam,
+    begun,
+    coco,
+    copies,
+    equal,
+    history,
+    noisy_gradients,
+    parameters,
+)
 
 WINDOWS = pytest.mark.parametrize(
     "options", [{}, {"window": 2, "forget": "fold"}], ids=["drop", "filter"]
@@ -47,50 +60,88 @@ def test_scaled_training_is_unscaled_training_and_overflow_changes_nothing(fused
     assert equal(history(plain), history(scaled))
 
 
+LARGEST = {torch.float32: 1e37, torch.float64: 1e150}
+
+
 @WINDOWS
-@pytest.mark.parametrize("value", [torch.nan, 3e38])
-def test_without_a_scaler_such_an_observation_is_skipped_or_refused(
-    value: float, options: dict[str, Any]
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("bad", ["nan", "gradient", "point"])
+def test_what_no_window_holds_is_skipped_or_refused(
+    bad: str, dtype: torch.dtype, options: dict[str, Any]
 ) -> None:
-    tensors = parameters(torch.float32)
+    tensors, largest = parameters(dtype), LARGEST[dtype]
     optimizer, used = adam(tensors, **options), list[Any]()
     noisy_gradients(tensors, 5, optimizer.step)
     optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
     noisy_gradients(tensors, 1)
-    tensors[1].data[0, 0] = -1e38  # with c = 1/2, a gradient of 3e38 has no residual in float32
-    tensors[1].grad = gradient = torch.full_like(tensors[1], value)
+    value = torch.nan if bad == "nan" else 1.1 * largest
+    if bad == "point":
+        tensors[1].data[0, 0] = value
+    else:
+        tensors[1].grad = torch.full_like(tensors[1], value)
+    gradient = tensors[1].grad
     before, values = history(optimizer, "coco_"), copies(tensors)
+    strict, lenient = (GradientDenoiser(tensors, L=1.0, nonfinite=n) for n in ("raise", "skip"))
     optimizer.denoiser.nonfinite = "raise"
-    with pytest.raises(ValueError, match="infinity or NaN"):
-        optimizer.step()
+    for refuse in (optimizer.step, strict.denoise):
+        with pytest.raises(ValueError, match=r"infinity or NaN, or .* 1e\+37 in .* and 1e\+150"):
+            refuse()
     assert equal(tensors, values)
     optimizer.denoiser.nonfinite = "skip"
-    with said(value):
-        optimizer.step()
-    assert used[1] is gradient  # passed on as it is
+    for skip in (optimizer.step, lenient.denoise):
+        with nullcontext() if bad == "nan" else pytest.warns(UserWarning, match="was skipped"):
+            assert not skip()
+    assert used[1] is tensors[1].grad is gradient  # passed on as it is
     assert equal(history(optimizer, "coco_"), before)
-    assert optimizer.diagnostics().skipped == 2
-    with pytest.raises(ValueError, match="infinity or NaN"):
-        GradientDenoiser(tensors, L=1.0).denoise()
-    with said(value):
-        assert not GradientDenoiser(tensors, L=1.0, nonfinite="skip").denoise()
+    assert [optimizer.diagnostics().skipped, lenient.diagnostics().skipped] == [2, 1]
+    assert len(strict) == len(lenient) == 0
+    for p in tensors:
+        p.data, p.grad = torch.zeros_like(p), torch.full_like(p, 0.9 * largest)
+    assert strict.denoise()
 
 
-def said(value: float) -> Any:
-    """A finite number that is too large is not skipped in silence, and the line is the user's."""
-    if np.isnan(value):
-        return nullcontext()
-    return pytest.warns(UserWarning, match=r"skipped: .* 1e\+37 in float32")
+def call(function: Any) -> Any:
+    return function()
 
 
-def test_warnings_name_the_line_of_the_user() -> None:
-    layer = torch.nn.Linear(2, 1)
-    with pytest.warns(UserWarning, match="momentum") as caught:
-        optimizer = CocoOptimizer(torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9), L=1.0)
-    layer.weight.grad, layer.bias.grad = torch.full((1, 2), 3e38), torch.zeros(1)
-    with pytest.warns(UserWarning, match="skipped") as again:
+@pytest.mark.parametrize("module", ["train", "torch_train"])
+def test_warnings_name_the_line_of_the_user(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = FunctionType(call.__code__.replace(co_filename="train.py"), {"__name__": module})
+
+    def tell(message: str, function: Any) -> Any:
+        with pytest.warns(Warning, match=message) as caught:
+            result = user(function)
+        assert [found.filename for found in caught] == ["train.py"]
+        return result
+
+    tensors, optimizer = begun(3)
+    momentum = torch.optim.SGD(tensors, lr=0.1, momentum=0.9)
+    tell("momentum", partial(CocoOptimizer, momentum, L=1.0))
+    optimizer.param_groups[0]["momentum"] = 0.9  # told once
+    tell("SGD has momentum.*may diverge", optimizer.step)
+    plain = momentum.state_dict()
+    tell("holds no window", partial(optimizer.load_state_dict, plain))
+    noisy_gradients(tensors, 2, optimizer.step)
+    for value in (1e200, torch.nan):
+        tensors[0].grad = torch.full_like(tensors[0], value)
+        if value > 0.0:
+            tell("an observation was skipped: .*Rescale the loss", optimizer.step)
+    for _ in range(8):
         optimizer.step()
-    assert {found.filename for found in (*caught, *again)} == {__file__}
+    tell("10 observations in a row were skipped", optimizer.step)
+    optimizer.step()
+    assert optimizer.diagnostics().skipped == 11
+    honest = Cocoercive.estimate
+
+    def short(*given: Any) -> Any:
+        return honest(*given)._replace(status=Status.STALLED, gap=0.5)
+
+    monkeypatch.setattr(Cocoercive, "estimate", short)
+    tensors[0].data.zero_()  # it was NaN
+    noisy_gradients(tensors, 1)
+    tell("relative gap 5.0e-01", optimizer.step)
+    found = optimizer.diagnostics()
+    assert (found.gap, found.status, len(optimizer.denoiser)) == (0.5, Status.STALLED, 3)
 
 
 @pytest.mark.parametrize("large", [10**6, 1])

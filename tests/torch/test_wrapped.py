@@ -215,17 +215,6 @@ def test_nothing_is_emptied_or_loaded_in_the_middle_of_a_step(kind: Any, action:
     assert len(getattr(some, "denoiser", some)) == 4
 
 
-@pytest.mark.parametrize("options", [{"L": 1.0}, {"model": "gaussian"}], ids=str)
-def test_momentum_that_is_switched_on_later_is_told_once(options: dict[str, Any]) -> None:
-    tensors = parameters()
-    optimizer = CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), **options)
-    noisy_gradients(tensors, 2, optimizer.step)
-    optimizer.param_groups[0]["momentum"] = 0.9
-    with pytest.warns(UserWarning, match="SGD has momentum.*may diverge"):
-        noisy_gradients(tensors, 1, optimizer.step)
-    noisy_gradients(tensors, 3, optimizer.step)  # warnings are errors here
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_adaptive_optimizers_are_known_by_what_they_have() -> None:
     made: list[Any] = [
@@ -267,18 +256,6 @@ def test_parameters_in_place_of_an_optimizer_and_unknown_options_are_named() -> 
         CocoOptimizer(tensors, L=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'lr'"):
         CocoOptimizer(torch.optim.SGD(tensors, lr=0.1), L=1.0, lr=0.1)  # type: ignore[call-arg]
-
-
-def test_skipping_for_ever_is_told_once() -> None:
-    p = nn.Parameter(torch.ones(3))
-    optimizer = coco([p])
-    p.grad = torch.full((3,), torch.nan)
-    for _ in range(9):
-        optimizer.step()
-    with pytest.warns(UserWarning, match="10 observations in a row were skipped"):
-        optimizer.step()
-    optimizer.step()
-    assert optimizer.diagnostics().skipped == 11
 
 
 RATES = [0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2]

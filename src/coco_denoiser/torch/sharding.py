@@ -5,14 +5,18 @@ that part, and the sums, 3K + 2 numbers, are added over the ranks.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
 
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor
 
-def is_sharded(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is a DTensor, without importing their module."""
+
+def is_sharded(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
+    """Return whether a tensor is a DTensor, without importing their module."""
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
@@ -29,18 +33,17 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     """Return the part of a tensor that this rank holds."""
     if not is_sharded(tensor):
         return tensor
-    part: Any = tensor.to_local()  # type: ignore[attr-defined]
+    part = tensor.to_local()
     wait = getattr(part, "wait", None)  # a collective may still be under way
-    return wait() if callable(wait) else part  # type: ignore[no-any-return]
+    return cast("torch.Tensor", wait()) if callable(wait) else part
 
 
-def local_gradient(parameter: torch.Tensor, gradient: Any) -> Any:
+def local_gradient(parameter: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor | None:
     """Return the part of a gradient that belongs to this rank's part of the parameter."""
     if gradient is None or not is_sharded(parameter):
         return gradient
-    wanted = parameter.placements  # type: ignore[attr-defined]
-    if gradient.placements != wanted:
-        gradient = gradient.redistribute(placements=wanted)
+    if is_sharded(gradient) and gradient.placements != parameter.placements:
+        gradient = gradient.redistribute(placements=parameter.placements)
     return local(gradient)
 
 
@@ -48,29 +51,25 @@ def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     """Return a rank's part as what it is a part of: a DTensor if the parameter is one."""
     if not is_sharded(parameter):
         return part
-    kind: Any = type(parameter.data)
-    whole: torch.Tensor = kind.from_local(
-        part,
-        parameter.device_mesh,  # type: ignore[attr-defined]
-        parameter.placements,  # type: ignore[attr-defined]
-        run_check=False,
-        shape=parameter.shape,
-        stride=parameter.stride(),
-    )
-    return whole
+    kind = cast("type[DTensor]", type(parameter.data))
+    mesh, placements = parameter.device_mesh, parameter.placements
+    shape, stride = parameter.shape, parameter.stride()
+    return kind.from_local(part, mesh, placements, run_check=False, shape=shape, stride=stride)
 
 
-def group_of(parameters: Iterable[torch.Tensor], given: dist.ProcessGroup | None) -> Any:
+def group_of(
+    parameters: Iterable[torch.Tensor], given: dist.ProcessGroup | None
+) -> dist.ProcessGroup | None:
     """Return the process group over which to add, or None if every rank has everything.
 
     Unless it is given: the ranks over which the parameters are sharded.
     """
     if given is not None:
         return given
-    meshes: list[Any] = []
+    meshes: list[DeviceMesh] = []
     for parameter in parameters:
-        if is_sharded(parameter) and parameter.device_mesh not in meshes:  # type: ignore[attr-defined]
-            meshes.append(parameter.device_mesh)  # type: ignore[attr-defined]
+        if is_sharded(parameter) and parameter.device_mesh not in meshes:
+            meshes.append(parameter.device_mesh)
     if not meshes:
         return None
     if any(mesh.size() == dist.get_world_size() for mesh in meshes):
@@ -84,20 +83,19 @@ def group_of(parameters: Iterable[torch.Tensor], given: dist.ProcessGroup | None
     )
 
 
-def share(parameter: torch.Tensor, group: Any) -> float:
+def share(parameter: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     """Return what this rank's part counts for, so that over the group everything counts once.
 
     A parameter that is cut into some number of pieces has n / pieces copies on n ranks.
     """
     pieces = 1
     if is_sharded(parameter):
-        mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
-        for axis, placement in enumerate(parameter.placements):  # type: ignore[attr-defined]
+        for axis, placement in enumerate(parameter.placements):
             if placement.is_partial():
                 raise ValueError(
                     "parameters must be sharded or replicated, got one that is a partial sum "
                     f"({placement}). Redistribute it first."
                 )
             if placement.is_shard():
-                pieces *= mesh.size(axis)
+                pieces *= parameter.device_mesh.size(axis)
     return 1.0 if group is None else pieces / dist.get_world_size(group)
