@@ -68,6 +68,35 @@ def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
     axes.text(last / 2, -0.92, "$x_{k+1}$", ha="center", va="top", fontsize=10)
 
 
+def gain() -> Figure:
+    """Draw SGD on the paper's quadratic with and without COCO_16: a run, and the distance."""
+    figure = Figure(figsize=(7.6, 3.1), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    problem, steps = Quadratic.spaced(10, noise_std=10.0), 60
+    for name, colour, dash, optimizer in (
+        ("SGD", PLAIN, (0, (5, 2)), SGD(1.0)),
+        ("SGD, denoised", COCO, "-", SGD(1.0, denoiser=coco.Denoiser(1.0, window=16))),
+    ):
+        paths = [
+            run(optimizer, problem, np.full(10, 100.0), steps=steps, rng=rng).iterates
+            for rng in np.random.default_rng(0).spawn(50)
+        ]
+        left.plot(*paths[0][6:, [0, 1]].T, color=colour, linestyle=dash, linewidth=1.0, marker="o",
+                  markersize=2.5, label=name)  # fmt: skip
+        distance = np.linalg.norm(paths, axis=2)
+        right.plot(distance.mean(axis=0), color=colour, linestyle=dash, label=f"{name}, mean")
+        right.plot(distance[0], color=colour, linewidth=0.8, alpha=0.5)
+    left.plot(0, 0, marker="+", color=EXACT, markersize=16, markeredgewidth=2.5, zorder=9)
+    left.set_aspect("equal")
+    left.set_axis_off()
+    left.set_title("A run around the minimum (+)", loc="left", fontsize=10)
+    right.set(xlabel="gradients computed", ylim=(0, 80), xlim=(0, steps))
+    right.set_title("Distance to the minimum", loc="left", fontsize=10)
+    right.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False, fontsize=9)
+    return figure
+
+
 def ball() -> Figure:
     """Draw two gradients: their difference and the ball it belongs in, and how both move."""
     points = np.array([[0.0, 0.0], [2.0, 0.6]])
@@ -262,6 +291,7 @@ def main(results: Path | None) -> None:
     if results is not None:
         gallery(results)
     for name, draw in (
+        ("gain", gain),
         ("schematic", schematic),
         ("idea-ball", ball),
         ("idea-window", window),
