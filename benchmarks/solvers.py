@@ -167,8 +167,8 @@ def long_step() -> list[dict[str, float]]:
         for x, g in zip(points, gradients, strict=True):
             denoiser(x, g)
         turn = cycle(zip(points, gradients, strict=True))
-        ring = denoiser._vectors.ring  # noqa: SLF001
-        rings = ring.points, ring.residuals, ring.residuals
+        ring = denoiser._stream.window  # noqa: SLF001
+        rings: Any = ring.points, ring.residuals, ring.residuals
         repeat = max(5, min(100, 10**7 // d))
         step = median_seconds(partial(_step, denoiser, turn), repeat)
         read = median_seconds(partial(_read, rings), repeat)

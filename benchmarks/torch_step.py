@@ -66,7 +66,7 @@ def measure(d: int, tensors: int) -> dict[str, float]:
                 seconds(lambda: read(blocks)),
                 seconds(lambda: read(parts)),
                 # What the step leaves to the core: the K by K problem, whatever d is.
-                seconds(lambda: coco.denoiser.model.estimate(window)),
+                seconds(lambda: coco.denoiser.model.estimate(window, coco.denoiser.stream.limits)),
             ]
         )
     wrapped, step, reading, by_tensor, solving = np.array(rounds).min(axis=0).tolist()

@@ -282,14 +282,6 @@ def saved_count(state: Mapping[str, Any], name: str, least: int, most: int | Non
     return int(value)
 
 
-def saved_shape(state: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of the vectors of a saved state."""
-    shape = np.asarray(state["shape"])
-    if shape.ndim != 1 or (shape.size and shape.dtype.kind not in "iu") or (shape < 1).any():
-        raise damaged(f"shape must be positive integers, got {shape}")
-    return tuple(int(n) for n in shape)
-
-
 def saved(
     state: Mapping[str, Any], name: str, shape: tuple[int, ...], *, kind: np.dtype[Any] | None
 ) -> NDArray[Any]:

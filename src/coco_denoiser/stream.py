@@ -1,16 +1,14 @@
-"""Denoiser: the sliding window between an oracle and an optimizer, and its state machine.
+"""Denoiser: the sliding window between an oracle and an optimizer, and what is around a step.
 
-A step compares the observation with the window, decides, asks the model for weights, and writes
-the observation and the weighted sum. Nothing changes before an observation has been accepted.
-The tables are in `window.py`, the vectors in `vectors.py`; PyTorch has vectors of its own. Where
-all of it can be one compiled call, `Denoiser._step` makes it.
+A step compares the observation with the window, admits it, asks the model for weights, and writes
+the observation and the weighted sum. Nothing changes before an observation has been accepted. All
+of it is in the core; PyTorch makes the same calls for vectors of its own.
 """
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,12 +18,9 @@ from coco_denoiser._core import kernels
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model, choose
 from coco_denoiser.models.bounds import Bound, Limits
-from coco_denoiser.models.cocoercive import Cocoercive
-from coco_denoiser.solution import ConvergenceWarning, Solution, Status
-from coco_denoiser.solvers import LARGE, closed_form
+from coco_denoiser.solution import ConvergenceWarning, Solution
 from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
-from coco_denoiser.vectors import ArrayVectors, Comparison, Vectors
-from coco_denoiser.window import Estimate, Plan, Window, recentred
+from coco_denoiser.window import FLOAT32, FLOAT64, Estimate, Window
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
 VERSION = 3  # of what a state holds
@@ -88,11 +83,6 @@ class Denoiser:
     ) -> None:
         self._model = choose(model, L, mu, tol=tol, method=method)
         self._stream = Stream(self._model, window=window, forget=forget)
-        self._vectors = ArrayVectors(self._stream.window.slots)
-        self._shape: tuple[int, ...] | None = None
-        # Whether a step can be one compiled call.
-        plain = forget == "drop" and method == "auto"
-        self._compiled = plain and isinstance(self._model, Cocoercive)
 
     @property
     def L(self) -> float:  # noqa: N802
@@ -127,8 +117,6 @@ class Denoiser:
         """Forget every observation."""
         with self._stream:
             self._stream.reset()
-            self._vectors.reset()
-            self._shape = None
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -155,10 +143,11 @@ class Denoiser:
             ValueError, TypeError: if the observation cannot be taken, for instance because it is
                 not finite; the window is unchanged.
         """
-        stream, vectors = self._stream, self._vectors
+        stream = self._stream
         x: Any = point
         g: Any = gradient
-        shape = self._shape if stream.window.count else None
+        window = stream.window
+        shape = window.points.shape[1:] if window.count and window.points is not None else None
         arrays = type(x) is type(g) is np.ndarray and x.dtype.kind == g.dtype.kind == "f"
         if not (arrays and x.shape == g.shape == shape):
             x, g = check.pair(point, gradient, shape)
@@ -167,58 +156,46 @@ class Denoiser:
         if not stream.lock.acquire(blocking=False):
             raise RuntimeError(BUSY)
         try:
-            limits = self._model.limits(1.0)
-            vectors.hold(x, g)
-            if self._compiled and stream.window.count < LARGE - 1:
-                theta = self._step(limits, noise_variance)
-                if theta is None:
-                    raise self._refusal(x, g, limits)
-            else:
-                comparison = stream.compare(vectors, limits)
-                if isinstance(comparison, Outcome):
-                    raise self._refusal(x, g, limits)
-                stream.accept(vectors, comparison, noise_variance)
-                theta = vectors.theta
-            self._shape = g.shape
+            theta = self._step(x, g, noise_variance)
         finally:
-            vectors.release()
             stream.lock.release()
-        stream.warn()
-        if theta.dtype != g.dtype and g.dtype.kind == "f":
-            theta = theta.astype(g.dtype)
-        return theta.reshape(g.shape)
+        found = stream.estimate
+        if found is not None and not found.status.success:
+            stream.warn()
+        return theta if theta.dtype == g.dtype or g.dtype.kind != "f" else theta.astype(g.dtype)
 
-    def _step(self, limits: Limits, variance: float) -> Array | None:
-        """Take the observation that is held in one compiled call; None if it is refused."""
-        stream, vectors, window = self._stream, self._vectors, self._stream.window
-        model: Any = self._model
-        slot, empty = window.next, not window.count
-        window.grow(slot + 1)
-        ring = vectors.room(slot)
-        theta = np.empty_like(vectors.g)
-        window.centre = stream.reference(limits) if empty else window.centre
-        room = model.prepare(window, limits, max(window.count, slot + 1))
+    def _step(self, x: Array, g: Array, variance: float) -> Array:
+        """Take an observation, and return its gradient, denoised."""
+        stream, window, model = self._stream, self._stream.window, self._model
+        limits, held = model.limits(1.0), (window.points, window.residuals)
+        wide = x.dtype.itemsize > 4 or g.dtype.itemsize > 4 or x.dtype.kind + g.dtype.kind != "ff"
+        if window.count and window.points is not None and window.points.dtype == FLOAT64:
+            wide = True
+        dtype = FLOAT64 if wide else FLOAT32
+        own_x: Array
+        own_g: Array
+        own_x, own_g = np.asarray(x, dtype, order="C"), np.asarray(g, dtype, order="C")
+        theta: Array = np.empty(g.shape, dtype)
+        window.fit(g.shape, dtype)
+        stream.begin(limits)
         try:
-            held = (ring.points, ring.residuals), (vectors.x, vectors.g)
-            solved = kernels.step(room, window, *held, theta, variance, vectors.limit)
-            if solved is None:
-                return None
-            vectors.ring, window.vectors = ring, None
-            if window.d < window.count:
-                window.vectors = ring.points[: window.count], ring.residuals[: window.count]
-            if not solved:
-                stream.answer(vectors, model.estimate_hard(window, limits))
+            ready = kernels.step(
+                window, own_x, own_g, theta, variance, check.LIMITS[dtype], limits, model
+            )
+            if ready is not None:
                 stream.limits = limits
-                return vectors.theta
+                if not ready:
+                    stream.estimate = model.estimate(window, limits, stream.estimate)
+                    weights = stream.estimate.weights
+                    kernels.complete(window, own_x, own_g, theta, weights, limits)
+                else:
+                    stream.estimate = model.told(window) if window.members > 1 else None
+                return theta
         except BaseException:
-            # Tables and vectors may no longer belong together.
-            stream.reset()
-            vectors.reset()
+            stream.reset()  # tables and vectors may no longer belong together
             raise
-        stream.limits, stream.estimate = limits, None
-        if window.count > 1:
-            stream.estimate = model.told(room, window, limits)
-        return theta
+        window.points, window.residuals = held
+        raise check.refusal(own_x, own_g, limits.centre, "point", "gradient")
 
     @property
     def solution(self) -> Solution:
@@ -232,25 +209,29 @@ class Denoiser:
         row is the gradient at its own point, and its weight that of all of them together. With
         window=2 there is one row, the gradient that was returned.
         """
-        if self._shape is None:
+        window, model, stream = self._stream.window, self._model, self._stream
+        if window.points is None or window.residuals is None or not window.count:
             raise ValueError("solution: there is no solution before the first observation.")
-        window, model, limits = self._stream.window, self._model, self._stream.asked()
-        ring, order = self._vectors.ring, window.order
-        x, h = (np.asarray(v[order], np.float64) for v in (ring.points, ring.residuals))
-        raw = h + window.centre * x
-        h = h - (limits.centre - window.centre) * x
-        found = model.solution(window, limits, self._stream.last(), raw, h)
-        return replace(found, gradients=found.gradients.reshape(-1, *self._shape))
+        limits, order, shape = stream.asked(), window.order, window.points.shape[1:]
+        x, h = (
+            np.asarray(v[order], np.float64).reshape(len(order), -1)
+            for v in (window.points, window.residuals)
+        )
+        raw, h = h + window.centre * x, h - (limits.centre - window.centre) * x
+        found = model.solution(window, limits, stream.last(), raw, h)
+        return replace(found, gradients=found.gradients.reshape(-1, *shape))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain arrays and numbers; 0 stands for None."""
-        used, ring = slice(len(self)), self._vectors.ring
+        window = self._stream.window
+        vectors = {"points": window.points, "residuals": window.residuals}
         return {
             **self._saved_settings(),
             **self._stream.state_dict(),
-            "shape": np.array(self._shape or (), dtype=np.int64),
-            "points": ring.points[used].copy(),
-            "residuals": ring.residuals[used].copy(),
+            **{
+                name: np.zeros(0) if held is None else held[: window.count].copy()
+                for name, held in vectors.items()
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -262,55 +243,28 @@ class Denoiser:
         Raises:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
-        for name in ("shape", "points", "residuals"):
+        for name in ("points", "residuals"):
             if name not in state:
                 raise ValueError(f"state lacks {name}: it is not the state of a Denoiser.")
         self._stream.check_settings(state, self._saved_settings())
         tables = self._stream.window.checked(state)
-        count, shape = tables["count"], check.saved_shape(state)
-        points = check.saved(state, "points", (count, math.prod(shape)), kind=None)
-        residuals = check.saved(state, "residuals", points.shape, kind=points.dtype)
+        shape = (tables["count"], *np.shape(state["points"])[1:])
+        points = check.saved(state, "points", shape, kind=None)
+        residuals = check.saved(state, "residuals", shape, kind=points.dtype)
         with self._stream:
             self._stream.load_state_dict(tables)
-            self._vectors.load(points, residuals)
-            self._shape, window, ring = shape, self._stream.window, self._vectors.ring
-            window.d = math.prod(shape)
-            if window.d < count:
-                window.vectors = ring.points[:count], ring.residuals[:count]
+            window = self._stream.window
+            window.points, window.residuals, window.d = points, residuals, math.prod(shape[1:])
+            window.move(points.shape[1:], points.dtype)
 
     def _saved_settings(self) -> dict[str, Any]:
         """Return what a state must have been saved with; bounds that change may be others."""
         given = self._model.settings.items()
         return {name: 0 if value is None else value for name, value in given if not callable(value)}
 
-    def _refusal(self, x: Array, g: Array, limits: Limits) -> ValueError:
-        x, g = (v.astype(self._vectors.g.dtype) for v in (x, g))
-        return check.refusal(x, g, limits.centre, "point", "gradient")
-
-
-class Outcome(Enum):
-    """What became of an observation."""
-
-    REFUSED = "it is not finite or too large, and nothing has changed"
-    IGNORED = "its gradient is zero while the optimizer stands still: no observation"
-    UNCHANGED = "it is in the window, and its gradient is as it was"
-    DENOISED = "it is in the window, and its denoised gradient is ready"
-
 
 class Stream:
-    """The state machine of a stream, without the vectors, which a backend holds.
-
-    Folding merges the oldest observation into its successor instead of dropping it. The two, with
-    residuals h_0 and h_1 and noise variances v_0 and v_1, may be rho = r ||x_1 - x_0|| apart.
-    Their two-point problem has a closed form; its second half replaces the successor, with the
-    variance that fixed weights would give it:
-
-        h_1 <- h_1 + w (h_0 - h_1),                 w = t v_1 / (v_0 + v_1),
-        v_1 <- (1 - w)^2 v_1 + w^2 v_0,             t = max(0, 1 - rho / ||h_1 - h_0||).
-
-    At coinciding points (rho = 0) this is the recursive mean; where the bound holds, w = 0 and the
-    oldest is dropped. With a window of two, the new h_1 is the denoised residual itself: one slot
-    holds all of the past, and folding is a recursive filter.
+    """The state of a stream, and what is said of its last step, for every front.
 
     Args:
         model: what turns the window into weights.
@@ -319,7 +273,8 @@ class Stream:
 
     Attributes:
         size: K.
-        window: what a model sees of the window.
+        window: all that is remembered.
+        limits: the curvature bounds of the last step; NaN if there was none.
         estimate: how the last gradient was averaged; None before there are two.
         lock: held during a step.
     """
@@ -336,8 +291,8 @@ class Stream:
                 "forget='fold' is only supported with model='cocoercive': folded gradients are "
                 "not observations, and the Gaussian model would misjudge their noise."
             )
-        self.recursive = forget == "fold" and self.size == 2
-        self.window = Window(1 if self.recursive else self.size)
+        folds = forget == "fold"
+        self.window = Window(1 if folds and self.size == 2 else self.size, folds)
         self.lock = threading.Lock()
         self.reset()
 
@@ -368,95 +323,14 @@ class Stream:
         self.window.reset()
         self.limits = self.model.fixed or Limits(*[math.nan] * 4)
         self.estimate: Estimate | None = None
-        self._moved = 0.0
 
-    def compare(
-        self, vectors: Vectors, limits: Limits, *, standing: Callable[[], bool] | None = None
-    ) -> Outcome | Comparison:
-        """Look at the observation that the vectors hold, and change nothing.
+    def begin(self, limits: Limits) -> None:
+        """Choose c0 of the residuals that an empty window begins to store.
 
-        Args:
-            vectors: what holds the window's vectors and the observation.
-            limits: what the model has asked for.
-            standing: says whether the optimizer is made to stand still; zero gradients are then
-                no observation. None if they always are one.
-
-        Returns:
-            What `accept` needs, or what becomes of the observation if it cannot be taken.
+        The gradients themselves where c may change, and with it by much.
         """
-        window, self.limits = self.window, limits
-        if not window.count:
-            plan = Plan(self.reference(limits), 0)
-        elif window.count != window.slots or self.recursive:
-            plan = Plan(window.centre, window.count)
-        else:
-            plan = Plan(window.centre, window.count, window.next)
-            if self.forget == "fold":
-                plan = self._fold(plan)
-        sums = vectors.compare(plan)
-        if sums is None:
-            return Outcome.REFUSED
-        zero = standing is not None and sums.item(-1) == 0.0  # the sum of |g|
-        if zero and standing is not None and (not window.count or standing()):
-            return Outcome.IGNORED
-        return Comparison(plan, sums)
-
-    def _fold(self, plan: Plan) -> Plan:
-        """Return a plan that merges the oldest observation into its successor."""
-        window = self.window
-        oldest, successor = window.next, (window.next + 1) % window.count
-        older, newer = window.variances[[oldest, successor]].tolist()
-        weight, variance, _ = self._merge(window.tables[:, oldest, successor], older, newer)
-        if weight == 0.0:
-            return plan
-        shift = self.limits.centre - window.centre
-        return plan._replace(successor=successor, weight=weight, variance=variance, shift=shift)
-
-    def _merge(self, pair: Float64, older: float, newer: float) -> tuple[float, float, float]:
-        """Return weight and variance of two observations merged, and how far apart they are.
-
-        Args:
-            pair: what the tables hold of the two, (3,).
-            older: noise variance of the observation that leaves.
-            newer: noise variance of the one that stays.
-        """
-        points, cosines, residuals = pair
-        shift = self.limits.centre - self.window.centre
-        apart = recentred(points, cosines, residuals, shift).item()
-        weight, variance = merge(apart, self.limits.radius * points.item(), older, newer)
-        return weight, variance, apart
-
-    def accept(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
-        """Take the observation that has just been compared, with its relative noise variance."""
-        window, plan = self.window, found.plan
-        try:
-            window.centre, window.d = plan.centre, vectors.d
-            if self.recursive and window.count:
-                return self._filter(vectors, found, variance)
-            window.admit(plan, found.sums, variance)
-            if plan.successor >= 0:
-                vectors.merge_oldest(plan)
-            window.vectors = None
-            if window.d < window.count:
-                window.vectors = vectors.short(plan.centre, window.count, window.newest)
-            if window.count == 1:
-                return self.answer(vectors, None)
-            return self.answer(vectors, self.model.estimate(window, self.limits, self.estimate))
-        except BaseException:
-            # Tables and vectors may no longer belong together.
-            self.reset()
-            vectors.reset()
-            raise
-
-    def answer(self, vectors: Vectors, estimate: Estimate | None) -> Outcome:
-        """Write the newest observation, and its gradient as a model averages it."""
-        window, weights, shift = self.window, None, 0.0
-        self.estimate = estimate
-        if estimate is not None:
-            shift = estimate.centre - window.centre
-            weights = None if estimate.weights.item(window.newest) == 1.0 else estimate.weights
-        vectors.write(window.centre, window.newest, weights, shift)
-        return Outcome.UNCHANGED if weights is None else Outcome.DENOISED
+        if not self.window.count:
+            self.window.centre = 0.0 if self.model.fixed is None else limits.centre
 
     def warn(self) -> None:
         """Warn if the last step fell short of the tolerance; all is written by now."""
@@ -464,37 +338,6 @@ class Stream:
         if found is not None and not found.status.success:
             reached = f"relative gap {found.gap:.1e}, tol={self.model.tol:.1e}"
             warn_user(f"{found.method} {found.status}: {reached}.", ConvergenceWarning)
-
-    def _filter(self, vectors: Vectors, found: Comparison, variance: float) -> Outcome:
-        """Merge the past into the observation; the result is the answer, and the past from now."""
-        window, centre, older = self.window, self.limits.centre, self.window.variances.item(0)
-        row = window.admit(found.plan, found.sums, variance)
-        w, merged, apart = self._merge(row[:3], older, variance)
-        window.variances[0] = merged
-        rho = self.limits.radius * row.item(0)
-        gap, violation = closed_form.certify(apart, rho, (older, variance), w)
-        status = Status.SOLVED if w > 0.0 else Status.UNCHANGED
-        self.estimate = Estimate(
-            np.array([w, 1.0 - w]),
-            centre,
-            gap=gap,
-            violation=violation,
-            status=status,
-            method="closed-form",
-        )
-        self._moved = w * apart
-        if w == 0.0:
-            vectors.write(window.centre, 0, None, 0.0)
-            return Outcome.UNCHANGED
-        vectors.filter(window.centre, w, centre - window.centre)
-        return Outcome.DENOISED
-
-    def reference(self, limits: Limits) -> float:
-        """Return c0 of the residuals that an empty window begins to store.
-
-        The gradients themselves where c may change, and with it by much.
-        """
-        return 0.0 if self.model.fixed is None else limits.centre
 
     def asked(self) -> Limits:
         """Return the bounds of the last step; those of now if it was before a restart."""
@@ -504,7 +347,7 @@ class Stream:
 
     def last(self) -> Estimate | None:
         """Return how the last gradient was averaged, after a restart too; None before two."""
-        if self.estimate is None and self.window.count > 1:
+        if self.estimate is None and self.window.members > 1:
             self.estimate = self.model.estimate(self.window, self.asked())
         return self.estimate
 
@@ -512,16 +355,17 @@ class Stream:
         """Return how the last gradient was averaged, oldest first."""
         if self.estimate is None:
             return np.ones(min(self.window.count, 1))
-        return self.estimate.weights if self.recursive else self.estimate.weights[self.window.order]
+        of, window = self.estimate.weights, self.window
+        return of if window.members > window.count else of[window.order]
 
     def moved(self) -> float:
         """Return the distance between the last gradient and the denoised one."""
-        if self.recursive or self.estimate is None:
-            return self._moved
+        if self.estimate is None:
+            return 0.0
         # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
         v = self.estimate.weights.copy()
         v[self.window.newest] -= 1.0
-        square = -0.5 * v @ self.window.distances(self.estimate.centre) ** 2 @ v
+        square = -0.5 * v @ self.window.distances(self.limits.centre) ** 2 @ v
         return math.sqrt(max(0.0, float(square)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -553,18 +397,3 @@ class Stream:
         """Go back to a state that has been checked."""
         self.reset()
         self.window.load_state_dict(state)
-
-
-def merge(apart: float, rho: float, older: float, newer: float) -> tuple[float, float]:
-    """Merge one observation into the next; return its weight and the variance of the result.
-
-    Args:
-        apart: the distance of the two residuals.
-        rho: how far apart they may be.
-        older: noise variance of the observation that leaves.
-        newer: noise variance of the one that stays.
-    """
-    # At coinciding points, even equal gradients count as two observations.
-    t = closed_form.pull(apart, rho) if rho > 0.0 else 1.0
-    w = t * (newer / (older + newer))
-    return w, (1.0 - w) ** 2 * newer + w**2 * older

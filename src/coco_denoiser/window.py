@@ -1,4 +1,4 @@
-"""The sliding window as a model sees it: K by K numbers, kept up to date one row at a time.
+"""The sliding window: its vectors, and K by K numbers, kept up to date one row at a time.
 
 With residuals h_i = g_i - c0 x_i for a centre c0 that never changes, dx = x_i - x_j and
 dh = h_i - h_j, a window knows ||dx||, ||dh|| and the cosine between the two. Any other centre c is
@@ -6,9 +6,21 @@ then a matter of arithmetic:
 
     ||dg - c dx||^2 = ||dh||^2 - 2 (c - c0) <dh, dx> + (c - c0)^2 ||dx||^2.
 
-A model answers with weights w that sum to 1, and a centre c: the newest gradient becomes
+A model answers with weights w that sum to 1, for a centre c: the newest gradient becomes
 
     theta = sum_i w_i (g_i - c (x_i - x_newest)).
+
+Folding merges the oldest observation into the next instead of dropping it. The two, with residuals
+h_0 and h_1 and noise variances v_0 and v_1, may be rho = r ||x_1 - x_0|| apart. Their two-point
+problem has a closed form; its second half replaces the later one, with the variance that fixed
+weights would give it:
+
+    h_1 <- h_1 + w (h_0 - h_1),                 w = t v_1 / (v_0 + v_1),
+    v_1 <- (1 - w)^2 v_1 + w^2 v_0,             t = max(0, 1 - rho / ||h_1 - h_0||).
+
+At coinciding points (rho = 0) this is the recursive mean; where the bound holds, w = 0 and the
+oldest is dropped. With a window of two, the new h_1 is the denoised residual itself: one slot holds
+all of the past, and folding is a recursive filter.
 """
 
 import math
@@ -21,84 +33,42 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser.typing import Float64, Int64
 
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _SAVED = ("point_distances", "cosines", "residual_distances")
 
 
-class Plan(NamedTuple):
-    """What the next observation does to a window.
-
-    Attributes:
-        centre: c of the residuals g - c x that are stored.
-        used: how many slots are in use.
-        oldest: the slot that is about to be overwritten; -1 for none.
-        successor: the slot that the oldest is merged into; -1 if it is dropped.
-        weight: of the oldest in the merged residual.
-        shift: how far the centre at which they are merged lies from that of the residuals.
-        variance: noise variance of the merged observation.
-    """
-
-    centre: float
-    used: int
-    oldest: int = -1
-    successor: int = -1
-    weight: float = 0.0
-    shift: float = 0.0
-    variance: float = 1.0
-
-
 class Window(kernels.Window):
-    """Tables of the last `slots` observations, in slots that are reused in a ring.
+    """Observations in slots that are reused in a ring: all that a stream remembers.
 
-    Models may read everything and write nothing. What the tables hold is in `_core/tables.pxi`.
-
-    Attributes:
-        vectors: points and residuals, (count, d) each, where d is below count and they are at
-            hand: shorter and more accurate than what can be recovered from the tables.
+    Models read the tables and write nothing. What these hold is in `_core/tables.pxi`.
     """
 
-    def __init__(self, slots: int | None) -> None:
-        super().__init__(slots)
+    def __init__(self, slots: int | None, folds: bool = False) -> None:  # noqa: FBT001, FBT002 - as in the core
+        super().__init__(slots, folds)
         self.reset()
 
     def reset(self) -> None:
         """Forget every observation."""
-        self.count = self.next = self.d = 0
-        self.centre = 0.0
-        self.newest = -1
+        self.count = self.members = self.next = self.d = 0
+        self.centre, self.newest = 0.0, -1
+        self.points = self.residuals = None
         self.hold(np.zeros((3, 0, 0)), np.zeros(0))
-        self.vectors: tuple[Array, Array] | None = None
-        self._room: kernels.Workspace | None = None
-
-    def workspace(self, count: int) -> kernels.Workspace:
-        """Return memory for the problem of so many observations."""
-        if self._room is None or count != self._room.K:
-            self._room = kernels.Workspace(count, count)
-        return self._room
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to copy and pickle it: it holds C memory."""
-        return type(self), (self.slots,), {**self.state_dict(), "d": self.d}
+        vectors = {name: getattr(self, name) for name in ("points", "residuals", "d")}
+        return type(self), (self.slots, self.folds), {**self.state_dict(), **vectors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.load_state_dict(state)
-        self.d = state["d"]
+        self.points, self.residuals, self.d = state["points"], state["residuals"], state["d"]
 
     @property
-    def points(self) -> Float64:
-        """Distances ||dx|| between points, (count, count)."""
-        return self.tables[0, : self.count, : self.count]
-
-    @property
-    def cosines(self) -> Float64:
-        """Cosines <dh, dx> / (||dh|| ||dx||), (count, count); 0 where one of them is 0."""
-        return self.tables[1, : self.count, : self.count]
-
-    @property
-    def residuals(self) -> Float64:
-        """Distances ||dh|| between residuals h = g - c0 x, (count, count)."""
-        return self.tables[2, : self.count, : self.count]
+    def point_distances(self) -> Float64:
+        """Distances ||dx|| between points, (members, members)."""
+        return self.tables[0, : self.members, : self.members]
 
     @property
     def variances(self) -> Float64:
@@ -110,34 +80,36 @@ class Window(kernels.Window):
         """The slots in use, from the oldest observation to the newest."""
         return _cycle(self.next if self.count == self.slots else 0, self.count)
 
-    def distances(self, centre: float) -> Float64:
-        """Return the distances ||dg - centre dx||, (count, count)."""
-        return recentred(self.points, self.cosines, self.residuals, centre - self.centre)
+    def fit(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Make room for one more observation, and for numbers so wide."""
+        self.grow(self.count + 1)
+        held = self.points
+        if held is None or held.shape[1:] != shape or held.dtype != dtype or self.next >= len(held):
+            self.move(shape, dtype)
 
-    def admit(self, plan: Plan, sums: Float64, variance: float) -> Float64:
-        """Take an observation into the next slot, and change the successor that the plan names.
+    def move(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Go over to other memory; the old one keeps what it holds."""
+        rows = self.slots or max(16, 2 * self.count)
+        for name in ("points", "residuals"):
+            # Zeros: slots that are not in use have a weight of zero, and no NaN in them.
+            room = np.zeros((rows, *shape), dtype)
+            if self.count:
+                room[: self.count] = getattr(self, name)[: self.count]
+            setattr(self, name, room)
 
-        Args:
-            plan: what the observation does to the window.
-            sums: what `Ring.products` adds up; overwritten.
-            variance: relative noise variance of the observation.
-
-        Returns:
-            The rows of the tables, which begin with the observation's: ||dx||, cosines, ||dh||.
-        """
-        slot, used = self.next, plan.used
-        self.grow(slot + 1)
-        if plan.successor >= 0:
-            # First: its row to the oldest, whose slot the observation takes, is not used.
-            self.insert(sums[3 * used : 6 * used], used, plan.successor, plan.variance)
-        self.insert(sums[: 3 * used], used, slot, variance)
-        self.newest = slot
-        self.next = slot + 1 if self.slots is None else (slot + 1) % self.slots
-        self.count = max(self.count, slot + 1)
-        return sums
+    def grow(self, count: int) -> None:
+        """Make room in the tables for so many observations, or all that there will ever be."""
+        old = self.all_variances.size
+        most = None if self.slots is None else max(self.slots, 2 if self.folds else 1)
+        if count <= old or old == most:
+            return
+        new = most or max(16, 2 * old, count)
+        tables = np.zeros((3, new, new))
+        tables[:, :old, :old] = self.tables
+        self.hold(tables, np.concatenate((self.all_variances, np.zeros(new - old))))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain arrays and numbers."""
+        """Return the tables, as plain arrays and numbers."""
         used = slice(self.count)
         return {
             "count": self.count,
@@ -168,41 +140,15 @@ class Window(kernels.Window):
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a saved state that has been checked."""
+        """Go back to saved tables that have been checked."""
         self.reset()
         self.grow(state["count"])
-        self.count, self.next, self.centre = state["count"], state["next"], state["centre"]
+        self.count = self.members = state["count"]
+        self.next, self.centre = state["next"], state["centre"]
         self.newest = (self.next or self.count) - 1
         self.variances[:] = state["variances"]
         for name, table in zip(_SAVED, self.tables, strict=True):
             table[: self.count, : self.count] = state[name]
-
-    def grow(self, slots: int) -> None:
-        """Make room for so many observations at least."""
-        if slots <= self.all_variances.size:
-            return
-        old = self.all_variances.size
-        new = self.slots or max(16, 2 * old, slots)
-        tables = np.zeros((3, new, new))
-        tables[:, :old, :old] = self.tables
-        self.hold(tables, np.concatenate((self.all_variances, np.zeros(new - old))))
-
-
-def recentred(points: Float64, cosines: Float64, residuals: Float64, shift: float) -> Float64:
-    """Return ||dh - shift dx|| from ||dx||, the cosine between dx and dh, and ||dh||.
-
-    Cancellation is harmless while the shift is not much larger than the radius of the bounds.
-    """
-    if shift == 0.0:
-        return residuals
-    X = shift * points
-    scale = float(max(np.abs(X).max(initial=0.0), residuals.max(initial=0.0)))
-    if scale == 0.0:
-        return residuals
-    # As a sum of squares that are not negative, in units that cannot overflow.
-    X, H = X / scale, residuals / scale
-    squares = (H - X) ** 2 + 2.0 * H * X * (1.0 - cosines)
-    return np.asarray(scale * np.sqrt(np.maximum(squares, 0.0)))
 
 
 @lru_cache(maxsize=256)
@@ -217,8 +163,7 @@ class Estimate(NamedTuple):
     """How the newest gradient is averaged, and what is known about that; NaN if unknown.
 
     Attributes:
-        weights: (count,), one for each slot; they sum to 1 and may be negative.
-        centre: c, for which residuals g - c x are averaged.
+        weights: (members,), one for each slot; they sum to 1 and may be negative.
         std: standard error of each coordinate of the answer.
         gap: relative duality gap.
         violation: worst relative violation of a bound.
@@ -231,7 +176,6 @@ class Estimate(NamedTuple):
     """
 
     weights: Float64
-    centre: float
     std: float = math.nan
     gap: float = 0.0
     violation: float = 0.0
@@ -248,6 +192,5 @@ class Estimate(NamedTuple):
         K, q = self.source.K, self.source.q
         W, phi, multipliers = np.empty((K, K)), np.empty((K, q)), np.empty((K, K))
         self.source.answer(W, phi, multipliers)
-        name = "newton" if K > 2 else "closed-form"
-        told = self.gap, self.violation, self.iterations, name, self.status
+        told = self.gap, self.violation, self.iterations, self.method, self.status
         return Answer(phi, W, multipliers, *told)

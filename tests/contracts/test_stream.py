@@ -168,7 +168,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
             yield Optax
     else:
         if request.param == "torch-device":
-            monkeypatch.setattr(vectors, "ring_of", lambda _: vectors.DeviceRing)
+            monkeypatch.setattr(vectors, "passes_of", lambda _: vectors.DEVICE)
         yield Torch
 
 

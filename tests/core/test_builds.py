@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser._core import baseline, kernels
+from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 from tests.windows import reduced
@@ -96,25 +97,30 @@ def test_arrays_of_other_sizes_and_types_are_refused(
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
-    window, vectors, x = build.Window(4), (np.zeros((4, 2)), np.zeros((4, 2))), np.ones(2)
+    window, x, model = build.Window(4), np.ones(2), Cocoercive(1.0)
     window.count = window.next = 0
-    room = build.Workspace(1, 1)
+    window.points, window.residuals = np.zeros((4, 2)), np.zeros((4, 2))
+
+    def step(x: Any, theta: Any) -> None:
+        build.step(window, x, np.ones(2), theta, 1.0, 1e150, model.fixed, model)
+
     with pytest.raises(IndexError):  # no tables yet
-        build.step(room, window, vectors, (x, x), np.empty(2), 1.0, 1e150)
+        step(x, np.empty(2))
     window.hold(np.zeros((3, 4, 4)), np.zeros(4))
-    with pytest.raises(ValueError, match="room for 1 observations, got 2"):
-        build.step(build.Workspace(2, 2), window, vectors, (x, x), np.empty(2), 1.0, 1e150)
     with pytest.raises(ValueError, match="numbers"):
-        build.step(room, window, vectors, (np.ones(3), x), np.empty(2), 1.0, 1e150)
+        step(np.ones(3), np.empty(2))
     frozen = np.empty(2)
     frozen.flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
-        build.step(room, window, vectors, (x, x), frozen, 1.0, 1e150)
+        step(x, frozen)
+    step(x, np.empty(2))
+    with pytest.raises(ValueError, match="numbers"):
+        build.complete(window, x, x, x, np.ones(3), model.fixed)
     window.next = 9
     with pytest.raises(IndexError):
-        build.step(room, window, vectors, (x, x), np.empty(2), 1.0, 1e150)
+        step(x, np.empty(2))
     with pytest.raises(IndexError):
-        window.insert(np.zeros(3), 1, 7, 1.0)
+        window.admit(np.zeros(5), 1.0, model.fixed, None)
 
 
 def test_a_core_that_is_missing_says_what_to_do() -> None:

@@ -26,23 +26,19 @@ def vectors(d: int, dtype: Any, rows: int = 5) -> list[Array]:
 
 
 def everything(build: Any, d: int, dtype: Any) -> list[Array]:
-    """What all four passes give."""
+    """What both passes give."""
     points, residuals, x, g = vectors(d, dtype)
     found: list[Array] = []
-    for plan in ((0.7, 5, -1, -1, 0.0, 0.0), (0.7, 5, 1, 3, 0.3, -0.2)):
-        sums = np.zeros((3 if plan[3] < 0 else 6) * 5 + 2)
-        build.measure(points, residuals, x, g, LIMIT, plan, sums)
+    for skip in (-1, 1):
+        sums = np.zeros(17)
+        build.measure(points, residuals, x, g, 0.7, LIMIT, skip, sums)
         found.append(sums)
-    build.merge(points, residuals, plan)
-    found.append(residuals.copy())
     weights = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
-    for average in (None, (weights, 0.1)):
+    for average in (None, (weights, 0.1, False), (weights, 0.1, True)):
         out = np.empty_like(g)
         build.commit(points, residuals, x, g, 0.7, 2, average, out)
         found += [out, points.copy(), residuals.copy()]
-    out = np.empty_like(g)
-    build.smooth(points[:1], residuals[:1], x, g, 0.7, 0.4, 0.1, out)
-    return [*found, out, points, residuals]
+    return found
 
 
 @BOTH
@@ -61,7 +57,7 @@ def test_the_passes_do_what_the_formulas_say(build: Any, d: int, dtype: Any) -> 
     given = vectors(d, dtype)
     points, residuals, x, g = (np.asarray(v, np.longdouble) for v in given)
     sums = np.zeros(17)
-    build.measure(*given, LIMIT, (0.7, 5, -1, -1, 0.0, 0.0), sums)
+    build.measure(*given, 0.7, LIMIT, -1, sums)
     h = (given[3] - 0.7 * given[2].astype(np.float64)).astype(dtype).astype(np.longdouble)
     dx, dh = points - x, residuals - h
     size = np.concatenate([(dx**2).sum(1), np.abs(dx * dh).sum(1), (dh**2).sum(1)])
@@ -70,7 +66,7 @@ def test_the_passes_do_what_the_formulas_say(build: Any, d: int, dtype: Any) -> 
     assert sums[15] == 0.0
     np.testing.assert_allclose(sums[16], np.abs(g).sum(), rtol=1e-12)
     weights, out = np.array([0.1, 0.2, 0.3, 0.4, 0.0]), np.empty_like(given[3])
-    build.commit(*given, 0.7, 4, (weights, 0.1), out)
+    build.commit(*given, 0.7, 4, (weights, 0.1, False), out)
     moves = (residuals - h) - np.longdouble(0.1) * (points - x)
     moves[4] = 0.0  # the observation's own place
     theta = g + weights @ moves
@@ -79,6 +75,29 @@ def test_the_passes_do_what_the_formulas_say(build: Any, d: int, dtype: Any) -> 
     assert np.all(np.abs(out - theta) <= 4 * eps * scale + eps * np.abs(theta))
     np.testing.assert_array_equal(given[0][4], given[2])
     np.testing.assert_allclose(given[1][4], h.astype(float), rtol=4 * eps, atol=1e-8)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", LENGTHS)
+def test_merging_moves_what_is_in_a_slot_and_a_filter_keeps_the_average(
+    build: Any, dtype: Any, d: int
+) -> None:
+    points, residuals, x, g = vectors(d, dtype)
+    P, R = (np.asarray(v, np.longdouble) for v in (points, residuals))
+    before, out, eps = points.copy(), np.empty_like(g), np.finfo(dtype).eps
+    one = np.array([0.0, 0.3])  # of slot 1, in slot 3
+    build.commit(points, residuals, points[3], residuals[3], 0.0, 3, (one, 0.2, True), out)
+    expected = R[3] + np.longdouble(0.3) * ((R[1] - R[3]) - np.longdouble(0.2) * (P[1] - P[3]))
+    scale = np.abs(R[3]) + np.abs(R[1]) + np.abs(P[1]) + np.abs(P[3])
+    assert np.all(np.abs(residuals[3] - expected) <= 4 * eps * scale)
+    np.testing.assert_array_equal(points, before)
+    points, residuals, x, g = vectors(d, dtype, rows=1)
+    build.commit(points, residuals, x, g, 0.7, 0, (np.array([0.4]), 0.1, True), out)
+    np.testing.assert_array_equal(points[0], x)
+    kept = (out - 0.7 * x.astype(np.float64)).astype(dtype)
+    np.testing.assert_array_equal(residuals[0], kept)
+    assert d < 8 or not np.array_equal(out, g)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -93,23 +112,20 @@ def test_entries_that_must_not_enter_are_counted_wherever_they_stand(
                 given = vectors(d, dtype)
                 given[which][place] = bad
                 sums = np.zeros(17)
-                build.measure(*given, LIMIT, (0.7, 5, -1, -1, 0.0, 0.0), sums)
+                build.measure(*given, 0.7, LIMIT, -1, sums)
                 assert sums[15] >= 1.0
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_slots_and_sizes_out_of_range_are_refused(build: Any) -> None:
     given, out = vectors(6, np.float64), np.zeros(6)
-    for slot, weights in ((-1, None), (5, None), (0, (np.zeros(6), 0.0))):
+    for slot, weights in ((-1, None), (5, None), (0, (np.zeros(6), 0.0, False))):
         with pytest.raises(ValueError, match="expected at most 5 slots"):
             build.commit(*given, 0.7, slot, weights, out)
-    for plan in ((0.7, 6, -1, -1, 0, 0), (0.7, 5, 5, -1, 0, 0), (0.7, 5, -1, 2, 0, 0)):
-        with pytest.raises(ValueError, match="expected"):
-            build.measure(*given, LIMIT, plan, np.zeros(32))
-    with pytest.raises(ValueError, match="with a successor"):
-        build.merge(*given[:2], (0.7, 5, 1, -1, 0.0, 0.0))
-    with pytest.raises(ValueError, match="expected 17 \\* 1 numbers"):
-        build.measure(*given, LIMIT, (0.7, 5, -1, -1, 0.0, 0.0), np.zeros(16))
+    with pytest.raises(ValueError, match="expected at most 5 slots, got 6"):
+        build.measure(*given, 0.7, LIMIT, -1, np.zeros(20))
+    with pytest.raises(ValueError, match="expected 14 \\* 1 numbers"):
+        build.measure(*given, 0.7, LIMIT, -1, np.zeros(16))
     with pytest.raises(TypeError, match="expected an array of 'd'"):
         build.commit(*given, 0.7, 0, None, out.astype(np.float32))
     with pytest.raises((ValueError, BufferError)):

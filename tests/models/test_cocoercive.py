@@ -1,12 +1,14 @@
 """A step: what the tables of a window say is what a batch of its observations says."""
 
 import copy
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
 from coco_denoiser.certificate import certify
 from coco_denoiser.models.bounds import Limits
 from coco_denoiser.models.cocoercive import Cocoercive
@@ -33,8 +35,10 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
     window.hold(np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9))
     window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
     window.all_variances[:K] = variances
-    window.count, window.newest = K, K - 1
-    window.vectors = (x, h) if vectors else None
+    window.count = window.members = K
+    window.newest, window.d = K - 1, x.shape[1]
+    if vectors:
+        window.points, window.residuals = x, h
     return window
 
 
@@ -71,22 +75,16 @@ def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
 def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer of the compiled step is good enough here; another method must answer."""
     x, g, _ = observed(12, 4, 2)
-    expected, hard = _walk(x, g), []
-    honest, prepare = Cocoercive.estimate_hard, Cocoercive.prepare
+    expected, hard, solve = _walk(x, g), [], solvers.solve
 
-    def impossible(model: Cocoercive, *given: Any) -> Any:
-        room = prepare(model, *given)
-        room.tol = -1.0
-        return room
+    def counted(problem: Problem, **settings: Any) -> Any:
+        hard.append(len(problem.bounds))
+        return solve(problem, **settings)
 
-    def counted(model: Cocoercive, window: Window, *given: Any) -> Any:
-        hard.append(window.count)
-        return honest(model, window, *given)
-
-    monkeypatch.setattr(Cocoercive, "prepare", impossible)
-    monkeypatch.setattr(Cocoercive, "estimate_hard", counted)
+    monkeypatch.setattr(solvers, "solve", counted)
+    monkeypatch.setattr(solvers, "LARGE", 0)
     np.testing.assert_allclose(_walk(x, g), expected, atol=1e-6)
-    assert len(hard) == len(x)
+    assert hard == [2, 3, 4] + 8 * [5]
 
 
 def _walk(points: Any, gradients: Any) -> Float64:
@@ -112,25 +110,55 @@ def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int
 
 
 @pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (8, 5), (12, 40)])
+@pytest.mark.parametrize("options", [{}, {"forget": "fold"}, {"forget": "fold", "window": 2}])
 @pytest.mark.parametrize("changing", [False, True])
-def test_one_compiled_call_does_what_the_passes_do(K: int, d: int, changing: bool) -> None:
+def test_one_compiled_call_does_what_two_do(
+    K: int, d: int, options: dict[str, Any], changing: bool
+) -> None:
     x, g, variances = observed(40, d, 3)
     x[20], x[30], g[35] = x[19], 1e100, 0.0  # duplicates, and squares of all sizes
 
-    def walk(*, compiled: bool) -> tuple[Float64, dict[str, Any]]:
+    def walk(*, most: int) -> tuple[Float64, Window]:
         L = iter(np.linspace(1.0, 4.0, 40))
-        denoiser = coco.Denoiser(L=lambda: float(next(L)) if changing else 2.0, mu=-0.5, window=K)
-        denoiser._compiled = compiled
+        bound: Any = (lambda: float(next(L))) if changing else 2.0
+        denoiser = coco.Denoiser(L=bound, mu=-0.5, **{"window": K, **options})
+        denoiser._model.most = most
         pairs = zip(x, g, variances.tolist(), strict=True)
-        return np.array([denoiser(a, b, noise_variance=v) for a, b, v in pairs]), vars(denoiser)
+        answers = [denoiser(a, b, noise_variance=v) for a, b, v in pairs]
+        return np.array(answers), denoiser._stream.window
 
-    (theta, once), (expected, passes) = walk(compiled=True), walk(compiled=False)
-    np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-8)
-    for name in ("count", "next", "newest", "centre", "d"):
-        assert getattr(once["_stream"].window, name) == getattr(passes["_stream"].window, name)
-    mine, theirs = (v["_vectors"].ring for v in (once, passes))
-    np.testing.assert_array_equal(mine.points, theirs.points)
-    np.testing.assert_allclose(mine.residuals, theirs.residuals, rtol=1e-13)
+    (theta, once), (expected, twice) = walk(most=159), walk(most=0)
+    np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-7)
+    for name in ("count", "members", "next", "newest", "centre", "d"):
+        assert getattr(once, name) == getattr(twice, name)
+    np.testing.assert_array_equal(np.asarray(once.points), np.asarray(twice.points))
+    close: dict[str, Any] = (
+        {"rtol": 1e-13} if options.get("window") != 2 else {"rtol": 1e-6, "atol": 1e-7}
+    )
+    np.testing.assert_allclose(np.asarray(once.residuals), np.asarray(twice.residuals), **close)
+
+
+@pytest.mark.parametrize("options", [{}, {"forget": "fold"}, {"forget": "fold", "window": 2}])
+@pytest.mark.parametrize("d", [3, 5000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_step_passes_few_functions(options: dict[str, Any], d: int, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    denoiser, passed = coco.Denoiser(L=1.0, **{"window": 6, **options}), list[str]()
+
+    def record(frame: Any, event: str, _: object) -> None:
+        if event == "call" and "coco_denoiser" in frame.f_code.co_filename:
+            passed.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
+
+    for _ in range(12):
+        x, g = (rng.normal(size=d).astype(dtype) for _ in range(2))
+        passed.clear()
+        sys.setprofile(record)
+        try:
+            denoiser(x, g)
+        finally:
+            sys.setprofile(None)
+    assert len(passed) <= 8
+    assert len({name.rsplit(":", 1)[0] for name in passed}) <= 5
 
 
 def test_whatever_the_memory_is_like_the_answer_is_the_same() -> None:

@@ -1,8 +1,18 @@
 # The functions of the compiled core, for type checkers.
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from coco_denoiser.typing import Array, Float64, Int64
+
+class Limits(Protocol):
+    @property
+    def centre(self) -> float: ...
+    @property
+    def radius(self) -> float: ...
+
+class Settings(Protocol):
+    most: int
+    tol: float
+    within: float
 
 def has_avx2() -> bool: ...
 def measure(
@@ -10,8 +20,9 @@ def measure(
     residuals: Array,
     x: Array,
     g: Array,
+    centre: float,
     limit: float,
-    plan: Sequence[float],
+    skip: int,
     out: Float64,
 ) -> None: ...
 def commit(
@@ -21,18 +32,7 @@ def commit(
     g: Array,
     centre: float,
     slot: int,
-    average: tuple[Float64, float] | None,
-    out: Array,
-) -> None: ...
-def merge(points: Array, residuals: Array, plan: Sequence[float]) -> None: ...
-def smooth(
-    points: Array,
-    residuals: Array,
-    x: Array,
-    g: Array,
-    centre: float,
-    weight: float,
-    shift: float,
+    average: tuple[Float64, float, bool] | None,
     out: Array,
 ) -> None: ...
 
@@ -40,16 +40,27 @@ CONSTANTS: dict[str, Any]
 
 class Window:
     slots: int | None
+    folds: bool
+    points: Array | None
+    residuals: Array | None
     tables: Float64
     all_variances: Float64
     count: int
+    members: int
     next: int
     newest: int
     d: int
     centre: float
-    def __init__(self, slots: int | None) -> None: ...
+    leaving: int
+    work: Workspace
+    def __init__(self, slots: int | None, folds: bool = ...) -> None: ...
     def hold(self, tables: Float64, variances: Float64) -> None: ...
-    def insert(self, sums: Float64, count: int, slot: int, variance: float) -> None: ...
+    def distances(self, centre: float) -> Float64: ...
+    def fold(self, limits: Limits) -> tuple[int, int, float, float, float] | None: ...
+    def admit(
+        self, sums: Float64, variance: float, limits: Limits, merged: Float64 | None
+    ) -> None: ...
+    def settle(self, limits: Limits) -> None: ...
 
 class Workspace:
     K: int
@@ -65,7 +76,6 @@ class Workspace:
     least: float
     def __init__(self, K: int, most: int) -> None: ...
     def load(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
-    def reduce(self, window: Window, points: Array | None, residuals: Array | None) -> None: ...
     def problem(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
     def answer(self, weights: Float64, phi: Float64, multipliers: Float64) -> None: ...
     def weights(self, i: int) -> Float64: ...
@@ -80,14 +90,19 @@ def newton(
     within: float,
 ) -> tuple[Float64, Float64, Float64, int, int, float, float] | None: ...
 def step(
-    ws: Workspace,
     window: Window,
-    vectors: tuple[Array, Array],
-    observation: tuple[Array, Array],
+    x: Array,
+    g: Array,
     theta: Array,
     variance: float,
     limit: float,
+    limits: Limits,
+    model: Settings,
 ) -> bool | None: ...
+def complete(
+    window: Window, x: Array, g: Array, theta: Array, weights: Float64, limits: Limits
+) -> None: ...
+def workspace(window: Window, limits: Limits, model: Settings) -> Workspace: ...
 def certify(
     residuals: Float64,
     bounds: Float64,

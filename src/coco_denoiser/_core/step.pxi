@@ -1,116 +1,151 @@
-# A step of a stream in one call: measure the observation, admit it, solve the window, commit.
+# A step of a stream: measure the observation, admit it, let the model answer, commit. Two calls where
+# the model is a function of Python's, which lies between them; one where Newton's method answers.
 
 
-cdef struct Observation:
-    # What is observed, of float32 or float64, and where its denoised gradient goes.
-    char kind
-    void *points
-    void *residuals
-    void *x
-    void *g
-    void *theta
-
-
-def step(Workspace ws, Window window, vectors, observation, theta, double variance, double limit):
+def step(Window window, x, g, theta, double variance, double limit, limits, model):
     """Take an observation into a window and denoise it.
 
     Args:
-        ws: room for as many observations as the window holds with this one, and its settings.
-        window: the tables.
-        vectors: points and residuals of the window, (room, d), of float32 or float64, as all
-            that follow.
-        observation: a point and its gradient, (d,).
-        theta: (d,), filled with the denoised gradient, or with the gradient.
+        window: the vectors, with room for the observation, and the tables.
+        x: (*shape), of float32 or float64, as all vectors.
+        g: (*shape), its gradient.
+        theta: (*shape), filled with the denoised gradient, or with the gradient.
         variance: relative noise variance of the observation.
         limit: the largest entry that may enter.
+        limits: the curvature bounds of this step.
+        model: `most`, up to which size Newton's method solves a window, `tol` and `within`.
 
     Returns:
         None if the observation is refused, and nothing has changed. Otherwise it is in the window,
-        and True if its gradient is denoised, False if another method must solve the window.
+        and True if its gradient is ready, False if a model must answer before `complete`.
     """
     cdef Arrays given = Arrays.__new__(Arrays)
-    cdef Observation new
-    cdef Plan plan
-    points, residuals = vectors
-    x, g = observation
-    rows, plan.size = points.shape
-    new.kind = kind_of(points)
-    new.points = given.take(points, rows, plan.size, new.kind, True)
-    new.residuals = given.take(residuals, rows, plan.size, new.kind, True)
-    new.x = given.take(x, plan.size, 1, new.kind, False)
-    new.g = given.take(g, plan.size, 1, new.kind, False)
-    new.theta = given.take(theta, plan.size, 1, new.kind, True)
-    cdef Py_ssize_t slot = window.next, used = window.count
-    if not (0 <= slot <= used <= window.room and slot < min(window.room, <Py_ssize_t> rows)):
-        raise IndexError(f"slot {slot} of {window.room} is out of range")
-    if ws.K != max(used, slot + 1) or ws.most < ws.K:
-        raise ValueError(f"expected room for {max(used, slot + 1)} observations, got {ws.K}")
-    plan.centre, plan.used, plan.successor = window.centre, used, -1
-    plan.oldest, plan.weight, plan.shift = slot if slot < used else -1, 0.0, 0.0
-    cdef bint accepted, solved = False
+    cdef Memory memory = Memory()
+    cdef Slots at = take_vectors(given, window.points, window.residuals, x, g, theta)
+    cdef double centre = limits.centre, radius = limits.radius
+    check_room(window, at.rows)
+    cdef Py_ssize_t K = window.count + (leaving_slot(window) < 0)
+    cdef double *sums = memory.vector(6 * window.count + 4)
+    cdef Workspace ws = None
+    cdef bint accepted, solved = K == 1
+    if 1 < K <= model.most:
+        ws = memory_for(window, K, limits, model)
     with nogil:
-        accepted = admit(ws, window, &new, &plan, limit)
+        accepted = take(window, &at, Limits(centre, radius, limit), variance, sums)
         if accepted:
-            window.variance[slot] = variance
-            solved = solve_and_commit(ws, window, &new, &plan)
+            if at.size < K and not is_filter(window):  # the problem is made of the vectors then
+                write_newest(window, &at, NULL, 0.0)
+            if ws is not None:
+                reduce_window(ws, window, coordinates(window, &at, K), ws.shift, radius)
+                solved = is_solved(ws)
+            if solved:
+                write_newest(window, &at, row(ws.W, window.newest) if K > 1 else NULL, centre)
+                settle_filter(window, centre, radius)
     return solved if accepted else None
 
 
-cdef bint admit(
-    Workspace ws, Window window, Observation *new, Plan *plan, double limit
+def complete(Window window, x, g, theta, weights, limits) -> None:
+    """Write an observation that is admitted, and its gradient, averaged with weights (count,)."""
+    cdef Arrays given = Arrays()
+    cdef Slots at = take_vectors(given, window.points, window.residuals, x, g, theta)
+    cdef double *w = given.read(weights, window.count)
+    if not 0 <= window.newest < at.rows + is_filter(window):
+        raise IndexError(f"slot {window.newest} of {at.rows} is out of range")
+    write_newest(window, &at, w, limits.centre)
+    settle_filter(window, limits.centre, limits.radius)
+
+
+def workspace(Window window, limits, model) -> Workspace:
+    """Return the problem of a window, in memory that its next step uses again."""
+    cdef Arrays given = Arrays()
+    cdef Slots at
+    cdef Workspace ws = memory_for(window, window.count, limits, model)
+    cdef Coordinates vectors = Coordinates(0, False, NULL, NULL)
+    if window.points is not None and not is_filter(window):
+        at = take_vectors(given, window.points, window.residuals, window.points[0], window.points[0], None)
+        vectors = coordinates(window, &at, window.count)
+    reduce_window(ws, window, vectors, ws.shift, ws.radius)
+    return ws
+
+
+cdef Workspace memory_for(Window window, Py_ssize_t K, limits, model):
+    """Return memory for the problem of so many observations, and its settings."""
+    cdef Workspace ws = window.work
+    if K > window.room:
+        raise ValueError(f"expected a window of {K} observations, got {window.room}")
+    if ws is None or ws.K != K:
+        ws = window.work = Workspace(K, K)
+    ws.tol, ws.within = model.tol, model.within
+    ws.shift, ws.radius = limits.centre - window.centre, limits.radius
+    return ws
+
+
+cdef struct Limits:
+    double centre
+    double radius
+    double largest  # entry that may enter
+
+
+cdef bint take(
+    Window window, const Slots *at, Limits limits, double variance, double *sums
 ) noexcept nogil:
-    """Measure an observation against the window, and insert its row; False if it is refused."""
-    cdef double *sums = ws.sums
-    cdef Py_ssize_t slot = window.next
-    memset(sums, 0, (3 * plan.used + 2) * sizeof(double))
-    if new.kind == b"f":
-        sum_products[float](
-            <float *> new.points, <float *> new.residuals, <float *> new.x, <float *> new.g,
-            plan, limit, sums,
-        )
-    else:
-        sum_products[double](
-            <double *> new.points, <double *> new.residuals, <double *> new.x, <double *> new.g,
-            plan, limit, sums,
-        )
-    if sums[3 * plan.used] > 0.0:
+    """Measure an observation and admit it, which may fold another; False if it is refused."""
+    cdef Py_ssize_t used = window.count
+    cdef Fold fold = fold_oldest(window, limits.centre, limits.radius)
+    cdef double *merged = sums + 3 * used + 2
+    measure_slots(at, window.centre, limits.largest, used, leaving_slot(window), sums)
+    if sums[3 * used] > 0.0 or fold.reach > limits.largest:
         return False
-    insert_row(window, sums, plan.used, slot)
-    window.newest, window.d = slot, plan.size
-    window.count = max(window.count, slot + 1)
-    window.next = slot + 1 if slot + 1 != window.ring else 0
+    if fold.weight > 0.0:
+        merge_slot(at, &fold, window.centre, used, merged)
+    admit_row(window, sums, used, variance)
+    if fold.weight > 0.0:
+        insert_row(window, merged, used, fold.new)
+        window.variance[fold.new] = fold.variance
+    window.d = at.size
     return True
 
 
-cdef bint solve_and_commit(
-    Workspace ws, Window window, Observation *new, Plan *plan
+cdef void merge_slot(
+    const Slots *at, const Fold *fold, double centre, Py_ssize_t used, double *sums
 ) noexcept nogil:
-    """Solve the window of an observation that is admitted, and write it and its gradient."""
-    cdef Py_ssize_t K = ws.K, slot = window.newest
-    cdef Entry entry = Entry(plan.size, slot, plan.centre, 0, NULL, ws.shift)
-    cdef Coordinates vectors = Coordinates(plan.size, new.kind == b"f", new.points, new.residuals)
-    if plan.size < K:  # the problem is made of the vectors then
-        store(new, &entry)
-    reduce_window(ws, window, vectors, ws.shift, ws.radius)
-    cdef bint solved = solve_window(ws, STEPS)
-    if solved:
-        certify_answer(ws)
-        solved = ws.gap <= ws.tol and ws.violation <= ws.tol
-    if solved and row(ws.W, slot)[slot] != 1.0:
-        entry.count, entry.weights = K, row(ws.W, slot)
-    store(new, &entry)
-    return solved
+    """Merge a slot into another, put the observation in its place, and measure the merged one."""
+    cdef Py_ssize_t width = at.size * (4 if at.kind == b"f" else 8)
+    cdef Entry entry = Entry(fold.new - fold.old, 0.0, 1, &fold.weight, fold.shift, True)
+    cdef Slots pair = at[0]
+    pair.x = <char *> at.points + fold.new * width
+    pair.g = <char *> at.residuals + fold.new * width
+    pair.points = <char *> at.points + fold.old * width
+    pair.residuals = <char *> at.residuals + fold.old * width
+    commit_slot(&pair, &entry)
+    entry = Entry(fold.old, centre, 0, NULL, 0.0, False)
+    commit_slot(at, &entry)
+    pair.points, pair.residuals = at.points, at.residuals
+    measure_slots(&pair, 0.0, INFINITY, used, fold.new, sums)
 
 
-cdef void store(Observation *new, Entry *entry) noexcept nogil:
-    """Write an observation into its slot, and its gradient, denoised if there are weights."""
-    if new.kind == b"f":
-        store_and_average[float](
-            <float *> new.points, <float *> new.residuals, <float *> new.x, <float *> new.g,
-            entry, <float *> new.theta,
-        )
-    else:
-        store_and_average[double](
-            <double *> new.points, <double *> new.residuals, <double *> new.x, <double *> new.g,
-            entry, <double *> new.theta,
-        )
+cdef void write_newest(
+    Window window, const Slots *at, const double *weights, double centre
+) noexcept nogil:
+    """Write the newest observation and its gradient, averaged if there are weights."""
+    cdef bint merged = is_filter(window) and window.newest == 1
+    cdef Entry entry = Entry(0 if merged else window.newest, window.centre, 0, NULL, 0.0, False)
+    if weights != NULL and weights[window.newest] != 1.0:
+        entry.count, entry.weights = 1 if merged else window.count, weights
+        entry.shift, entry.merged = centre - window.centre, merged
+    commit_slot(at, &entry)
+
+
+cdef Coordinates coordinates(Window window, const Slots *at, Py_ssize_t K) noexcept nogil:
+    """Return the vectors of a window, if these are shorter than what the tables tell of them."""
+    if at.size >= K or is_filter(window):
+        return Coordinates(0, False, NULL, NULL)
+    return Coordinates(at.size, at.kind == b"f", at.points, at.residuals)
+
+
+cdef bint is_solved(Workspace ws) noexcept nogil:
+    """Solve a problem by Newton's method; return whether the answer is good enough."""
+    if not solve_window(ws, STEPS):
+        return False
+    certify_answer(ws)
+    return ws.gap <= ws.tol and ws.violation <= ws.tol

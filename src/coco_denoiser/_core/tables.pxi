@@ -16,31 +16,40 @@ cdef inline double entry(void *table, bint narrow, Py_ssize_t k) noexcept nogil:
 
 
 cdef class Window:
-    """Tables of observations, in slots that are reused in a ring.
+    """Observations in slots that are reused in a ring, and tables of them.
 
     Args:
-        slots: how many observations are kept; None keeps all of them.
+        slots: how many observations are stored; None stores all of them.
+        folds: whether the one that leaves is merged into the next. With one slot that is the new
+            one: a recursive filter, whose tables have two observations during a step.
 
     Attributes:
-        slots: how many observations are kept; None keeps all of them.
+        slots: how many observations are stored; None stores all of them.
+        folds: whether the one that leaves is merged into the next.
+        points: (rows, *shape), or None if the vectors are elsewhere.
+        residuals: (rows, *shape), h = g - c0 x.
         tables: (3, room, room): distances between points, cosines, distances between residuals.
         all_variances: (room,), relative noise variances.
         count: how many slots are in use, always the first ones.
+        members: how many observations the last answer was made of.
         next: the slot that the next observation takes: the oldest one's, if all are in use.
-        newest: the slot of the newest observation.
+        newest: the slot of the newest observation; in a filter its place among the members.
         d: the number of coordinates.
         centre: c0 of the residuals.
     """
 
     cdef readonly object slots, tables, all_variances
-    cdef public Py_ssize_t count, next, newest, d
+    cdef readonly bint folds
+    cdef public object points, residuals
+    cdef public Py_ssize_t count, members, next, newest, d
     cdef public double centre
     cdef Py_ssize_t room, ring  # where the ring ends; 0 if it does not
     cdef double *entries
     cdef double *variance
+    cdef readonly Workspace work  # for the problem of a step
 
-    def __init__(self, slots):
-        self.slots, self.ring = slots, slots or 0
+    def __init__(self, slots, folds=False):
+        self.slots, self.ring, self.folds = slots, slots or 0, folds
 
     def hold(self, tables, variances) -> None:
         """Keep the tables of the window in these arrays from now on."""
@@ -50,27 +59,144 @@ cdef class Window:
         self.variance = given.write(variances, room)
         self.tables, self.all_variances, self.room = tables, variances, room
 
-    def insert(self, sums, Py_ssize_t count, Py_ssize_t slot, double variance) -> None:
-        """Write the row of one observation, and turn the sums into that row.
+    def distances(self, double centre):
+        """Return the distances ||dg - centre dx||, (members, members)."""
+        cdef Arrays given = Arrays()
+        cdef Py_ssize_t K = self.members, size = self.room * self.room, i, j, k
+        table = empty((K, K))
+        cdef double *out = given.write(table, K, K)
+        for i in range(K):
+            for j in range(K):
+                k = i * self.room + j
+                out[i * K + j] = recentred(
+                    self.entries[k], self.entries[size + k], self.entries[2 * size + k],
+                    centre - self.centre,
+                )
+        return table
+
+    @property
+    def leaving(self) -> int:
+        """The slot whose observation the next one replaces; -1 for none."""
+        return leaving_slot(self)
+
+    def fold(self, limits):
+        """Return how the observation that leaves is merged into the next, which changes nothing.
+
+        Returns:
+            The two slots, the weight of the first in the second, by how much the centre of the
+            bounds differs from that of the residuals, and the largest entry of what that adds;
+            None if it is dropped.
+        """
+        cdef Fold found = fold_oldest(self, limits.centre, limits.radius)
+        if found.weight == 0.0:
+            return None
+        return found.old, found.new, found.weight, found.shift, found.reach
+
+    def admit(self, sums, double variance, limits, merged) -> None:
+        """Take an observation into the tables.
 
         Args:
-            sums: (3 * count,), ||dx||^2, <dx, dh> and ||dh||^2 to every slot in use; overwritten
-                by ||dx||, the cosines and ||dh||.
-            count: how many slots are in use, apart from a new one.
-            slot: where the observation goes.
-            variance: its relative noise variance.
+            sums: (3 count + 2,), what `measure` adds up; overwritten.
+            variance: relative noise variance of the observation.
+            limits: the curvature bounds.
+            merged: what `measure` adds up of the observation that another was merged into, the new
+                one being in its slot; None if none was.
         """
         cdef Arrays given = Arrays()
-        if not (0 <= slot < self.room and 0 <= count <= self.room):
-            raise IndexError(f"slot {slot} of {self.room} is out of range")
-        insert_row(self, given.write(sums, 3 * count), count, slot)
-        self.variance[slot] = variance
+        cdef Fold fold = fold_oldest(self, limits.centre, limits.radius)
+        check_room(self, self.room)
+        cdef double *row = given.write(sums, 3 * self.count + 2)
+        admit_row(self, row, self.count, variance)
+        if merged is not None:
+            insert_row(self, given.write(merged, 3 * self.count + 2), self.count, fold.new)
+            self.variance[fold.new] = fold.variance
+
+    def settle(self, limits) -> None:
+        """Let the observation of a filter, which is written, stand for what was before it."""
+        settle_filter(self, limits.centre, limits.radius)
+
+
+cdef struct Fold:
+    # How one observation is merged into another, and the variance of the result.
+    Py_ssize_t old
+    Py_ssize_t new
+    double weight  # 0 if it is dropped
+    double variance
+    double shift
+    double reach
+
+
+cdef int check_room(Window window, Py_ssize_t rows) except -1:
+    """Raise IndexError if there is no room for the next observation."""
+    cdef Py_ssize_t slot = window.next, used = window.count
+    if not (0 <= slot <= used <= rows and slot < rows and used < window.room + (slot < used)):
+        raise IndexError(f"slot {slot} of {rows} is out of range")
+    if is_filter(window) and window.room < 2:
+        raise IndexError("a filter needs tables of two observations")
+    return 0
+
+
+cdef inline bint is_filter(Window window) noexcept nogil:
+    """Return whether one slot stands for everything."""
+    return window.folds and window.ring == 1
+
+
+cdef Py_ssize_t leaving_slot(Window window) noexcept nogil:
+    """Return the slot whose observation the next one replaces; -1 for none."""
+    return window.next if window.next < window.count and not is_filter(window) else -1
+
+
+cdef Fold fold_oldest(Window window, double centre, double radius) noexcept nogil:
+    """Return how the observation that leaves is merged into the next; not at all in a filter."""
+    cdef Py_ssize_t old = leaving_slot(window)
+    cdef Fold fold = Fold(-1, -1, 0.0, 1.0, 0.0, 0.0)
+    if window.folds and old >= 0:
+        fold = fold_pair(window, old, (old + 1) % window.count, centre, radius)
+    return fold
+
+
+cdef Fold fold_pair(
+    Window window, Py_ssize_t old, Py_ssize_t new, double centre, double radius
+) noexcept nogil:
+    """Return how one observation is merged into another.
+
+    The second half of their two-point problem, with the variance that fixed weights would give it.
+    """
+    cdef Py_ssize_t k = old * window.room + new, size = window.room * window.room
+    cdef double shift = centre - window.centre, dx = window.entries[k], rho = radius * dx
+    cdef double apart = recentred(dx, window.entries[size + k], window.entries[2 * size + k], shift)
+    cdef double older = window.variance[old], newer = window.variance[new], w = 0.0, variance
+    if not rho > 0.0:  # at coinciding points, even equal gradients count as two observations
+        w = newer / (older + newer)
+    elif apart > rho:
+        w = (1.0 - rho / apart) * (newer / (older + newer))
+    variance = (1.0 - w) * (1.0 - w) * newer + w * w * older
+    return Fold(old, new, w, variance, shift, w * fabs(shift) * dx)
+
+
+cdef void admit_row(
+    Window window, double *sums, Py_ssize_t used, double variance
+) noexcept nogil:
+    """Take an observation into the next slot; that of a filter comes after the past."""
+    cdef Py_ssize_t slot = used if is_filter(window) else window.next
+    insert_row(window, sums, used, slot)
+    window.variance[slot], window.newest = variance, slot
+    window.count = window.members = max(used, slot + 1)
+    if not is_filter(window):
+        window.next = slot + 1 if slot + 1 != window.ring else 0
+
+
+cdef void settle_filter(Window window, double centre, double radius) noexcept nogil:
+    """Let the newest observation of a filter take the place of both."""
+    if is_filter(window) and window.count == 2:
+        window.variance[0] = fold_pair(window, 0, 1, centre, radius).variance
+        window.count = 1
 
 
 cdef void insert_row(
     Window window, double *sums, Py_ssize_t count, Py_ssize_t slot
 ) noexcept nogil:
-    """Turn sums of squares and products into a row of the tables."""
+    """Turn sums of squares and products, to the slots in use, into a row of the tables."""
     cdef Py_ssize_t i, k, room = window.room
     cdef double x, h, cosine
     for i in range(count):
@@ -97,8 +223,7 @@ cdef void reduce_window(
 ) noexcept nogil:
     """Make the problem of a window, of size about 1, the most central residual at zero.
 
-    Vectors are more accurate than tables, and shorter where d < K: then they are used, if there
-    are any. Cancellation is harmless while the shift is not much larger than the radius.
+    Vectors are more accurate than tables: they are used if there are any. Cancellation is harmless while the shift is not much larger than the radius.
     """
     cdef Py_ssize_t K = ws.K, room = window.room, i, j, k, central = 0
     cdef double *tables = window.entries
@@ -121,7 +246,7 @@ cdef void reduce_window(
         ws.n[i] = least / window.variance[i]
         for j in range(K):
             row(ws.bounds, i)[j] = radius * tables[i * room + j] / scale
-    if 0 < vectors.d < K:
+    if vectors.points != NULL:
         take_coordinates(ws, vectors, central, shift, scale)
     else:
         embed(ws, central, scale)

@@ -87,7 +87,6 @@ cdef class Workspace(Memory):
     cdef Model model
     cdef Table multipliers
     cdef double *scratch  # of the certificate
-    cdef double *sums  # of the newest observation with the others
     cdef Py_ssize_t *label  # of the group of each point
     cdef Workspace part  # of the problem in which every group is one point
 
@@ -106,7 +105,7 @@ cdef class Workspace(Memory):
         self.last, self.best = self.vector(pairs), self.vector(pairs)
         self.old_lam, self.old_w = self.vector(pairs), self.vector(pairs)
         self.term = self.vector(pairs)
-        self.scratch, self.sums = self.vector(certificate_room(K, q)), self.vector(3 * K + 2)
+        self.scratch = self.vector(certificate_room(K, q))
         self.model = Model(K, q, pairs)
         self.label = <Py_ssize_t *> self.allocate(K * sizeof(Py_ssize_t))
         for i in range(K):
@@ -151,20 +150,6 @@ cdef class Workspace(Memory):
         memcpy(given.write(found, self.K), row(self.W, i), self.K * sizeof(double))
         return found
 
-    def reduce(self, Window window, points, residuals) -> None:
-        """Set the problem of a window of K observations.
-
-        Args:
-            window: its tables.
-            points: (room, d), or None where the tables must do.
-            residuals: likewise.
-        """
-        cdef Arrays given = Arrays()
-        cdef Coordinates vectors = coordinates(given, points, residuals)
-        if self.K > window.room or self.most < self.K:
-            raise ValueError(f"expected a window of {self.K} observations, got {window.room}")
-        reduce_window(self, window, vectors, self.shift, self.radius)
-
     def solve(self, int max_iter=STEPS) -> bool:
         """Solve the problem by Newton's method, and judge the answer.
 
@@ -177,19 +162,6 @@ cdef class Workspace(Memory):
             if solved:
                 certify_answer(self)
         return solved
-
-
-cdef Coordinates coordinates(Arrays given, points, residuals) except *:
-    """Return the vectors of a window; none of them if they are None."""
-    cdef Coordinates vectors = Coordinates(0, False, NULL, NULL)
-    if points is None:
-        return vectors
-    rows, vectors.d = points.shape
-    vectors.narrow = points.itemsize == 4
-    cdef char kind = b"f" if vectors.narrow else b"d"
-    vectors.points = given.take(points, rows, vectors.d, kind, False)
-    vectors.residuals = given.take(residuals, rows, vectors.d, kind, False)
-    return vectors
 
 
 cdef void certify_answer(Workspace ws) noexcept nogil:

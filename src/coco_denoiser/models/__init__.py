@@ -19,6 +19,8 @@ class Model(Protocol):
         window: how many observations are kept unless they say otherwise.
         folds: whether an observation may stand for several.
         tol: what an answer must reach.
+        within: by what share of it an answer may break a bound.
+        most: up to how many observations Newton's method in the core answers; 0 for never.
         settings: what it was made with, by name.
         fixed: what `limits` returns, if that never changes.
     """
@@ -27,6 +29,8 @@ class Model(Protocol):
     window: int
     folds: bool
     tol: float
+    within: float
+    most: int
     settings: dict[str, object]
     fixed: Limits | None
 
@@ -45,6 +49,9 @@ class Model(Protocol):
             limits: the curvature bounds.
             before: the estimate of the last step, to start from.
         """
+
+    def told(self, window: Window) -> Estimate:
+        """Return what the core has found in the same call that took the observation."""
 
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64

@@ -47,53 +47,27 @@ class Cocoercive:
     ) -> None:
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self.tol = check.positive("tol", tol)
+        self.within = min(0.1 * self.tol, solvers.FEASIBLE)
+        self.most = solvers.LARGE - 1 if method == "auto" else 0
         bounds = Bounds(L, mu)
         self.fixed, self.limits = bounds.fixed, bounds.now
         self.settings: dict[str, object] = {"model": self.name, "L": L, "mu": mu, "tol": tol}
         if method != "auto":
             self.settings["method"] = method
 
-    def prepare(self, window: Window, limits: Limits, count: int) -> kernels.Workspace:
-        """Return room for the problem of a window of so many observations."""
-        room = window.workspace(count)
-        room.tol, room.within = self.tol, min(0.1 * self.tol, solvers.FEASIBLE)
-        room.shift, room.radius = limits.centre - window.centre, limits.radius
-        return room
-
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
         """Return the weights of the newest observation."""
-        room = self.prepare(window, limits, window.count)
-        room.reduce(window, *(window.vectors or (None, None)))
-        plain = self.method == "auto" and window.count < solvers.LARGE
+        room = kernels.workspace(window, limits, self)
+        plain = window.count <= self.most
         if plain and room.solve() and max(room.gap, room.violation) <= self.tol:
-            return self.told(room, window, limits)
-        return self.estimate_hard(window, limits, before)
-
-    def told(self, room: kernels.Workspace, window: Window, limits: Limits) -> Estimate:
-        """Return the weights of the newest observation, as they were found in a workspace."""
-        return Estimate(
-            room.weights(window.newest),
-            limits.centre,
-            gap=room.gap,
-            violation=room.violation,
-            iterations=room.steps,
-            status=Status.SOLVED if room.active else Status.UNCHANGED,
-            source=room,
-            least=room.least,
-        )
-
-    def estimate_hard(
-        self, window: Window, limits: Limits, before: Estimate | None = None
-    ) -> Estimate:
-        """Return the weights of the newest observation, by all methods."""
+            return self.told(window)
         start = None
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):
             start = _start(before.source.multipliers / before.least, window)
         problem = replace(self.problem(window, limits), start=start)
         answer = solvers.solve(problem, method=self.method, tol=self.tol)
         return Estimate(
-            answer.weights[window.newest],
-            limits.centre,
+            np.ascontiguousarray(answer.weights[window.newest]),
             gap=answer.gap,
             violation=answer.violation,
             iterations=answer.iterations,
@@ -103,6 +77,20 @@ class Cocoercive:
             least=window.variances.min().item(),
         )
 
+    def told(self, window: Window) -> Estimate:
+        """Return the weights of the newest observation, as the core has found them."""
+        room = window.work
+        return Estimate(
+            room.weights(window.newest),
+            gap=room.gap,
+            violation=room.violation,
+            iterations=room.steps,
+            status=Status.SOLVED if room.active else Status.UNCHANGED,
+            method="newton" if room.K > 2 else "closed-form",
+            source=room,
+            least=room.least,
+        )
+
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
     ) -> Solution:
@@ -110,9 +98,9 @@ class Cocoercive:
         del limits
         order, whole = np.ix_(window.order, window.order), found.whole() if found else None
         W, multipliers = np.eye(len(g)), np.zeros((len(g), len(g)))
-        if found is not None and whole is not None:
+        if found is not None and whole is not None and window.members == window.count:
             W, multipliers = whole.weights[order], whole.multipliers[order] / found.least
-        told = found or Estimate(np.ones(1), 0.0, status=Status.UNCHANGED, method="closed-form")
+        told = found or Estimate(np.ones(1), status=Status.UNCHANGED, method="closed-form")
         return Solution(
             gradients=g + (W @ h - h),
             weights=W,
@@ -127,9 +115,7 @@ class Cocoercive:
 
     def problem(self, window: Window, limits: Limits) -> Problem:
         """Reduce a window."""
-        K = window.count
-        room = self.prepare(window, limits, K)
-        room.reduce(window, *(window.vectors or (None, None)))
+        room, K = kernels.workspace(window, limits, self), window.count
         h, bounds, n = np.empty((K, room.q)), np.empty((K, K)), np.empty(K)
         room.problem(h, bounds, n)
         return Problem(h, bounds, n, ones(room.q))

@@ -23,11 +23,13 @@ class Gaussian:
     """
 
     name = "gaussian"
+    most = 0
     window = 32  # was measured: docs/gaussian.md
     folds = False
 
     def __init__(self, L: Bound | None = None, *, tol: float = 1e-9) -> None:
         self.L, self.tol = L, check.positive("tol", tol)
+        self.within = self.tol
         self.settings: dict[str, object] = {"model": self.name, "L": L, "tol": tol}
         self.fixed = None if callable(L) else self._capped(L)
 
@@ -48,13 +50,16 @@ class Gaussian:
         gap = found.gap.item()
         return Estimate(
             found.weights[0],
-            0.0,
             std=found.std.item(),
             gap=gap,
             violation=math.nan,
             status=Status.ESTIMATED if gap <= self.tol else Status.STALLED,
             method=self.name,
         )
+
+    def told(self, window: Window) -> Estimate:
+        """Return what the core has found, which does not know this model."""
+        raise NotImplementedError
 
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
@@ -67,7 +72,7 @@ class Gaussian:
 
     def fit(self, window: Window, limits: Limits, targets: Int64) -> Fit:
         """Average the gradients of a window at some of its points."""
-        tables = window.points, window.distances(0.0), 1.0 / window.variances
+        tables = window.point_distances, window.distances(0.0), 1.0 / window.variances
         return fit(*tables, targets, window.d, L=limits.L if math.isfinite(limits.L) else None)
 
 

@@ -13,7 +13,6 @@ If the noise has a covariance, one scalar equation is left to solve.
 import numpy as np
 
 from coco_denoiser import _validation as check
-from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem, centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
 
@@ -39,34 +38,6 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         steps += 1
     lam = t / (1.0 / n + 1.0 / m)
     return np.array([[0.0, lam], [lam, 0.0]]), steps
-
-
-def pull(apart: float, rho: float) -> float:
-    """Return t: by what share of their distance two residuals must approach each other."""
-    return 1.0 - rho / apart if apart > rho else 0.0
-
-
-def certify(
-    apart: float, rho: float, variances: tuple[float, float], weight: float
-) -> tuple[float, float]:
-    """Return gap and violation of two residuals of which the second has moved towards the first.
-
-    Args:
-        apart: their distance.
-        rho: how far apart they may be.
-        variances: of the two.
-        weight: of the first in what the second has become; the first moves to balance it.
-    """
-    if apart <= rho or apart == 0.0:
-        return 0.0, 0.0
-    v = np.array(variances)
-    moves = weight * v / v[1]  # of each towards the other, as a share of their distance
-    phi = np.array([[moves[0]], [1.0 - moves[1]]])
-    lam = np.inf if rho == 0.0 else (apart / rho - 1.0) / (1.0 / v.min() * v.sum())
-    table = np.array([[0.0, lam], [lam, 0.0]])
-    bounds = np.array([[0.0, rho / apart], [rho / apart, 0.0]])
-    residuals = np.array([[0.0], [1.0]])
-    return kernels.certify(residuals, bounds, v.min() / v, np.ones(1), phi, table)
 
 
 def denoise_pairs(

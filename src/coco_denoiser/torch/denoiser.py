@@ -1,27 +1,26 @@
 """GradientDenoiser: the sliding window of a set of parameters, for hand-written loops.
 
-What a step does is in `coco_denoiser.stream`, which never sees a tensor; the tensors are in
-`vectors.py`.
+A step makes the same four calls as `Denoiser`: measure, admit, ask the model, commit. The tensors
+are in `vectors.py`.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import choose
-from coco_denoiser.models.bounds import Bound
+from coco_denoiser.models.bounds import Bound, Limits
 from coco_denoiser.solution import Status
-from coco_denoiser.stream import Outcome, Stream
+from coco_denoiser.stream import Stream
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
 from coco_denoiser.typing import Float64, ModelName
-from coco_denoiser.vectors import Comparison
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
@@ -154,7 +153,7 @@ class GradientDenoiser:
         Returns:
             False if they are refused, as `nonfinite` says: gradients and window are as they were.
         """
-        changed = observe_together([self], variance_of(noise_variance))
+        changed = observe(self, variance_of(noise_variance))
         for parameter, theta in changed or ():
             try:
                 parameter.grad.copy_(theta)  # type: ignore[union-attr]
@@ -197,65 +196,99 @@ class GradientDenoiser:
             checkpoint.check(checkpoint.remove(state_dict)[1], self)()
 
 
-def observe_together(
-    windows: Collection[GradientDenoiser],
+def observe(
+    denoiser: GradientDenoiser,
     variance: float,
     *,
     sign: float = 1.0,
     standing: Callable[[], bool] = lambda: False,
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-    """Take one observation into several windows, or into none; under no_grad, change no gradient.
+    """Take an observation into a window; under no_grad, change no gradient.
 
     Args:
-        windows: those whose parameters have their gradients.
+        denoiser: its parameters have their gradients.
         variance: noise variance of this observation, relative to the others'.
         sign: -1 if the gradients are those of a function to maximise, whose negative then has
             curvature between mu and L.
-        standing: says whether the optimizer is made to stand still. Zero gradients are then no
+        standing: returns whether the optimizer is made to stand still. Zero gradients are then no
             observation: checkpointing makes such a step to create the state.
 
     Returns:
         The parameters whose gradient changes, each with the denoised one, valid until the next
         call; None if the observation was refused.
     """
-    changed, found = [], []
-    with ExitStack() as held:
-        for window in windows:
-            held.enter_context(window.stream)
-            held.callback(window.vectors.release)
-            members = [p for p in window.parameters if p.requires_grad or p.grad is not None]
-            if not window.vectors.covers(members):
-                window.stream.reset()
-                window.vectors.prepare(members)
-            window.vectors.hold()
-            limits = window.model.limits(sign)
-            found.append(window.stream.compare(window.vectors, limits, standing=standing))
-        if Outcome.REFUSED not in found:
-            for window, comparison in zip(windows, found, strict=True):
-                if isinstance(comparison, Comparison):
-                    outcome = window.stream.accept(window.vectors, comparison, variance)
-                    window.in_a_row = 0
-                    if outcome is Outcome.DENOISED:
-                        changed += window.vectors.theta()
-    if Outcome.REFUSED not in found:
-        for window in windows:
-            window.stream.warn()
-        return changed
-    for window in windows:
-        window.skipped += 1
-        window.in_a_row += 1
-    if any(window.nonfinite == "raise" for window in windows):
+    stream, vectors = denoiser.stream, denoiser.vectors
+    with stream:
+        members = [p for p in denoiser.parameters if p.requires_grad or p.grad is not None]
+        if not vectors.covers(members):
+            stream.reset()
+            vectors.prepare(members)
+        vectors.hold()
+        try:
+            changed = _take(denoiser, denoiser.model.limits(sign), variance, standing)
+        finally:
+            vectors.release()
+    if changed is None:
+        _refuse(denoiser)
+    else:
+        stream.warn()
+    return changed
+
+
+def _take(
+    denoiser: GradientDenoiser, limits: Limits, variance: float, standing: Callable[[], bool]
+) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
+    """Measure the observation, admit it, ask the model, commit; None if it is refused."""
+    stream, vectors, window = denoiser.stream, denoiser.vectors, denoiser.stream.window
+    stream.begin(limits)
+    used, fold, merged = window.count, window.fold(limits), None
+    sums = vectors.measure(used, window.centre, window.leaving, fold[-1] if fold else 0.0)
+    if sums is None:
+        return None
+    if sums.item(-1) == 0.0 and (not used or standing()):  # the sum of |g|
+        return []
+    try:
+        if fold is not None:
+            old, new, weight, shift, _ = fold
+            vectors.merge(new, (weight * np.eye(old + 1)[old], shift, True))
+            vectors.commit(window.centre, old, None)
+            merged = vectors.measure_slot(used, new)
+        window.grow(used + 1)
+        window.admit(sums, variance, limits, merged)
+        window.d, stream.limits, denoiser.in_a_row = vectors.d, limits, 0
+        found, average = None, None
+        if window.members > 1:
+            found = denoiser.model.estimate(window, limits, stream.estimate)
+        stream.estimate = found
+        # That of a filter comes after the past, in whose slot the average is written.
+        filters = window.newest == vectors.slots
+        if found is not None and found.weights.item(window.newest) != 1.0:
+            weights = np.ascontiguousarray(found.weights[: vectors.slots])
+            average = weights, limits.centre - window.centre, filters
+        vectors.commit(window.centre, 0 if filters else window.newest, average)
+        window.settle(limits)
+    except BaseException:
+        stream.reset()  # tables and vectors may no longer belong together
+        vectors.reset()
+        raise
+    return vectors.theta() if average is not None else []
+
+
+def _refuse(denoiser: GradientDenoiser) -> None:
+    """Raise, or count and warn, as was asked for."""
+    denoiser.skipped += 1
+    denoiser.in_a_row += 1
+    if denoiser.nonfinite == "raise":
         raise ValueError(
             f"{_REFUSED} (on this or on another rank). The window is as it was. Pass "
             "nonfinite='skip' to leave out such steps."
         )
-    if any(window.in_a_row == _PATIENCE for window in windows):
+    if denoiser.in_a_row == _PATIENCE:
         warn_user(
             f"{_PATIENCE} observations in a row were skipped, and nothing is denoised: {_REFUSED}."
         )
-    elif all(map(_is_finite, windows)):
+    elif _is_finite(denoiser):
         warn_user(f"an observation was skipped: {_REFUSED}. Rescale the loss, or use float64.")
-    return None
 
 
 def _is_finite(window: GradientDenoiser) -> bool:

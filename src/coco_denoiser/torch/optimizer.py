@@ -16,7 +16,7 @@ from coco_denoiser.torch.denoiser import (
     Diagnostics,
     GradientDenoiser,
     NonFinite,
-    observe_together,
+    observe,
     variance_of,
 )
 from coco_denoiser.typing import ModelName
@@ -209,8 +209,8 @@ class CocoOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        denoised = observe_together(
-            (self.denoiser,), noise_variance, sign=self._sign(), standing=self._standing
+        denoised = observe(
+            self.denoiser, noise_variance, sign=self._sign(), standing=self._standing
         )
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]

@@ -8,20 +8,19 @@ parameter is a block by itself: the passes then read it and its gradient where t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from coco_denoiser._core import kernels
 from coco_denoiser._validation import LIMITS
 from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Float64
-from coco_denoiser.vectors import Ring, zeros
-from coco_denoiser.window import Plan
 
 # It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate
 # and negative bits.
@@ -30,105 +29,90 @@ _kind = attrgetter("shape", "dtype", "device")
 _LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
 # Entries of a row whose differences are formed at a time, so that temporaries stay small.
 _BLOCK = 1 << 20
+_Average = tuple[Float64, float, bool]
 
 
-class DeviceRing(Ring):
-    """`Ring` in PyTorch's own operations, for any device. Nothing here waits for the device."""
+class Passes(NamedTuple):
+    """The two passes over vectors on a device; the core says what they do.
 
-    read = staticmethod(lambda tensor: tensor.detach().view(-1))  # as the passes take it
-    points: Any
-    residuals: Any
+    Attributes:
+        read: returns a tensor as they take it.
+        measure: adds up how an observation relates to the slots in use.
+        commit: writes an observation, and its denoised gradient.
+    """
 
-    def products(self, x: Any, g: Any, limit: float, plan: Plan) -> Any:
-        """Add up how an observation relates to the slots in use, in float64; write nothing."""
-        used, oldest, successor = plan.used, plan.oldest, plan.successor
-        out = torch.from_numpy(zeros(plan)).to(x.device)
-        h = torch.sub(g, x, alpha=plan.centre)
-        for new in (x, g, h):
-            out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
-        out[-1] = g.abs().sum(dtype=torch.float64)
+    read: Callable[[torch.Tensor], Any]
+    measure: Callable[..., None]
+    commit: Callable[..., None]
+
+
+def measure(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: torch.Tensor,
+    g: torch.Tensor,
+    centre: float,
+    limit: float,
+    skip: int,
+    out: torch.Tensor,
+) -> None:
+    """Do in PyTorch's own operations what `kernels.measure` does, without waiting for a device."""
+    sums, used = out[:-2].view(3, -1), out.numel() // 3
+    h = torch.sub(g, x, alpha=centre)
+    for new in (x, g, h):
+        out[-2] += (~(new.abs() <= limit)).sum()  # NaN fails every comparison
+    out[-1] += g.abs().sum(dtype=torch.float64)
+    for start in range(0, x.numel(), _BLOCK):
+        where = slice(start, start + _BLOCK)
+        dx, dh = points[:used, where] - x[where], residuals[:used, where] - h[where]
+        sums[0] += torch.linalg.vector_norm(dx, dim=1, dtype=torch.float64).square()
+        sums[1] += (dx * dh).sum(dim=1, dtype=torch.float64)
+        sums[2] += torch.linalg.vector_norm(dh, dim=1, dtype=torch.float64).square()
+    if skip >= 0:
+        sums[:, skip] = 0.0
+
+
+def commit(
+    points: torch.Tensor,
+    residuals: torch.Tensor,
+    x: torch.Tensor,
+    g: torch.Tensor,
+    centre: float,
+    slot: int,
+    average: _Average | None,
+    out: torch.Tensor,
+) -> None:
+    """Do in PyTorch's own operations what `kernels.commit` does."""
+    h = torch.sub(g, x, alpha=centre)
+    out.copy_(g)
+    if average is not None:
+        weights, shift, merged = average
+        w = torch.from_numpy(weights).to(x.device, residuals.dtype, non_blocking=True, copy=True)
+        if not merged:
+            w[slot] = 0.0
         for start in range(0, x.numel(), _BLOCK):
             where = slice(start, start + _BLOCK)
-            P, R = self.points[:used, where], self.residuals[:used, where]
-            if successor >= 0:
-                R = R.clone()
-                DeviceRing(P, R).merge_oldest(plan)
-                M = R[successor]
-                out[-2] += (~(M.abs() <= 2.0 * limit)).sum()
-                _add(out[3 * used : 6 * used], P - P[successor], R - M)
-            _add(out[: 3 * used], P - x[where], R - h[where])
-        if oldest >= 0:
-            out[:-2].view(-1, used)[:, oldest] = 0.0
-        return out
-
-    def merge_oldest(self, plan: Plan) -> None:
-        """Merge the slot that is about to be overwritten into its successor."""
-        points, residuals, old, new = self.points, self.residuals, plan.oldest, plan.successor
-        move = residuals[old] - residuals[new]
-        if plan.shift:
-            move.sub_(points[old] - points[new], alpha=plan.shift)
-        residuals[new].add_(move, alpha=plan.weight)
-
-    def write(
-        self,
-        x: Any,
-        g: Any,
-        centre: float,
-        slot: int,
-        weights: Float64 | None,
-        shift: float,
-        out: Any,
-    ) -> None:
-        """Write an observation into its slot; with weights, its denoised gradient to out."""
-        points, residuals = self.points, self.residuals
-        points[slot] = x
-        residuals[slot] = torch.sub(g, x, alpha=centre)
-        if weights is None:
-            return
-        w = torch.from_numpy(weights).to(x.device, residuals.dtype, non_blocking=True)
-        for start in range(0, x.numel(), _BLOCK):
-            where = slice(start, start + _BLOCK)
-            P, R = points[: w.numel(), where], residuals[: w.numel(), where]
-            move = R - residuals[slot, where]
+            move = residuals[: w.numel(), where] - h[where]
             if shift:
-                move.sub_(P - points[slot, where], alpha=shift)
+                move.sub_(points[: w.numel(), where] - x[where], alpha=shift)
             torch.addmv(g[where], move.T, w, out=out[where])
-
-    def filter(self, x: Any, g: Any, centre: float, weight: float, shift: float, out: Any) -> None:
-        """Average slot 0 into an observation, which takes its place; write its gradient to out."""
-        h = torch.sub(g, x, alpha=centre)
-        move = self.residuals[0] - h
-        if shift:
-            move.sub_(self.points[0] - x, alpha=shift)
-        move.mul_(weight)
-        self.points[0] = x
-        self.residuals[0] = h + move
-        torch.add(g, move, out=out)
+        if merged:
+            h = torch.sub(out, x, alpha=centre)
+    points[slot] = x
+    residuals[slot] = h
 
 
-def _add(out: torch.Tensor, dx: torch.Tensor, dh: torch.Tensor) -> None:
-    """Add ||dx||^2, <dx, dh> and ||dh||^2 of every row to out, (3 used,)."""
-    sums = out.view(3, -1)
-    sums[0] += torch.linalg.vector_norm(dx, dim=1, dtype=torch.float64).square()
-    sums[1] += (dx * dh).sum(dim=1, dtype=torch.float64)
-    sums[2] += torch.linalg.vector_norm(dh, dim=1, dtype=torch.float64).square()
+def _without_strides(tensor: torch.Tensor) -> Any:
+    return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
 
 
-class HostRing(Ring):
-    """The compiled passes, over NumPy's view of tensors in main memory."""
-
-    @staticmethod
-    def read(tensor: torch.Tensor) -> Any:
-        """Return a tensor as the passes take it: without strides."""
-        return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
-
-    def __init__(self, points: torch.Tensor, residuals: torch.Tensor) -> None:
-        super().__init__(points.numpy(), residuals.numpy())
+HOST = Passes(_without_strides, kernels.measure, kernels.commit)
+DEVICE = Passes(lambda tensor: tensor.detach().view(-1), measure, commit)
 
 
-def ring_of(device: torch.device) -> Any:
-    """Return what does the passes on a device."""
-    return HostRing if device.type == "cpu" else DeviceRing
+def passes_of(device: torch.device) -> Passes:
+    """Return the passes of a device."""
+    return HOST if device.type == "cpu" else DEVICE
 
 
 class Block:
@@ -141,13 +125,14 @@ class Block:
         share: what this rank's part counts for in a sum over all ranks.
 
     Attributes:
-        ring: what does the passes over points and residuals.
+        passes: those of the device.
         rows: during a step, this rank's part of the observed point, of its gradient, and of the
-            denoised one, as the ring takes them.
+            denoised one, as the passes take them.
     """
 
-    ring: Any
+    passes: Passes
     rows: list[Any]
+    _held: tuple[Any, Any]  # points and residuals, as the passes take them
     _buffers: dict[int, tuple[Any, list[torch.Tensor]]]
 
     def __init__(
@@ -169,12 +154,15 @@ class Block:
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        views = ("ring", "rows", "_buffers")  # which would not survive pickling as views
+        views = ("passes", "rows", "_held", "_buffers")  # which would not survive pickling as views
         return {k: v for k, v in self.__dict__.items() if k not in views}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.ring = ring_of(self.points.device)(self.points, self.residuals)
+        self.passes = passes_of(self.points.device)
+        self._held = self.points, self.residuals
+        if self.passes is HOST:
+            self._held = self.points.numpy(), self.residuals.numpy()
         self.rows, self._buffers = [], {}
 
     def _local(self) -> list[torch.Tensor]:
@@ -197,7 +185,7 @@ class Block:
         if number not in self._buffers:
             with torch.inference_mode(mode=False):
                 row = self.points.new_empty(self.points.shape[1])
-            self._buffers[number] = self.ring.read(row), self._split(row)
+            self._buffers[number] = self.passes.read(row), self._split(row)
         return self._buffers[number]
 
     def _row(self, number: int, tensors: Sequence[Any]) -> Any:
@@ -206,7 +194,7 @@ class Block:
         if len(tensors) == 1 and first is not None and (first.shape, first.dtype) == kind:
             # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
             with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
-                return self.ring.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001
+                return self.passes.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001
         row, views = self._buffer(number)
         try:
             _copy(views, tensors)
@@ -236,12 +224,40 @@ class Block:
         if self.points.device.type != "cpu":
             self._buffers = {}
 
-    def products(self, plan: Plan) -> Any:
-        """Return this rank's part of what `Ring.products` adds up, a tensor or an array."""
-        sums = self.ring.products(*self.rows[:2], self._limit, plan)
+    def measure(self, used: int, centre: float, skip: int, reach: float) -> Any:
+        """Return this rank's part of what `kernels.measure` adds up, a tensor or an array.
+
+        Args:
+            used: how many slots are in use.
+            centre: c of the residuals.
+            skip: a slot that is left out.
+            reach: the largest number that enters besides the observation.
+        """
+        limit = self._limit if reach <= self._limit else -1.0  # which nothing is below
+        return self._sums(self.rows[:2], used, centre, limit, skip)
+
+    def measure_slot(self, used: int, slot: int) -> Any:
+        """Return the same of the observation that is in a slot."""
+        return self._sums([held[slot] for held in self._held], used, 0.0, math.inf, slot)
+
+    def _sums(self, rows: Sequence[Any], used: int, centre: float, limit: float, skip: int) -> Any:
+        sums: Any = np.zeros(3 * used + 2)
+        if self.passes is not HOST:
+            sums = torch.from_numpy(sums).to(self.points.device)
+        self.passes.measure(*self._held, *rows, centre, limit, skip, sums)
         if self.share != 1.0:
             sums[:-2] *= self.share
         return sums
+
+    def commit(self, centre: float, slot: int, average: _Average | None) -> None:
+        """Write the observation into a slot, and make its gradient ready."""
+        x, g, out = self.rows
+        self.passes.commit(*self._held, x, g, centre, slot, average, out)
+
+    def merge(self, slot: int, average: _Average) -> None:
+        """Merge others into the observation in a slot."""
+        x, h = (held[slot] for held in self._held)
+        self.passes.commit(*self._held, x, h, 0.0, slot, average, self.rows[2])
 
     def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step."""
@@ -338,13 +354,24 @@ class TensorVectors:
         """Bytes that the window takes on this rank."""
         return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
-    def compare(self, plan: Plan) -> Float64 | None:
-        """Compare the observation with the slots in use; None if it must not enter.
+    def measure(self, used: int, centre: float, skip: int, reach: float) -> Float64 | None:
+        """Return what `kernels.measure` adds up; None if the observation must not enter.
 
-        This is the only time that a step waits for the device, and for other ranks.
+        A step waits for the device, and for other ranks, here alone and where it folds.
         """
-        parts = [block.products(plan) for block in self.blocks] or [zeros(plan)]
-        sums = parts[0]
+        sums = self._sum(used, [b.measure(used, centre, skip, reach) for b in self.blocks])
+        # Only the last number, a sum of absolute values, may overflow without harm.
+        if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
+            return None
+        return sums
+
+    def measure_slot(self, used: int, slot: int) -> Float64:
+        """Return the same of the observation that is in a slot."""
+        return self._sum(used, [b.measure_slot(used, slot) for b in self.blocks])
+
+    def _sum(self, used: int, parts: list[Any]) -> Float64:
+        """Add up over blocks and ranks."""
+        sums = parts[0] if parts else np.zeros(3 * used + 2)
         if len(parts) > 1 or torch.is_tensor(sums) or self._group is not None:
             total = torch.as_tensor(sums)
             for part in map(torch.as_tensor, parts[1:]):
@@ -352,36 +379,20 @@ class TensorVectors:
             if self._group is not None:
                 dist.all_reduce(total, group=self._group)
             sums = total.cpu().numpy()
-        # Only the last number, a sum of absolute values, may overflow without harm.
-        if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
-            return None
         return np.asarray(sums)
 
-    def merge_oldest(self, plan: Plan) -> None:
-        """Merge the slot that is about to be overwritten into its successor."""
+    def commit(self, centre: float, slot: int, average: _Average | None) -> None:
+        """Write the observation into a slot, and make its gradient ready."""
         for block in self.blocks:
-            block.ring.merge_oldest(plan)
-
-    def write(self, centre: float, slot: int, weights: Float64 | None, shift: float) -> None:
-        """Write the observation into a slot; with weights, make its gradient ready."""
-        row = None if weights is None else np.ascontiguousarray(weights)
-        self._take("write", centre, slot, row, shift)
-
-    def filter(self, centre: float, weight: float, shift: float) -> None:
-        """Average slot 0 into the observation, which takes its place and is ready as theta."""
-        self._take("filter", centre, weight, shift)
-
-    def _take(self, name: str, *how: Any) -> None:
-        for block in self.blocks:
-            x, g, out = block.rows
-            getattr(block.ring, name)(x, g, *how, out)
+            block.commit(centre, slot, average)
         if not all(self.seen):
             pairs = zip(self.seen, self.members, strict=True)
             self.seen = [was or p.grad is not None for was, p in pairs]
 
-    def short(self, centre: float, count: int, slot: int) -> None:
-        """Return None: only the tables are available."""
-        del centre, count, slot
+    def merge(self, slot: int, average: _Average) -> None:
+        """Merge others into the observation in a slot."""
+        for block in self.blocks:
+            block.merge(slot, average)
 
     def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with their denoised gradients, valid until the next step.
