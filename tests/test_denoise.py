@@ -143,6 +143,11 @@ def test_auto_tells_which_method_answered() -> None:
     rng = np.random.default_rng(0)
     for K, method in ((1, "closed-form"), (2, "closed-form"), (3, "newton"), (150, "newton")):
         points = rng.normal(size=(K, 3))
-        solution = coco.solve(points, 10.0 * rng.normal(size=(K, 3)), L=1.0)
+        gradients = 10.0 * rng.normal(size=(K, 3))
+        solution = coco.solve(points, gradients, L=1.0)
         assert solution.method == method
         assert solution.gap <= 1e-9
+        assert bool(solution.iterations) == (method == "newton")
+        if K < 3:  # what computed it is what its name says
+            named = coco.solve(points, gradients, L=1.0, method="closed-form")
+            np.testing.assert_allclose(named.gradients, solution.gradients, rtol=1e-12)

@@ -24,6 +24,8 @@ from coco_denoiser.paper.optimizers import (
     soft_threshold,
 )
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic, signed_labels
+from tests.families import Case
+from tests.fuzz import judge
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 G = 10.0 * np.random.default_rng(1).normal(size=(4, 3))
@@ -265,6 +267,24 @@ def test_small_and_large_numbers_get_the_same_answer(a: float, b: float) -> None
         found = coco.solve(a * X, b * G, L=b / a)
         np.testing.assert_allclose(found.gradients / b, coco.denoise(X, G, L=1.0), rtol=1e-13)
         assert found.status is coco.Status.SOLVED
+    found = coco.solve(a * X, b * G, model="gaussian")
+    expected = coco.denoise(X, G, model="gaussian")
+    np.testing.assert_allclose(found.gradients / b, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_windows_of_mixed_scales_get_an_answer_without_a_warning(seed: int) -> None:
+    """From 1e-20 to 1e20 in one window, zeros included; warnings are errors here."""
+    rng = np.random.default_rng(seed)
+    K, d = int(rng.integers(2, 9)), int(rng.choice([1, 2, 3, 10]))
+
+    def mixed() -> Any:
+        return rng.normal(size=(K, d)) * 10.0 ** rng.uniform(-20, 20, (K, 1)) * (rng.random() < 0.9)
+
+    L = 10.0 ** rng.uniform(-20, 20)
+    case = Case(mixed(), mixed(), L, float(rng.choice([-L, 0.0, L / 3])))
+    found = coco.solve(case.points, case.gradients, L=L, mu=case.mu, throw=False)
+    assert not (found.status.success and judge(case, found).wrong)
 
 
 def test_denormals() -> None:

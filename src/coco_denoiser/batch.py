@@ -38,7 +38,17 @@ def denoise(
     E (x_i - x_j) + n_i$ with Gaussian E and n, whose sizes are estimated from the observations;
     every $\theta_j$ is then estimated by generalised least squares.
 
-    Input that is not finite raises ValueError.
+    Input that is not finite, or exceeds 1e150, raises ValueError.
+
+    Example:
+        The second gradient must not be smaller than the first, nor the third exceed it by more
+        than L = 1:
+
+        >>> from coco_denoiser import denoise
+        >>> denoise([[0.0], [1.0], [2.0]], [[0.5], [0.1], [2.5]], L=1.0)
+        array([[0.5],
+               [0.8],
+               [1.8]])
 
     Args:
         points: (K, d), where the gradients were observed.
@@ -54,6 +64,10 @@ def denoise(
 
     Returns:
         (K, d), the denoised gradients. `solve` returns them with a certificate.
+
+    References:
+        Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
+        reduction in stochastic convex optimization](https://arxiv.org/abs/2109.03207), 2021.
     """
     return solve(
         points,
@@ -81,6 +95,16 @@ def solve(
     throw: bool = True,
 ) -> Solution:
     """Solve the problem of `denoise`, and return the answer with its certificate.
+
+    Example:
+        >>> from coco_denoiser import solve
+        >>> solution = solve([[0.0], [1.0], [2.0]], [[0.5], [0.1], [2.5]], L=1.0)
+        >>> solution.status.success, solution.gap < 1e-9
+        (True, True)
+        >>> solution.weights.round(2)  # the first gradient obeys its bounds as it is
+        array([[1.  , 0.  , 0.  ],
+               [0.  , 0.63, 0.37],
+               [0.  , 0.37, 0.63]])
 
     Args:
         points: (K, d), where the gradients were observed.

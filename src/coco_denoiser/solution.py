@@ -3,19 +3,18 @@
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from coco_denoiser.typing import Float64
 
 
 class Status(Enum):
-    """How the solver ended, as a sentence.
+    """How the solver ended.
 
     Attributes:
+        message: that, as a sentence.
         success: whether the tolerance was reached.
     """
-
-    success: bool
 
     SOLVED = "solved to tol", True
     ESTIMATED = "estimated by the Gaussian model", True
@@ -24,15 +23,12 @@ class Status(Enum):
     STALLED = "stopped before reaching tol: work limit or machine precision", False
     REFUSED = "refused: a number is not finite or too large, and the gradient is unchanged", False
 
-    def __new__(cls, sentence: str, success: bool) -> Self:  # noqa: FBT001
-        """Make the sentence the value."""
-        status = object.__new__(cls)
-        status._value_, status.success = sentence, success
-        return status
+    def __init__(self, message: str, success: bool) -> None:  # noqa: FBT001 - from a tuple
+        self.message, self.success = message, success
 
     def __str__(self) -> str:
-        """Return the sentence."""
-        return str(self.value)
+        """Return the message."""
+        return self.message
 
 
 class Answer(NamedTuple):

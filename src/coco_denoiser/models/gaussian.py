@@ -86,8 +86,8 @@ def solution(
 ) -> Solution:
     """Estimate the gradients (K, d) at all points (K, d) of a window."""
     K, d = x.shape
-    every = np.arange(K)
-    found = fit(_distances(x), _distances(g), 1.0 / variances, every, d, L=L)
+    tables = kernels.distances(x), kernels.distances(g), 1.0 / variances
+    found = fit(*tables, np.arange(K), d, L=L)
     return as_solution(found, g[0] + found.weights @ (g - g[0]), d, tol)
 
 
@@ -107,10 +107,3 @@ def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
         noise_std=float(found.noise_std),
         curvature=float(found.scale) * math.sqrt(d),
     )
-
-
-def _distances(v: Float64) -> Float64:
-    """Return the distances between vectors (K, d), none of whose squares overflows."""
-    v = v - v[0]
-    exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
-    return np.asarray(np.ldexp(kernels.distances(np.ldexp(v, -exponent)), exponent))

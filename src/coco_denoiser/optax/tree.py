@@ -155,6 +155,13 @@ def hessian_bounds(
         seed: of the random start.
         steps: Hessian-vector products, at most.
         failure: the probability that one of the bounds does not hold.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from coco_denoiser.optax import hessian_bounds
+        >>> L, mu = hessian_bounds(lambda x: 3.0 * x[0] ** 2 + x[1] ** 2, jnp.array([1.0, 2.0]))
+        >>> round(L, 3), round(mu, 3)  # in float32
+        (6.0, 2.0)
     """
     flat, unravel = ravel_pytree(params)
     slope = jax.grad(lambda x: loss(unravel(x)))

@@ -26,6 +26,14 @@ def hessian_bounds(
         seed: of the random start.
         steps: Hessian-vector products, each about two backward passes.
         failure: the probability that one of the bounds does not hold.
+
+    Example:
+        >>> import torch
+        >>> from coco_denoiser.torch import hessian_bounds
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> L, mu = hessian_bounds(lambda: 3.0 * x[0] ** 2 + x[1] ** 2, [x])
+        >>> round(L, 9), round(mu, 9)
+        (6.0, 2.0)
     """
     members = [p for p in parameters if p.requires_grad]
     with torch.enable_grad():

@@ -93,7 +93,7 @@ def _certificate(simulation: Simulation, k: int) -> str:
     """Return the proof of the answer that a step was taken with, as text."""
     found = simulation.coco.solutions[k - 1]
     return (
-        f"Step {k} of {simulation.last}: {found.status.value}. "
+        f"Step {k} of {simulation.last}: {found.status}. "
         f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "
         f"Method: {found.method}; iterations: {found.iterations}."
     )
