@@ -36,6 +36,10 @@ def draw(panels: Sequence[Panel], curves: Curves) -> Figure:
             axes.set_ylabel("" if c > 0 and row[c - 1].y == panel.y else panel.y)
             below = rows[r + 1][c : c + 1] if r + 1 < len(rows) else []
             axes.set_xlabel("" if any(other.x == panel.x for other in below) else panel.x)
+            # Neither labels of ticks, which are most of a figure of many panels.
+            beside = row[max(c - 1, 0) : c]
+            axes.tick_params(labelleft=not any(_alike(panel, other) for other in beside))
+            axes.tick_params(labelbottom=not any(_alike(panel, other) for other in below))
             legends.append((axes, series))
     _legends(figure, legends)
     # Laid out once, not again for every format.
@@ -44,6 +48,13 @@ def draw(panels: Sequence[Panel], curves: Curves) -> Figure:
         layout.execute(figure)
     figure.set_layout_engine("none")
     return figure
+
+
+def _alike(a: Panel, b: Panel) -> bool:
+    """Return whether two panels have the same axes."""
+    return a.y_range is not None and all(
+        getattr(a, name) == getattr(b, name) for name in ("x", "y", "y_range", "log", "kind")
+    )
 
 
 def _legends(figure: Figure, panels: list[tuple[Axes, list[str]]]) -> None:
