@@ -3,12 +3,15 @@
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import coco_denoiser as coco
 from coco_denoiser import solvers
+from coco_denoiser.torch import GradientDenoiser, vectors
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "one_function.py"
 
@@ -58,3 +61,37 @@ def test_a_solver_of_ones_own_finds_the_same_gradients(monkeypatch: pytest.Monke
     np.testing.assert_allclose(
         found.gradients, coco.solve(points, noisy, L=1.0).gradients, atol=1e-3
     )
+
+
+def test_a_model_of_ones_own_averages_what_is_near() -> None:
+    example = runpy.run_path(str(EXAMPLE.with_name("model.py")))
+    rng = np.random.default_rng(0)
+    points, gradients = 0.5 * rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
+    gradients[4, 1] = np.nan
+    found = example["denoised"](points, gradients, example["Nearby"](1.0), 4)
+    kept = np.delete(np.arange(12), 4)
+    for n, k in enumerate(kept):
+        window = kept[max(0, n - 3) : n + 1]
+        near = window[np.linalg.norm(points[window] - points[k], axis=1) <= 1.0]
+        np.testing.assert_allclose(found[k], gradients[near].mean(axis=0), atol=1e-12)
+    assert np.isnan(found[4]).all()
+
+
+@pytest.mark.parametrize("options", [{"window": 3}, {"window": 3, "forget": "fold"}])
+def test_a_device_of_ones_own_gives_the_same_gradients(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    def walk() -> list[Any]:
+        rng, p = np.random.default_rng(0), torch.nn.Parameter(torch.zeros(7, dtype=torch.float64))
+        denoiser, answers = GradientDenoiser([p], L=0.5, **options), []
+        for _ in range(8):
+            p.data, p.grad = (torch.from_numpy(rng.normal(size=7)) for _ in range(2))
+            denoiser.denoise()
+            answers.append(p.grad.clone())
+        return answers
+
+    expected = walk()
+    monkeypatch.setattr(vectors, "passes_of", vectors.passes_of)
+    runpy.run_path(str(EXAMPLE.with_name("device.py")))
+    assert vectors.passes_of(torch.device("cpu")) is not vectors.HOST
+    torch.testing.assert_close(walk(), expected)

@@ -132,7 +132,7 @@ class Block:
 
     passes: Passes
     rows: list[Any]
-    _held: tuple[Any, Any]  # points and residuals, as the passes take them
+    _held: list[Any]  # points and residuals, as the passes take them
     _buffers: dict[int, tuple[Any, list[torch.Tensor]]]
 
     def __init__(
@@ -160,9 +160,7 @@ class Block:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.passes = passes_of(self.points.device)
-        self._held = self.points, self.residuals
-        if self.passes is HOST:
-            self._held = self.points.numpy(), self.residuals.numpy()
+        self._held = [self.passes.read(v).reshape(v.shape) for v in (self.points, self.residuals)]
         self.rows, self._buffers = [], {}
 
     def _local(self) -> list[torch.Tensor]:
@@ -241,9 +239,8 @@ class Block:
         return self._sums([held[slot] for held in self._held], used, 0.0, math.inf, slot)
 
     def _sums(self, rows: Sequence[Any], used: int, centre: float, limit: float, skip: int) -> Any:
-        sums: Any = np.zeros(3 * used + 2)
-        if self.passes is not HOST:
-            sums = torch.from_numpy(sums).to(self.points.device)
+        zeros = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
+        sums = self.passes.read(zeros)
         self.passes.measure(*self._held, *rows, centre, limit, skip, sums)
         if self.share != 1.0:
             sums[:-2] *= self.share
