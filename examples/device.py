@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coco_denoiser.torch import vectors
+from coco_denoiser.torch import passes, vectors
 
 
 def measure(points, residuals, x, g, centre, limit, skip, out):
@@ -30,5 +30,5 @@ def commit(points, residuals, x, g, centre, slot, average, out):
     points[slot], residuals[slot] = x, h
 
 
-MINE = vectors.Passes(vectors.HOST.read, measure, commit)
+MINE = passes.Passes(passes.HOST.read, measure, commit)
 vectors.passes_of = lambda _: MINE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from coco_denoiser.torch.vectors import DEVICE, HOST, Passes
+from coco_denoiser.torch.passes import DEVICE, HOST, Passes
 
 D, K = 20_048, 6
 LIMIT = 3.4e38

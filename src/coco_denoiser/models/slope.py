@@ -99,13 +99,7 @@ def fit(
     window = _contrasts(X, G, root, d, flat, tiny, xp)
     mean, kappa, n = window.mean, window.kappa, window.n
     limit = None if L is None else window.capped((L * (reach / unit)) ** 2 / d)
-    moves, capped = kappa[-1] > 0.0, False if limit is None else limit < xp.inf
-    # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
-    # points. All of it may be noise, unless the slope is capped.
-    silent = moves & (window.least > (1.0 - alike) * kappa[-1])
-    all_noise, best = silent & ~capped, window.most_likely(limit)
-    best = best if limit is None else _either(silent & capped, limit, best, xp)
-    best = _either(moves & ~all_noise, best, 0.0, xp)
+    best, all_noise = window.ratio(limit, alike)
     t = best * GUARD if limit is None else _clip(best * GUARD, 0.0, limit, xp)
     rest = 1.0 / (1.0 + t * kappa)
     f = 1.0 - rest
@@ -175,6 +169,17 @@ class _Contrasts(NamedTuple):
         DD, DDR = DD - D * D, DDR - D * DR
         change = SD / S * (half * self.n) - D * (half * self.n**0.5)
         return DDR / xp.maximum(DD, self.tiny) - (1.0 - far) + t * far * change, rest
+
+    def ratio(self, limit: Any, alike: float) -> tuple[Any, Any]:
+        """Return the ratio to use, and whether all that differs may be noise."""
+        xp, last = self.xp, self.kappa[-1]
+        moves, capped = last > 0.0, False if limit is None else limit < xp.inf
+        # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
+        # points. All of it may be noise, unless the slope is capped.
+        silent = moves & (self.least > (1.0 - alike) * last)
+        all_noise, best = silent & ~capped, self.most_likely(limit)
+        best = best if limit is None else _either(silent & capped, limit, best, xp)
+        return _either(moves & ~all_noise, best, 0.0, xp), all_noise
 
     def most_likely(self, limit: Any) -> Any:
         """Return the most likely ratio up to a limit; any if nothing has moved."""
