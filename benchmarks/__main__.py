@@ -18,6 +18,7 @@ BENCHMARKS = {
     "fold-step": "a window of two that folds against reading its vectors",
     "torch-step": "a CocoOptimizer step against reading its window",
     "torch-fold-step": "a CocoOptimizer step with window=2 that folds against reading its vectors",
+    "torch-adam": "Adam behind CocoOptimizer with a known L, against Adam alone",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "minimize": "minimize() untuned against SGD's tail average at its best step",
     "equal-time": "COCO before a projection against its rivals in the same time",
