@@ -45,7 +45,7 @@ class FunctionOracle:
 
 
 def takes_generator(gradient: GradientFunction) -> bool:
-    """Say whether a function takes a generator after the point."""
+    """Return whether a function takes a generator after the point."""
     try:
         parameters = list(inspect.signature(gradient).parameters.values())
     except ValueError:  # some compiled functions have no signature

@@ -68,7 +68,7 @@ class Problem:
         return self.precisions[:, None] * self.coordinate_precisions
 
     def is_feasible(self, within: float = WITHIN) -> bool:
-        """Say whether every pair obeys its bound, up to rounding and this share of it."""
+        """Return whether every pair obeys its bound, up to rounding and this share of it."""
         h = self.residuals
         return worst_ratio(h, h, self.bounds, 1.0) <= 1.0 + within
 
@@ -147,18 +147,18 @@ def from_observations(
     c, r = centre_and_radius(L, mu)
     check.in_range(points, gradients, c)
     batch = kernels.Batch(points, gradients, variances, c, r)
-    coordinates, h, axes, spread, isotropic = batch.coordinates, batch.residuals, NONE, 1.0, True
-    shares = ones(coordinates.shape[1])
-    if covariance is not None:
-        eigenvalues = covariance
-        if covariance.ndim == 2:
-            eigenvalues, axes = np.linalg.eigh(covariance)
-            # Differences first: rotated points would lose the digits that a common shift takes.
-            h = np.ascontiguousarray(h @ axes)
-        coordinates, spread = h, float(eigenvalues.min())
-        shares = spread / eigenvalues
-        isotropic = bool(shares.min() == 1.0)
-    problem = Problem(coordinates, batch.bounds, batch.precisions, shares, isotropic)
+    h, bounds, n = batch.residuals, batch.bounds, batch.precisions
+    if covariance is None:
+        problem = Problem(batch.coordinates, bounds, n, ones(batch.coordinates.shape[1]))
+        return problem, Units(batch, h, 1.0 / batch.least, NONE)
+    eigenvalues, axes = covariance, NONE
+    if covariance.ndim == 2:
+        eigenvalues, axes = np.linalg.eigh(covariance)
+        # Differences first: rotated points would lose the digits that a common shift takes.
+        h = np.ascontiguousarray(h @ axes)
+    spread = float(eigenvalues.min())
+    shares = spread / eigenvalues
+    problem = Problem(h, bounds, n, shares, bool(shares.min() == 1.0))
     return problem, Units(batch, h, 1.0 / (batch.least * spread), axes)
 
 

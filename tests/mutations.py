@@ -1,0 +1,366 @@
+"""What `tests.mutate` breaks, file by file."""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """In a file, one text is replaced by another."""
+
+    file: str
+    old: str
+    new: str
+
+
+NEWTON = "solvers/test_newton.py models/test_cocoercive.py test_streaming.py test_folding.py"
+SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stream.py"
+# Of every file: the tests that should notice, those to try if they do not, and what is broken.
+TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
+    "_validation.py": (
+        "test_validation.py",
+        "",
+        [
+            ("    if masked:\n", "    if False:\n"),
+            ("    if not kernels.fits(points", "    if False and not kernels.fits(points"),
+            ("np.dtype(np.float64): 1e150", "np.dtype(np.float64): 1e300"),
+            ("np.dtype(np.float32): 1e37", "np.dtype(np.float32): 3e38"),
+        ],
+    ),
+    "batch.py": (
+        "test_validation.py test_denoise.py",
+        "",
+        [
+            ("        check.in_range(x, g, 0.0)\n", ""),
+            ("Status.SOLVED if moved else Status.UNCHANGED", "Status.SOLVED"),
+            ("min(0.1 * tol, solvers.FEASIBLE)", "tol"),
+        ],
+    ),
+    "certificate.py": (
+        "test_certificate.py",
+        SOLVERS,
+        [
+            ("np.minimum(multipliers, 1e30), problem, rest)", "multipliers, problem, 0.0 * rest)"),
+        ],
+    ),
+    "curvature.py": (
+        "test_curvature.py",
+        "",
+        [
+            ("if norms[-1] == 0.0:  #", "if norms[-1] <= 1e-6:  #"),
+            ("and 0.0 not in norms:", "and not any(norm <= 1e-6 for norm in norms):"),
+            ("0.5 * delta * math.sqrt(", "2.0 * delta * math.sqrt("),
+            ("max(float(smallest), 0.0)", "float(smallest)"),
+        ],
+    ),
+    "descent.py": (
+        "test_minimize.py",
+        "",
+        [
+            ("if fit and not part.steady(half, slope):", "if False:"),
+            ("min(fit, key=self._score)", "fit[-1]"),
+            ("min(fit, key=self._score)", "fit[0]"),
+            ("self.mapping(best.x, best.g)[1]", "best.x"),
+            ("self.size * self.gain)", "self.size)"),
+            ("path.L = L or path.L", "path.L = L"),
+            ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),
+            ("deepcopy(earlier)", "earlier"),
+            ("self.reach > _FAR * self.first and", ""),
+            ("and self.typical >= 0.5 * self.initial", "and False"),
+        ],
+    ),
+    "models/cocoercive.py": (
+        "models/test_cocoercive.py test_streaming.py",
+        STREAMS,
+        [
+            ("and window.members == window.count", ""),
+            ("start[window.newest] = start[:, window.newest] = 0.0", "pass"),
+        ],
+    ),
+    "problem.py": (
+        "test_certificate.py test_status.py test_covariance.py",
+        SOLVERS,
+        [
+            ("return 0.5 * L + 0.5 * mu,", "return 0.5 * L,"),
+            ("1.0) <= 1.0 + within", "1.0) <= 1.0 + 1e-3"),
+            ("np.minimum(1.0, size[:, None] + size)", "np.ones_like(size)"),
+            ("shares = spread / eigenvalues", "shares = eigenvalues / eigenvalues.max()"),
+            ("move @ self.axes.T if", "move @ self.axes if"),
+            ("block.argmin()", "block.argmax()"),
+            ("solve_laplacian(multipliers / share,", "solve_laplacian(1.0 * multipliers,"),
+            ("forces[:, s == share] / share)", "forces[:, s == share])"),
+            ("W[inside] / worst + (1.0 - 1.0 / worst)", "W[inside] + (1.0 - 1.0 / worst)"),
+            (
+                "for labels in (connected, np.zeros_like(connected)):",
+                "for labels in (0 * connected,):",
+            ),
+            ("* (n / merged.precisions[labels])", "* 1.0"),
+            ("centroid + (phi[members] - centroid) / worst", "phi[members] / worst"),
+            ("residuals += pull / problem.table[members]", "pass"),
+            ("if worst > 1.0 + within:", "if False:"),
+            ("spread = float(eigenvalues.min())", "spread = 1.0"),
+            ("1.0 / (batch.least * spread)", "1.0"),
+            ("    n = n / n.max()\n", ""),
+        ],
+    ),
+    "solvers/__init__.py": (
+        "test_status.py solvers/test_line.py",
+        SOLVERS,
+        [
+            ('        yield "barrier", COINCIDENT\n', "        pass\n"),
+            ("_inner(name, own), near, tol, max_iter)", "_inner(name, own), near, tol, 1)"),
+            ("held * problem.precisions[members].max()", "held"),
+            ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
+            ('        yield "line", 0.0\n', '        yield "line", COINCIDENT\n'),
+            ("return max(answer.gap, answer.violation)", "return answer.gap"),
+            ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
+            ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
+            ("if not distinct.is_feasible():", "if True:"),
+        ],
+    ),
+    "solvers/barrier.py": (
+        "solvers/test_barrier.py",
+        SOLVERS,
+        [
+            ("order = np.argsort(-problem.precisions", "order = np.argsort(0 * problem.precisions"),
+            (
+                "slack = s - length * (along + 0.5 * length * square)",
+                "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
+            ),
+            ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
+            ("return 0.5 * float(K * K *", "return 0.0 * float(K * K *"),
+        ],
+    ),
+    "solvers/closed_form.py": (
+        "solvers/test_closed_form.py test_covariance.py",
+        SOLVERS,
+        [
+            ("v = d * (s / (s + t))", "v = d / (1.0 + t)"),
+            ("lam = t / (1.0 / n + 1.0 / m)", "lam = t"),
+        ],
+    ),
+    "solvers/interior_point.py": (
+        "solvers/test_interior_point.py solvers/test_newton.py",
+        SOLVERS,
+        [
+            ("1e-3 * tol * dual", "1e-3 * tol"),
+            ("ridge < 1e-3 and left >= cost", "ridge < 1e-3"),
+            ("np.where(active, self.lam, 0.0)", "self.lam"),
+            ("if error <= max(2.0 * before, _FLOOR):", "if True:"),
+        ],
+    ),
+    "solvers/large.py": (
+        "solvers/test_large.py test_covariance.py",
+        SOLVERS,
+        [
+            ("own.T * self.v * self.v", "own.T * self.v"),
+            ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
+            ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
+        ],
+    ),
+    "solvers/line.py": (
+        "solvers/test_line.py",
+        SOLVERS,
+        [
+            ("bounds[new, order[0]] < bounds[new, order[-1]]", "bool(order)"),
+            ("np.where(ahead, np.cumsum(force)[:-1], ", "np.where(True, np.cumsum(force)[:-1], "),
+            ("k = right if values[right] < -values[right - 1] else right - 1", "k = right"),
+            ("problem.precisions[order]", "np.ones(len(order))"),
+        ],
+    ),
+    "stream.py": (
+        "test_streaming.py test_folding.py",
+        STREAMS,
+        [
+            ("            stream.reset()  # tables", "            pass  # tables"),
+            ("        window.points, window.residuals = held\n", ""),
+            ("0.0 if self.model.fixed is None else limits.centre", "limits.centre"),
+        ],
+    ),
+    "window.py": (
+        "test_streaming.py test_folding.py",
+        STREAMS,
+        [
+            ("_cycle(self.next if self.count == self.slots else 0,", "_cycle(0,"),
+        ],
+    ),
+    "_core/batch.pxi": (
+        "test_certificate.py test_status.py test_denoise.py test_validation.py",
+        SOLVERS,
+        [
+            ("            if move:\n", "            if False:\n"),
+            (
+                "cdef double own = batch.variances[i] / (batch.variances[i] + batch.variances[j])",
+                "cdef double own = 1.0",
+            ),
+            (" and ws.gap <= tol and ws.violation <= tol:", ":"),
+            ("lam[k] /= self.least", "lam[k] /= 1.0"),
+            ("            if worst == 0.0:\n", "            if True:\n"),
+            ("(fabs(g[k] - c * x[k]) <= limit)", "1"),
+            ("- (i == j))", ")"),
+            ("add_multiple(row(h, i), -out[i * K + j], row(h, j), d)", "pass"),
+            ("moved = moved or ws.active > 0", "moved = True"),
+            ("n[k] = batch.least / batch.variances[k]", "n[k] = 1.0"),
+        ],
+    ),
+    "_core/certificate.pxi": (
+        "test_certificate.py",
+        SOLVERS,
+        [
+            ("gap += 0.5 * force * force / n", "gap += 0.5 * force * force"),
+            ("claim.mean[c] / count", "claim.mean[c]"),
+            ("lost = ROUNDING * min(1.0, claim.size[i] + claim.size[j])", "lost = ROUNDING"),
+            ("not fabs(force) <= ROUNDING * n", "not fabs(force) <= 1e-3 * n"),
+            ("if excess <= 2.0 * lost:", "if excess <= 1e-3:"),
+            ("excess /= bound + lost", "excess /= 2.0"),
+            ("known = ROUNDING * min(1.0,", "known = 1e7 * ROUNDING * min(1.0,"),
+            ("row(claim.force, j)[c]) / count", "row(claim.force, j)[c])"),
+            ("work += y * v", "work += y * (v + p[c] - r[c])"),
+            ("value += 0.5 * row(claim.force", "value += row(claim.force"),
+            ("gap += unbalanced(claim)", "pass"),
+        ],
+    ),
+    "_core/groups.pxi": (
+        NEWTON,
+        SOLVERS,
+        [
+            ("part.n[a] += ws.n[i]", "part.n[a] = ws.n[i]"),
+            ("/= part.n[a]", "/= 1.0"),
+            ("* (ws.n[j] / part.n[b])", ""),
+            ("row(ws.bounds, i)[j] < least:", "row(ws.bounds, i)[j] > -1.0:"),
+        ],
+    ),
+    "_core/newton.pxi": (
+        NEWTON,
+        f"{SOLVERS} test_status.py",
+        [
+            ("ws.lam[e], ws.w[e] * ws.w[e] *", "ws.lam[e], 2.0 * ws.w[e] * ws.w[e] *"),
+            (
+                "        if model.slope[k] > 0.0:",
+                "        if model.slope[k] > 0.0 and model.free[k]:",
+            ),
+            ("        if ws.relative_gap < best:\n", "        if True:\n"),
+            ("if left < 0.0 or ws.steps", "if ws.steps"),
+            ("= max(model.y[k], 0.0)", "= model.y[k]"),
+            ("#define RIDGE 0.01", "#define RIDGE 1e-12"),
+            ("#define CROWDED 0.6", "#define CROWDED 1e9"),
+            ("HALVINGS = 4", "HALVINGS = 0"),
+            ("elif not is_implied(ws.bounds, ws.K, i, j):", "else:"),
+            (" & (a[p] < shorter) & (b[p] < shorter)", ""),
+            ("min(0.01, excess * ws.inverse[e])", "0.01"),
+            ("min(ROUNDING, ws.size[i] + ws.size[j])", "ROUNDING"),
+            ("    if not distinct:\n        return False\n", ""),
+            ("(1.0 - shrink) / total) * ws.n[j]", "(1.0 - shrink) / total)"),
+            ("mean + shrink * (row(ws.phi, i)[c] - mean)", "shrink * row(ws.phi, i)[c]"),
+        ],
+    ),
+    "_core/passes.pxi": (
+        "core test_streaming.py test_folding.py",
+        STREAMS,
+        [
+            ("if entry.merged:\n", "if False:\n"),
+            ("if i != skip:", "if True:"),
+            ("-entry.shift, n)", "entry.shift, n)"),
+            ("(entry.merged or i != entry.slot)", "i != entry.slot"),
+        ],
+    ),
+    "_core/residuals.pxi": (
+        "test_certificate.py test_status.py test_denoise.py test_validation.py",
+        SOLVERS,
+        [
+            ("if total[i] < total[best]:", "if total[i] > total[best]:"),
+            ("        h[i] /= scale\n", "        pass\n"),
+            (
+                "return sqrt(square) if square > TINY else small_length(a, b, c, x, y, n)",
+                "return sqrt(square)",
+            ),
+            ("if not (0 <= one[e] < K and 0 <= two[e] < K):", "if False:"),
+        ],
+    ),
+    "_core/step.pxi": (
+        NEWTON,
+        STREAMS,
+        [
+            ("ws.gap <= ws.tol and ws.violation <= ws.tol", "True"),
+            ("sums[3 * used] > 0.0 or fold.reach > limits.largest", "False"),
+            ("or fold.reach > limits.largest", ""),
+            ("insert_row(window, merged, used, fold.new)", "pass"),
+            ("window.variance[fold.new] = fold.variance", "pass"),
+            ("1 if merged else window.count, weights", "window.count, weights"),
+            ("weights[window.newest] != 1.0", "True"),
+            ("centre - window.centre, merged", "0.0, merged"),
+        ],
+    ),
+    "_core/tables.pxi": (
+        NEWTON,
+        STREAMS,
+        [
+            ("2.0 * a * b * (1.0 - cosine)", "2.0 * a * b"),
+            ("cdef double e = shift * dx", "cdef double e = -shift * dx"),
+            ("ws.n[i] = least / window.variance[i]", "ws.n[i] = 1.0"),
+            ("= radius * tables[i * room + j] / scale", "= tables[i * room + j] / scale"),
+            ("row(ws.W, c)[c] <= 1e-15 * K", "row(ws.W, c)[c] <= 1e-9 * K"),
+            ("(dh - shift * dx) / scale", "dh - shift * dx"),
+            ("if total < nearest:", "if total > nearest:"),
+            ("min(1.0, max(-1.0, cosine))", "cosine"),
+            ("(old + 1) % window.count", "old"),
+            ("(1.0 - rho / apart) * (newer / (older + newer))", "newer / (older + newer)"),
+            ("(1.0 - w) * (1.0 - w) * newer + w * w * older", "newer"),
+            ("w = newer / (older + newer)", "w = older / (older + newer)"),
+            ("slot = used if is_filter(window) else window.next", "slot = window.next"),
+            ("window.variance[slot], window.newest = variance, slot", "window.newest = slot"),
+        ],
+    ),
+    "paper/experiments/claims.py": (
+        "paper/experiments/test_claims.py",
+        "",
+        [
+            ("exact = bool(np.all(", "exact = bool(np.any("),
+            ("FEWEST = 5", "FEWEST = 3"),
+            ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
+        ],
+    ),
+    "paper/experiments/units.py": (
+        "paper/experiments/test_units.py",
+        "",
+        [
+            ("np.array_equal(name, self._name(index))", "True"),
+            ("name is not None and", "name is None or"),
+        ],
+    ),
+    "paper/explore/simulation.py": (
+        "paper/explore/test_simulation.py",
+        "",
+        [
+            ("min(max(number, least), largest)", "number"),
+        ],
+    ),
+    "paper/files.py": (
+        "paper/test_files.py",
+        "",
+        [
+            ("if part and not _running(int(part[1])):", "if part:"),
+            ("if part and not _running(int(part[1])):", "if False:"),
+        ],
+    ),
+    "paper/optimizers/driver.py": (
+        "paper/optimizers/test_proximal.py test_validation.py",
+        "",
+        [
+            (
+                "x = apply(optimizer.advance(oracle, x, rng))",
+                "x = optimizer.advance(oracle, x, rng)",
+            ),
+            ("type(optimizer).answer is not Optimizer.answer", "False"),
+        ],
+    ),
+    "paper/optimizers/proximal.py": (
+        "paper/optimizers/test_proximal.py",
+        "",
+        [
+            ("surplus, kept - 1, axis=-1) / kept", "surplus, kept - 1, axis=-1) / (kept + 1)"),
+            ("math.sqrt(k) * size(k)", "size(k)"),
+            ("self._corner(self.denoised(x, g)) - x", "self._corner(self.denoised(x, g))"),
+            ("np.where(inside, x, ", "np.where(False, x, "),
+        ],
+    ),
+}
+MUTATIONS = [Mutation(file, *change) for file, row in TABLE.items() for change in row[2]]

@@ -1,0 +1,17 @@
+"""What `python -m tests.mutate` would break is still there."""
+
+import pytest
+
+from tests.mutate import PACKAGE, ROOT
+from tests.mutations import MUTATIONS, TABLE, Mutation
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.file}: {m.old.strip()[:40]}")
+def test_every_mutation_finds_its_line(mutation: Mutation) -> None:
+    assert mutation.old in (ROOT / PACKAGE / mutation.file).read_text("utf-8")
+    assert mutation.new != mutation.old
+
+
+def test_every_file_of_tests_is_there() -> None:
+    for tests, more, _ in TABLE.values():
+        assert all((ROOT / "tests" / name).exists() for name in f"{tests} {more}".split())
