@@ -82,7 +82,8 @@ class Window(kernels.Window):
 
     def fit(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Make room for one more observation, and for numbers so wide."""
-        self.grow(self.count + 1)
+        if self.next >= self.all_variances.size:
+            self.grow(self.next + 1)
         held = self.points
         if held is None or held.shape[1:] != shape or held.dtype != dtype or self.next >= len(held):
             self.move(shape, dtype)

@@ -52,6 +52,7 @@ cdef enum:
     # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
     # streams, short enough for a few such blocks to stay in the cache.
     BLOCK = 4096
+    PIECE = 1024  # for the second pass, which has fewer streams and more to do with each block
 
 
 cdef struct Slots:
@@ -140,10 +141,10 @@ cdef void store_and_average(
     cdef const real *x
     cdef const real *g
     cdef real *out
-    cdef real h[BLOCK]
-    for block in range((at.size + BLOCK - 1) // BLOCK):
-        a = block * BLOCK
-        n = min(BLOCK, at.size - a)
+    cdef real h[PIECE]
+    for block in range((at.size + PIECE - 1) // PIECE):
+        a = block * PIECE
+        n = min(PIECE, at.size - a)
         x, g, out = <const real *> at.x + a, <const real *> at.g + a, <real *> at.out + a
         subtract_slope(h, x, g, entry.centre, n)
         memmove(out, g, n * sizeof(real))
@@ -163,17 +164,25 @@ cdef void add_average(
     """Add factor sum_i w_i (row_i - own) to out, four rows at a time."""
     cdef real w[4]
     cdef const real *row[4]
-    cdef Py_ssize_t i, held = 0
+    cdef Py_ssize_t i, k, held = 0
     for i in range(entry.count):
         if entry.weights[i] != 0.0 and (entry.merged or i != entry.slot):
             row[held], w[held] = rows + i * size, <real> (factor * entry.weights[i])
             held += 1
-        if held == 4 or (i == entry.count - 1 and held > 0):
-            while held < 4:  # beyond the last is the last again, without a weight
-                row[held], w[held] = row[held - 1], 0.0
-                held += 1
+        if held == 4:
             add_four(out, w, row, own, n)
             held = 0
+    for k in range(held):
+        add_one(out, w[k], row[k], own, n)
+
+
+cdef void add_one(
+    real *out, real w, const real *row, const real *own, Py_ssize_t n
+) noexcept nogil:
+    """Add w (row - own) to out."""
+    cdef Py_ssize_t j
+    for j in range(n):
+        out[j] += w * (row[j] - own[j])
 
 
 cdef void add_four(

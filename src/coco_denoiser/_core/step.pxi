@@ -20,18 +20,16 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
         and True if its gradient is ready, False if a model must answer before `complete`.
     """
     cdef Arrays given = Arrays.__new__(Arrays)
-    cdef Memory memory = Memory()
     cdef Slots at = take_vectors(given, window.points, window.residuals, x, g, theta)
     cdef double centre = limits.centre, radius = limits.radius
     check_room(window, at.rows)
     cdef Py_ssize_t K = window.count + (leaving_slot(window) < 0)
-    cdef double *sums = memory.vector(6 * window.count + 4)
     cdef Workspace ws = None
     cdef bint accepted, solved = K == 1
     if 1 < K <= model.most:
         ws = memory_for(window, K, limits, model)
     with nogil:
-        accepted = take(window, &at, Limits(centre, radius, limit), variance, sums)
+        accepted = take(window, &at, Limits(centre, radius, limit), variance)
         if accepted:
             if at.size < K and not is_filter(window):  # the problem is made of the vectors then
                 write_newest(window, &at, NULL, 0.0)
@@ -87,12 +85,14 @@ cdef struct Limits:
 
 
 cdef bint take(
-    Window window, const Slots *at, Limits limits, double variance, double *sums
+    Window window, const Slots *at, Limits limits, double variance
 ) noexcept nogil:
     """Measure an observation and admit it, which may fold another; False if it is refused."""
     cdef Py_ssize_t used = window.count
     cdef Fold fold = fold_oldest(window, limits.centre, limits.radius)
+    cdef double *sums = window.sums
     cdef double *merged = sums + 3 * used + 2
+    memset(sums, 0, (6 * used + 4) * sizeof(double))
     measure_slots(at, window.centre, limits.largest, used, leaving_slot(window), sums)
     if sums[3 * used] > 0.0 or fold.reach > limits.largest:
         return False

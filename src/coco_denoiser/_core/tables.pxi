@@ -39,6 +39,7 @@ cdef class Window:
     """
 
     cdef readonly object slots, tables, all_variances
+    cdef object scratch
     cdef readonly bint folds
     cdef public object points, residuals
     cdef public Py_ssize_t count, members, next, newest, d
@@ -46,6 +47,7 @@ cdef class Window:
     cdef Py_ssize_t room, ring  # where the ring ends; 0 if it does not
     cdef double *entries
     cdef double *variance
+    cdef double *sums  # of a step, and of what it merges
     cdef readonly Workspace work  # for the problem of a step
 
     def __init__(self, slots, folds=False):
@@ -57,6 +59,8 @@ cdef class Window:
         room = len(variances)
         self.entries = given.write(tables, 3 * room, room)
         self.variance = given.write(variances, room)
+        self.scratch = empty(6 * room + 4)
+        self.sums = given.write(self.scratch, 6 * room + 4)
         self.tables, self.all_variances, self.room = tables, variances, room
 
     def distances(self, double centre):
