@@ -55,16 +55,34 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "test_minimize.py",
         "",
         [
+            ("path.L = L or path.L", "path.L = L"),
+            ("deepcopy(earlier)", "earlier"),
+        ],
+    ),
+    "path.py": (
+        "test_minimize.py",
+        "",
+        [
             ("if fit and not part.steady(half, slope):", "if False:"),
             ("min(fit, key=self._score)", "fit[-1]"),
             ("min(fit, key=self._score)", "fit[0]"),
-            ("self.mapping(best.x, best.g)[1]", "best.x"),
+            ("ascent, x = self.mapping(part.x, part.g)", "ascent, x = part.g, part.x"),
             ("self.size * self.gain)", "self.size)"),
-            ("path.L = L or path.L", "path.L = L"),
             ("min(max(self.speed * change, 1.0), _FASTEST)", "1.0"),
-            ("deepcopy(earlier)", "earlier"),
             ("self.reach > _FAR * self.first and", ""),
             ("and self.typical >= 0.5 * self.initial", "and False"),
+            ("if len(blocks) == self.most:", "if False:"),
+            ("if self.x.size <= _LARGEST:", "if True:"),
+        ],
+    ),
+    "regression.py": (
+        "test_minimize.py",
+        "",
+        [
+            ("or not whole.is_constant()", ""),
+            ("if not late.explains(ends[0] - ends[1], whole):", "if False:"),
+            ("+ (sure * self.error) ** 2", ""),
+            ("lever = 1.0 / self.count +", "lever ="),
         ],
     ),
     "models/cocoercive.py": (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import descent
+from coco_denoiser import descent, path, regression
 from coco_denoiser.paper.optimizers import SGD, TailAverage, run, soft_threshold
 from coco_denoiser.typing import Float64
 
@@ -76,6 +76,7 @@ def test_a_valley_is_left_sooner_than_without(
     share: float,
 ) -> None:
     curvature = np.array([1.0, flat])
+    monkeypatch.setattr(regression, "_FEWEST", 10**6)  # the average, not the fit
 
     def end() -> float:
         paths = (noisy(seed, noise, curvature) for seed in range(20 if noise else 1))
@@ -83,7 +84,7 @@ def test_a_valley_is_left_sooner_than_without(
         return float(np.mean([excess(x, curvature) for x in found]))
 
     chosen = end()
-    monkeypatch.setattr(descent, option, value)
+    monkeypatch.setattr(path, option, value)
     assert chosen < share * end()
 
 
@@ -122,9 +123,12 @@ def test_a_bound_however_loose_leaves_the_answer_where_it_is(prox: descent.Prox 
 
 
 def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
-    results = [coco.minimize(noisy(seed), X0, 100, L=1.0) for seed in range(40)]
-    errors = [(result.grad - CURVATURE * result.x) / result.std for result in results]
-    assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.6
+    results = [coco.minimize(noisy(seed), X0, 300) for seed in range(40)]
+    fitted = [result for result in results if np.isfinite(result.std).all()]
+    assert len(fitted) > 30
+    errors = [(result.grad - CURVATURE * result.x) / result.std for result in fitted]
+    assert np.mean(np.abs(errors) < 1.96) > 0.9
+    assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.2
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
@@ -133,7 +137,7 @@ def test_units_do_not_matter(scale: float, L: float | None) -> None:
     one, same = coco.minimize(noisy(), X0, 100, L=L), noisy()
     other = coco.minimize(lambda x: scale * same(x / scale), scale * X0, 100, L=L)
     assert np.allclose(other.x, scale * one.x, rtol=1e-6)
-    assert np.isclose(other.std, scale * one.std, rtol=1e-6)
+    np.testing.assert_allclose(other.std, scale * one.std, rtol=1e-6)
 
 
 @pytest.mark.parametrize("L", [1.0, None])
@@ -152,7 +156,7 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer(L: float | None) -
         assert np.array_equal(result.x != 0.0, exact != 0.0)  # SGD's average has no zeros
         assert np.allclose(result.x, exact, atol=0.3)
         assert result.success
-        assert np.abs(result.grad).max() > 5.0 * result.std  # but the gradient mapping is not
+        assert (np.abs(result.grad) > 5.0 * result.std).any()  # but the gradient mapping is not
 
 
 def test_momentum_leaves_the_solution_of_a_penalty_where_it_is() -> None:
@@ -260,7 +264,7 @@ def test_progress_is_shown_a_few_times_a_second(capsys: pytest.CaptureFixture[st
     result = coco.minimize(noisy(), X0, 200, L=1.0, progress=True)
     printed = capsys.readouterr().err.split("\r")[1:]
     assert len(printed) <= 2 + (time.monotonic() - begun) / 0.2
-    length, error = np.linalg.norm(result.grad), np.sqrt(3) * result.std
+    length, error = np.linalg.norm(result.grad), np.linalg.norm(result.std)
     assert printed[-1].rstrip() == (
         f"minimize: 200 of 200 calls, |gradient| {length:.3g} ± {error:.2g}"
     )
@@ -281,8 +285,9 @@ def test_the_result_has_scipys_names_and_a_history_for_a_plot() -> None:
     np.testing.assert_allclose(result.history, asked)
     names = [line.split(":")[0].strip() for line in repr(result).splitlines()]
     assert names == ["message", "success", "nfev", "x", "grad", "std"]
-    early = coco.minimize(noisy(noise=0.01), X0, 6, L=1.0)
-    assert "more calls would help" in early.message
+    early = coco.minimize(noisy(), X0, 6, L=1.0)
+    assert "the error of the gradient is not known" in early.message
+    assert np.isnan(early.std).all()
     assert not early.success
 
 
@@ -301,3 +306,83 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(
     assert ("unbounded below" in result.message) == far
     assert far == (result.nfev < 500)
     assert far or L is not None
+
+
+def test_the_minimum_of_the_fitted_field_is_as_near_as_the_data_allow() -> None:
+    """The limit for many calls is tr(H^-1 Sigma) / 2n; an average remembers the way."""
+    curvature, x0 = np.array([1.0, 0.1, 0.03]), np.full(3, 30.0)
+    found = [coco.minimize(noisy(seed, 1.0, curvature), x0, 1000).x for seed in range(20)]
+    limit = float((1.0 / curvature).sum()) / 2000
+    assert np.mean([excess(x, curvature) for x in found]) < 1.5 * limit
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        lambda x, k: x - 20.0 * (k >= 150),  # the minimum jumps,
+        lambda x, k: x - 0.1 * k,  # drifts,
+        lambda x, k: x - 30.0 * np.exp(-k / 60),  # comes to rest
+    ],
+    ids=["jump", "drift", "settle"],
+)
+def test_a_minimum_that_moves_leaves_the_average_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, disturb: Callable[[Float64, int], Float64]
+) -> None:
+    def ends() -> list[coco.MinimizeResult]:
+        results = []
+        for seed in range(5):
+            gradient, calls = noisy(seed, 3.0), itertools.count()
+            results.append(
+                coco.minimize(lambda x, f=gradient, c=calls: f(disturb(x, next(c))), X0, 300)
+            )
+        return results
+
+    found = ends()
+    assert all(np.isnan(result.std).all() for result in found)
+    monkeypatch.setattr(regression, "_FEWEST", 10**6)
+    assert all(np.array_equal(a.x, b.x) for a, b in zip(found, ends(), strict=True))
+
+
+def test_gradients_that_are_mostly_zero_are_not_taken_for_precise() -> None:
+    """A smooth hinge without noise beyond the margin: a line through zeros would be certain."""
+
+    def single(seed: int) -> Gradient:
+        rng = np.random.default_rng(seed)
+
+        def gradient(x: Float64) -> Float64:
+            row = rng.normal(size=12) + 2.0 * (1.0 if rng.random() < 0.5 else -1.0)
+            margin = np.sign(row.sum()) * (row @ x)
+            return np.asarray(-np.sign(row.sum()) * np.clip(1.0 - margin, 0.0, 1.0) * row)
+
+        return gradient
+
+    for seed in range(4):
+        result = coco.minimize(single(seed), np.ones(12), 300)
+        held_out = [single(100)(result.x) for _ in range(200)]
+        assert np.linalg.norm(np.mean(held_out, axis=0)) < 1.0
+
+
+def test_many_calls_are_joined_and_many_coordinates_are_averaged_only() -> None:
+    many = coco.minimize(noisy(), X0, 5000)
+    assert len(many._path.points.blocks) <= 1024
+    assert np.isfinite(many.std).all()
+    large = coco.minimize(lambda x: x - 1.0, np.full(2000, 3.0), 40)
+    assert large._path.points.blocks == []
+    assert np.isnan(large.std).all()
+    assert excess(large.x - 1.0, np.ones(2000)) < 0.01 * excess(np.full(2000, 2.0), np.ones(2000))
+
+
+def test_a_penalty_of_the_fitted_field_needs_no_calls() -> None:
+    """In a flat direction the path is far from the end, where the fit is not."""
+    curvature, minimum = np.array([1.0, 0.05]), np.array([3.0, 40.0])
+    exact = minimum - 0.2 / curvature
+    errors = []
+    for seed in range(5):
+        gradient = noisy(seed, 0.3, curvature)
+        result = coco.minimize(
+            lambda x, f=gradient: f(x - minimum), [1.0, 1.0], 400,
+            prox=lambda x, step: soft_threshold(x, 0.2 * step),
+        )  # fmt: skip
+        errors.append(excess(result.x - exact, curvature))
+        assert result.nfev == 400
+    assert np.mean(errors) < 0.05
