@@ -15,19 +15,24 @@ that it can be compiled, batched by vmap, and run in float32. What differs:
 - points too close for the precision stay separate, tied by a large multiplier, which is no
   unknown: M comes from an elimination without subtractions, which large multipliers do not harm.
 
+Tables (K, K) come in and go out; in between, what belongs to a pair is in vectors (P,).
+
 Letters: B (P, K) is the incidence matrix, N = diag(n), M = (N + B' diag(lam) B)^-1, hat = M N h
 the residuals that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
+
+Indices: TypeAlias = NDArray[np.int32]
 
 # The multiplicative start ends when no pair exceeds its bound by more than _READY, and none that
 # has a share _STRONG of the largest force is pulled to less than a share _LOOSE of its bound.
@@ -50,7 +55,7 @@ class Precision(NamedTuple):
     tol: float  # relative gap to reach unless the caller says otherwise
 
 
-def precision(dtype: Any) -> Precision:
+def precision(dtype: DTypeLike) -> Precision:
     """Return the constants of float64 or float32."""
     if dtype == jnp.float64:
         return Precision(2.0**-52, 3e-8, 4e-15, 1e-12, 1e-16, 1e-10, 1e-9)
@@ -58,47 +63,46 @@ def precision(dtype: Any) -> Precision:
 
 
 @lru_cache
-def pairs(K: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def pairs(K: int) -> tuple[Indices, Indices, Indices]:
     """Return the first and second member of every pair, and the incidence matrix (P, K)."""
     # 32 bits wide, so that they mean the same with and without 64-bit mode.
     first, second = (index.astype(np.int32) for index in np.triu_indices(K, 1))
-    B = np.eye(K, dtype=np.int8)
+    B = np.eye(K, dtype=np.int32)
     return first, second, B[first] - B[second]
 
 
-def table(lam: Array, K: int) -> Array:
-    """Return multipliers (P,) as a symmetric table (K, K)."""
-    first, second, _ = pairs(K)
-    place = np.full((K, K), lam.shape[0], np.int32)
-    place[first, second] = place[second, first] = np.arange(first.size)
-    found: Array = jnp.append(lam, jnp.zeros(1, lam.dtype))[place]
-    return found
+class _Problem(NamedTuple):
+    h: Array  # (K, q)
+    n: Array  # (K,)
+    rho: Array  # (P,)
+    on: Array  # (P,), the pairs whose forces are unknowns
+    ties: Array  # (P,), multipliers that are none
 
+    def stationary(self, lam: Array) -> tuple[Array, Array]:
+        """Return M and hat for multipliers (P,)."""
+        M = _inverse(_table(lam + self.ties, self.n.size), self.n)
+        return M, M @ (self.n[:, None] * self.h)
 
-def inverse(lam: Array, n: Array) -> Array:
-    """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (P,) and precisions (K,).
+    def worst(self, w: Array) -> Array:
+        """Return the largest ratio of a distance to its bound."""
+        excess = (w - precision(w.dtype).rounding) / self.rho
+        return jnp.max(jnp.where(self.on, excess, 0.0), initial=0.0)
 
-    Nodes are eliminated one by one, as by Gauss and Jordan, in place. As in the elimination of
-    Grassmann, Taksar and Heyman, every number is non-negative and only added to, so every entry
-    of M has almost all its digits, however large the multipliers are.
-    """
-    K = n.size
-    a, index = table(lam, K), jnp.arange(K)
+    def residual(self, phi: Array, hat: Array, sigma: Array) -> Array:
+        """Return the worst error of the slacks, and of phi against hat, over the pairs."""
+        slack = jnp.abs(sigma - 0.5 * (1.0 - (_lengths(phi) / self.rho) ** 2))
+        off = jnp.maximum(slack, _lengths(phi - hat) / self.rho)
+        return jnp.max(jnp.where(self.on, off, 0.0), initial=0.0)
 
-    def eliminate(k: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        a, rest = carry
-        here = index == k
-        row, column = jnp.where(here, 1.0, a[k]), jnp.where(here, 0.0, a[:, k])
-        share = 1.0 / (rest[k] + jnp.where(index > k, row, 0.0).sum())
-        row = row * share
-        a = jnp.where(here, 0.0, a) + column[:, None] * row
-        return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
-
-    M: Array = lax.fori_loop(0, K, eliminate, (a, n))[0]
-    return M
-
-
-_Six: TypeAlias = tuple[Array, Array, Array, Array, Array, Array]
+    def gap(self, lam: Array, hat: Array) -> tuple[Array, Array]:
+        """Return the relative gap of hat, shrunk until every pair fits, and the factor."""
+        w, n = _lengths(hat), self.n[:, None]
+        shrink = 1.0 / jnp.maximum(self.worst(w), 1.0)
+        gap = 0.5 * (1.0 - shrink) ** 2 * (n * hat**2).sum()
+        gap += (lam * w * jnp.abs(self.rho - shrink * w)).sum()
+        value = (n * (shrink * hat - self.h) ** 2).sum()
+        least = precision(w.dtype).floor * (n * self.h**2).sum()
+        return gap / (0.5 * jnp.maximum(value, least)), shrink
 
 
 class _Point(NamedTuple):
@@ -114,9 +118,10 @@ class _Point(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The best multipliers so far, and how long they have been the best."""
+    """The best answer so far, and how long it has been the best."""
 
-    lam: Array
+    lam: Array  # (P,)
+    M: Array  # (K, K)
     shrink: Array  # the factor by which hat must shrink for every pair to fit
     gap: Array
     tau: Array  # the least so far
@@ -124,93 +129,92 @@ class _Best(NamedTuple):
 
 
 @jax.jit  # so that it is compiled once where the caller is not compiled
-def multipliers(
-    h: Array,
-    n: Array,
-    apart: Array,
-    rho: Array,
-    on: Array,
-    *,
-    tol: float | Array,
+def solve(
+    h: Array, n: Array, apart: Array, bounds: Array, *, tol: float | Array
 ) -> tuple[Array, Array]:
-    """Return the multipliers (P,), and the shrinkage; zeros and 1 if all bounds are obeyed.
+    """Return the weights W of the answer W h and its multipliers, both (K, K).
 
     Args:
         h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
-        n: (K,), their precisions, positive.
-        apart: (P,), their distances, as accurate as they are known.
-        rho: (P,), their bounds.
-        on: (P,), False for pairs that take no part.
+        n: (K,), their precisions; 0 for slots that are empty, whose residuals are zero.
+        apart: (K, K), their distances, as accurate as they are known.
+        bounds: (K, K), how far apart each two may be.
         tol: relative duality gap to reach, by the solver's own account.
     """
-    limits = precision(h.dtype)
-    active = jnp.any(on & (apart > rho * (1.0 + limits.rounding) + limits.rounding))
-    on = _needed(h.shape[0], rho, on, limits)
-    same = on & (rho <= limits.closest)
-    ties = jnp.where(same, 16.0 / limits.eps * n.max(), 0.0)  # what is left is rounding
-    on &= ~same
+    K, used, limits = n.size, n > 0.0, precision(h.dtype)
+    pair = used[:, None] & used
+    apart = jnp.where(pair, apart, 0.0)
+    active = jnp.any(apart > bounds * (1.0 + limits.rounding) + limits.rounding)
+    on, apart, rho = _of_pairs(jnp.stack([_needed(bounds, pair, limits), apart, bounds]))
+    needed = on > 0.0
+    on = needed & (rho > limits.closest)
+    ties = jnp.where(needed & ~on, 16.0 / limits.eps * n.max(), 0.0)  # what is left is rounding
     rho = jnp.clip(rho, limits.closest, 4.0 * apart.max(initial=1.0))
+    problem = _Problem(h, jnp.where(used, n, 1.0), rho, on, ties)
     with jax.default_matmul_precision("highest"):  # also where hardware prefers less
-        lam, M, hat = _multiplicative(h, n, apart, rho, on, ties, active, limits)
-        lam, shrink = _interior_point(h, n, rho, on, ties, active, lam, M, hat, limits, tol)
-    return jnp.where(active, lam + ties, 0.0), shrink
+        lam, M, hat = _multiplicative(problem, apart, active)
+        best = _interior_point(problem, lam, M, hat, active, tol)
+    # Drawn towards the mean until every pair fits.
+    W = best.shrink * best.M * n + (1.0 - best.shrink) * (n / n.sum())
+    lam = jnp.where(active, _table(best.lam + ties, K), 0.0)
+    return jnp.where(active, W, np.eye(K, dtype=W.dtype)), lam
 
 
-@jax.jit
-def weights(lam: Array, shrink: Array, n: Array) -> Array:
-    """Return W (K, K), so that phi = W h: M N, drawn towards the mean; n is 0 in empty slots."""
-    total = n.sum()
-    mean = n / jnp.where(total > 0.0, total, 1.0)
-    return shrink * inverse(lam, jnp.where(n > 0.0, n, 1.0)) * n + (1.0 - shrink) * mean
+def _inverse(lam: Array, n: Array) -> Array:
+    """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (K, K) and precisions (K,).
+
+    Nodes are eliminated one by one, as by Gauss and Jordan, in place. As in the elimination of
+    Grassmann, Taksar and Heyman, every number is non-negative and only added to, so every entry
+    of M has almost all its digits, however large the multipliers are.
+    """
+    index = jnp.arange(n.size)
+
+    def eliminate(k: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, rest = carry
+        here = index == k
+        row, column = jnp.where(here, 1.0, a[k]), jnp.where(here, 0.0, a[:, k])
+        share = 1.0 / (rest[k] + jnp.where(index > k, row, 0.0).sum())
+        row = row * share
+        a = jnp.where(here, 0.0, a) + column[:, None] * row
+        return jnp.where(here[:, None], row, a), rest + column * (share * rest[k])
+
+    M: Array = lax.fori_loop(0, n.size, eliminate, (lam, n))[0]
+    return M
 
 
-def _needed(K: int, rho: Array, on: Array, limits: Precision) -> Array:
+def _needed(bounds: Array, pair: Array, limits: Precision) -> Array:
     """Return the pairs that no other pairs imply: dependent ones would make the system singular.
 
     - Of points that coincide, the first stands for all; each other stays with its nearest before.
     - A pair (m, l) is implied if some p has rho_mp + rho_pl <= rho_ml, both parts shorter.
       Without "shorter", near-duplicates would imply each other away.
     """
-    first, second, _ = pairs(K)
-    table = jnp.full((K, K), jnp.inf, rho.dtype)
-    table = table.at[first, second].set(jnp.where(on, rho, jnp.inf))
-    table = jnp.minimum(table, table.T)
-    earlier = jnp.where(np.tri(K, k=-1, dtype=bool), table, jnp.inf)
+    index = np.arange(len(bounds))
+    bounds = jnp.where(pair, bounds, jnp.inf)
+    earlier = jnp.where(index[:, None] > index, bounds, jnp.inf)
     single = earlier.min(1) > limits.closest
-    leader = jnp.where(single, np.arange(K), earlier.argmin(1))
-    part = jnp.where(single[:, None] & single, table, jnp.inf)
-    shorter = part[:, None, :] * (1.0 - 1e3 * limits.collinear)  # of the pair (m, l), for every p
-    to, on_from = part[:, :, None], part[None, :, :]
-    detour = (to + on_from <= part[:, None, :] * (1.0 + limits.collinear)) & jnp.isfinite(
-        part[:, None, :]
-    )
+    leader = jnp.where(single, index, earlier.argmin(1))
+    part = jnp.where(single[:, None] & single & (index[:, None] != index), bounds, jnp.inf)
+    to, on_from, whole = part[:, :, None], part[None, :, :], part[:, None, :]
+    detour = (to + on_from <= whole * (1.0 + limits.collinear)) & (whole < jnp.inf)
+    shorter = whole * (1.0 - 1e3 * limits.collinear)
     implied = (detour & (to < shorter) & (on_from < shorter)).any(1)
-    keep = (single[:, None] & single & ~implied) | (leader[None, :] == np.arange(K)[:, None])
-    return on & keep[first, second]
+    keep = (single[:, None] & single & ~implied) | (leader == index[:, None])
+    return pair & keep
 
 
-def _multiplicative(
-    h: Array,
-    n: Array,
-    apart: Array,
-    rho: Array,
-    on: Array,
-    ties: Array,
-    active: Array,
-    limits: Precision,
-) -> tuple[Array, Array, Array]:
+def _multiplicative(problem: _Problem, apart: Array, active: Array) -> tuple[Array, Array, Array]:
     """Improve lam from a rough guess until the pairs with forces are near their bounds."""
-    K = h.shape[0]
-    lam = jnp.where(on, jnp.maximum(apart / rho - 1.0, 0.01) / K, 0.0)
+    rho, on = problem.rho, problem.on
+    lam = jnp.where(on, jnp.maximum(apart / rho - 1.0, 0.01) / problem.n.size, 0.0)
 
-    def improve(carry: _Six) -> _Six:
+    def improve(carry: tuple[Array, ...]) -> tuple[Array, ...]:
         lam, last, _, _, rounds, _ = carry
-        M = inverse(lam + ties, n)
-        hat = M @ (n[:, None] * h)
-        w = lengths(hat)
+        M, hat = problem.stationary(lam)
+        w = _lengths(hat)
         ratio = jnp.maximum(w / rho, 0.1)
         strong = lam * rho >= _STRONG * jnp.max(lam * rho, initial=0.0)
-        near = jnp.all(~on | ~strong | (ratio >= _LOOSE)) & (_worst(w, rho, on, limits) <= _READY)
+        near = jnp.all(~on | ~strong | (ratio >= _LOOSE)) & (problem.worst(w) <= _READY)
         more = active & ~near & (rounds + 1 < _ROUNDS)
         # Power 1 is monotone, and exact for a tight pair; power 2 is faster, but oscillates on such
         # a pair, and is given up there.
@@ -219,37 +223,26 @@ def _multiplicative(
 
     # Made from lam, so that under shard_map it varies over the devices as lam does. No matter what
     # M is: without active bounds there is no step that reads it.
-    M = jnp.zeros_like(lam, shape=(K, K))
-    start = (lam, jnp.ones_like(lam), M, h, jnp.asarray(0), active)
+    M = jnp.zeros_like(lam, shape=2 * problem.n.shape)
+    start: tuple[Array, ...] = (lam, jnp.ones_like(lam), M, problem.h, jnp.asarray(0), active)
     lam, _, M, hat, _, _ = lax.while_loop(lambda carry: carry[-1], improve, start)
     return lam, M, hat
 
 
 def _interior_point(
-    h: Array,
-    n: Array,
-    rho: Array,
-    on: Array,
-    ties: Array,
-    active: Array,
-    lam: Array,
-    M: Array,
-    hat: Array,
-    limits: Precision,
-    tol: float | Array,
-) -> tuple[Array, Array]:
-    w = lengths(hat)
+    problem: _Problem, lam: Array, M: Array, hat: Array, active: Array, tol: float | Array
+) -> _Best:
+    rho, on, w = problem.rho, problem.on, _lengths(hat)
     force = jnp.max(lam * rho, initial=0.0)
     f = jnp.where(on, jnp.maximum(lam * rho, 1e-6 * force), 0.0)
     omega = jnp.where(on, jnp.maximum(f, 1e-3 * force), 0.0)
-    shrink = 1.0 / (_START * jnp.clip(_worst(w, rho, on, limits), 1.0, _READY))
+    shrink = 1.0 / (_START * jnp.clip(problem.worst(w), 1.0, _READY))
     sigma = 0.5 * jnp.maximum(1.0 - (shrink * w / rho) ** 2, 1.0 - 1.0 / _START)
-    phi = shrink * hat
-    residual = _residual(phi, hat, sigma, rho, on)
-    point = _Point(f, sigma, phi, M, hat, residual, jnp.ones_like(residual))
-    none = jnp.full_like(lam, jnp.inf, shape=())
-    age = jnp.zeros_like(lam, int, shape=())
-    best = _Best(jnp.zeros_like(lam), jnp.ones_like(none), none, none, age)
+    residual = problem.residual(shrink * hat, hat, sigma)
+    point = _Point(f, sigma, shrink * hat, M, hat, residual, jnp.ones_like(residual))
+    none = jnp.full_like(residual, jnp.inf)
+    age = jnp.zeros_like(residual, int)
+    best = _Best(lam, M, jnp.ones_like(none), none, none, age)
 
     def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
         _, best, iterations = carry
@@ -257,32 +250,29 @@ def _interior_point(
 
     def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
         point, best, iterations = carry
-        point = _step(point, h, n, rho, on, ties, omega)
+        point = _step(problem, point, omega)
         lam = point.f / rho
-        gap, shrink = _relative_gap(lam, point.hat, h, n, rho, on, limits)
+        gap, shrink = problem.gap(lam, point.hat)
         tau = (point.f * point.sigma).sum() / omega.sum()
         better = gap < best.gap
         # The gap of hat may well rise on the way while the path is followed.
         progress = (gap < 0.5 * best.gap) | (tau < 0.5 * best.tau)
-        best = _Best(
-            jnp.where(better, lam, best.lam),
-            jnp.where(better, shrink, best.shrink),
-            jnp.where(better, gap, best.gap),
-            jnp.where(progress, jnp.minimum(tau, best.tau), best.tau),
-            jnp.where(progress, 0, best.age + 1),
+        found = (lam, point.M, shrink, gap)
+        lam, M, shrink, gap = (
+            jnp.where(better, new, old) for new, old in zip(found, best[:4], strict=True)
         )
-        return point, best, iterations + 1
+        tau = jnp.where(progress, jnp.minimum(tau, best.tau), best.tau)
+        age = jnp.where(progress, 0, best.age + 1)
+        return point, _Best(lam, M, shrink, gap, tau, age), iterations + 1
 
-    _, best, _ = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))
-    return best.lam, best.shrink
+    found: _Best = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))[1]
+    return found
 
 
-def _step(
-    point: _Point, h: Array, n: Array, rho: Array, on: Array, ties: Array, omega: Array
-) -> _Point:
+def _step(problem: _Problem, point: _Point, omega: Array) -> _Point:
     """Take one predictor-corrector step, halved until the residual is in bounds."""
     f, sigma, phi, M, hat, before, ridge = point
-    K = h.shape[0]
+    rho, on, limits = problem.rho, problem.on, precision(f.dtype)
     u, v_hat = _edges(phi) / rho[:, None], _edges(hat) / rho[:, None]
     target = 0.5 * (1.0 + (u * u).sum(1)) - (u * v_hat).sum(1)
     safe = jnp.where(on, f, 1.0)
@@ -292,38 +282,32 @@ def _step(
 
     def direction(tau: Array | float, second: Array | float) -> tuple[Array, Array]:
         aim = jnp.where(on, tau * omega - second, 0.0)
-        rhs = jnp.where(on, aim / jnp.where(on, root, 1.0), 0.0) - root * rho * target
-        df = root * cho_solve((factor, True), rhs)
+        df = root * cho_solve((factor, True), aim / jnp.where(on, root, 1.0) - root * rho * target)
         return df, jnp.where(on, (aim - sigma * df) / safe - sigma, 0.0)
 
     df, ds = direction(0.0, 0.0)
     step_s, step_f = _longest(sigma, ds, 1.0), _longest(safe, df, 1.0)
     affine = ((f + step_f * df) * (sigma + step_s * ds)).sum() / omega.sum()
-    tau = jnp.maximum((affine / tau_now) ** 3 * tau_now, precision(h.dtype).end)
+    tau = jnp.maximum((affine / tau_now) ** 3 * tau_now, limits.end)
     df, ds = direction(tau, df * ds)
     # As close to the boundary as the path allows: 0.9 far out, 1 - tau near the end.
-    keep = jnp.clip(1.0 - tau_now, 0.9, 1.0 - 4 * precision(h.dtype).eps)
+    keep = jnp.clip(1.0 - tau_now, 0.9, 1.0 - 4 * limits.eps)
     step_s, step_f = _longest(sigma, ds, keep), _longest(safe, df, keep)
-    dphi = hat - phi - M @ (pairs(K)[2].T @ (df[:, None] * u))
-
-    def moved(scale: Array) -> _Point:
-        f_new = f + scale * step_f * df
-        sigma_new = sigma + scale * step_s * ds
-        phi_new = phi + scale * step_s * dphi
-        M_new = inverse(f_new / rho + ties, n)
-        hat_new = M_new @ (n[:, None] * h)
-        residual = _residual(phi_new, hat_new, sigma_new, rho, on)
-        return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge)
+    dphi = hat - phi - M @ (pairs(len(M))[2].T @ (df[:, None] * u))
 
     def too_long(carry: tuple[_Point, Array]) -> Array:
         new, scale = carry
         return ~(new.residual <= jnp.maximum(_GROWTH * before, _FLOOR)) & (scale > 2.0**-8)
 
     def halve(carry: tuple[_Point, Array]) -> tuple[_Point, Array]:
-        _, scale = carry
-        return moved(0.5 * scale), 0.5 * scale
+        scale = 0.5 * carry[1]
+        f_new, sigma_new = f + scale * step_f * df, sigma + scale * step_s * ds
+        phi_new = phi + scale * step_s * dphi
+        M_new, hat_new = problem.stationary(f_new / rho)
+        residual = problem.residual(phi_new, hat_new, sigma_new)
+        return _Point(f_new, sigma_new, phi_new, M_new, hat_new, residual, ridge), scale
 
-    start = (point._replace(residual=jnp.inf * before), jnp.asarray(2.0, h.dtype))
+    start = (point._replace(residual=jnp.inf * before), jnp.asarray(2.0, f.dtype))
     new, _ = lax.while_loop(too_long, halve, start)
     # A system that rounding has made indefinite has no factor: try again with a larger ridge.
     fine = jnp.isfinite(new.residual)
@@ -337,49 +321,45 @@ def newton_factor(
 ) -> Array:
     """Return the Cholesky factor of diag(sigma) + (root root') * (B M B') * (u u')."""
     B = pairs(M.shape[0])[2]
-    R = (B @ M @ B.T) * root[:, None] * root
+    R = (jnp.matmul(B, M) @ B.T) * root[:, None] * root
     # What rounding leaves of a difference of entries of M is magnified by the multiplier.
     eps, P = precision(M.dtype).eps, root.size
     diagonal = jnp.diag(sigma + ridge * eps * (8.0 + 2.0 * P**0.5 * root * root))
     return lax.linalg.cholesky(R * (u @ u.T) + diagonal, symmetrize_input=False)
 
 
+def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
+    """Return the step, at most 1, that keeps x + step dx positive by a share of its way."""
+    return jnp.min(jnp.where(dx < 0.0, -keep * x / dx, 1.0), initial=1.0)
+
+
 def _edges(phi: Array) -> Array:
     """Return phi_m - phi_l for every pair, (P, q)."""
-    first, second, _ = pairs(phi.shape[0])
-    return phi[first] - phi[second]
+    first, second, _ = pairs(len(phi))
+    return _at(phi, first) - _at(phi, second)
 
 
-def lengths(phi: Array) -> Array:
+def _lengths(phi: Array) -> Array:
     """Return ||phi_m - phi_l|| for every pair, (P,)."""
     return jnp.sqrt((_edges(phi) ** 2).sum(-1))
 
 
-def _worst(w: Array, rho: Array, on: Array, limits: Precision) -> Array:
-    return jnp.max(jnp.where(on, (w - limits.rounding) / rho, 0.0), initial=0.0)
+def _of_pairs(tables: Array) -> Array:
+    """Return of each table (K, K) what belongs to every pair, (P,)."""
+    K = tables.shape[-1]
+    first, second, _ = pairs(K)
+    return _at(tables.reshape(len(tables), -1).T, first * np.int32(K) + second).T
 
 
-def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
-    """Return the step, at most 1, that keeps x + step dx positive by a share of its way."""
-    ratio = jnp.where(dx < 0.0, -keep * x / jnp.where(dx < 0.0, dx, 1.0), 1.0)
-    return jnp.min(ratio, initial=1.0)
+def _table(lam: Array, K: int) -> Array:
+    """Return multipliers (P,) as a symmetric table (K, K)."""
+    first, second, _ = pairs(K)
+    place = np.full((K, K), first.size, np.int32)
+    place[first, second] = place[second, first] = np.arange(first.size)
+    return _at(jnp.append(lam, jnp.zeros(1, lam.dtype)), place)
 
 
-def _residual(phi: Array, hat: Array, sigma: Array, rho: Array, on: Array) -> Array:
-    """Return the worst error of the slacks, and of phi against hat, over the pairs."""
-    u = _edges(phi) / rho[:, None]
-    off = lengths(phi - hat) / rho
-    slack = jnp.abs(sigma - 0.5 * (1.0 - (u * u).sum(1)))
-    return jnp.max(jnp.where(on, jnp.maximum(slack, off), 0.0), initial=0.0)
-
-
-def _relative_gap(
-    lam: Array, hat: Array, h: Array, n: Array, rho: Array, on: Array, limits: Precision
-) -> tuple[Array, Array]:
-    """Return the gap of hat, shrunk until every pair fits, and the factor; h has mean 0."""
-    w, n = lengths(hat), n[:, None]
-    shrink = 1.0 / jnp.maximum(_worst(w, rho, on, limits), 1.0)
-    gap = 0.5 * (1.0 - shrink) ** 2 * (n * hat**2).sum()
-    gap += (lam * w * jnp.abs(rho - shrink * w)).sum()
-    value = (n * (shrink * hat - h) ** 2).sum()
-    return gap / (0.5 * jnp.maximum(value, limits.floor * (n * h**2).sum())), shrink
+def _at(values: Array, index: Indices) -> Array:
+    """Return values[index], the index being known to be in range."""
+    found: Array = values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return found

@@ -1,11 +1,10 @@
 """coco_denoise(): the sliding window, as an Optax gradient transformation."""
 
 import math
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array, lax
 
@@ -14,138 +13,26 @@ from coco_denoiser.models import slope
 from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.optax import certificate, solver, tree
 from coco_denoiser.optax import window as windows
+from coco_denoiser.optax.state import (
+    ESTIMATED,
+    REFUSED,
+    SOLVED,
+    STALLED,
+    UNCHANGED,
+    UNKNOWN,
+    VERSION,
+    CocoState,
+    FoldState,
+    check_version,
+)
 from coco_denoiser.problem import centre_and_radius
-from coco_denoiser.solution import Status
 from coco_denoiser.typing import ModelName
 
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _Two: TypeAlias = tuple[Any, Any]  # trees of points and of gradients
 _WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
-VERSION = 2  # of what a state holds
-# What saved states hold: a number keeps its meaning for ever.
-_UNCHANGED, _SOLVED, _ESTIMATED, _STALLED, _REFUSED = range(5)
-_STATUS = {
-    _UNCHANGED: Status.UNCHANGED,
-    _SOLVED: Status.SOLVED,
-    _ESTIMATED: Status.ESTIMATED,
-    _STALLED: Status.STALLED,
-    _REFUSED: Status.REFUSED,
-}
-_UNKNOWN = -1.0  # as everything that is told is at least 0; NaN and infinity upset debuggers
 # Of points, and of residuals: a square fits, and so do sums of some.
 _FARTHEST = {"float64": 1e150, "float32": 1e18}
-
-
-class CocoState(NamedTuple):
-    """The window, and what the last update found: arrays only.
-
-    Attributes:
-        points: the tree of the parameters, its leaves (K, *shape).
-        gradients: the same, the noisy gradients.
-        tables: small tables of distances, (K, K).
-        found: (5,), `gap`, `violation`, `std`, `noise_std` and `curvature`; -1 where they are
-            unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used.
-        outcome: which `status` it is, as a number.
-        version: as many entries as the version of this layout, so that a state of another one is
-            refused while `update` is compiled.
-    """
-
-    points: Any
-    gradients: Any
-    tables: windows.Tables
-    found: Array
-    outcome: Array
-    version: Array
-
-    @property
-    def gap(self) -> Array:
-        """Relative duality gap; for the Gaussian model the residual of its linear system."""
-        return _known(self.found, 0)
-
-    @property
-    def violation(self) -> Array:
-        """Worst excess of a pair's distance over its bound, relative to that; NaN if unknown."""
-        return _known(self.found, 1)
-
-    @property
-    def std(self) -> Array:
-        """Standard error of every coordinate of the last gradient returned; NaN if unknown."""
-        return _known(self.found, 2)
-
-    @property
-    def noise_std(self) -> Array:
-        """Standard deviation of the noise of an observation of variance 1; NaN if unknown."""
-        return _known(self.found, 3)
-
-    @property
-    def curvature(self) -> Array:
-        """Size of the slope that the Gaussian model found, comparable with L; NaN if unknown."""
-        return _known(self.found, 4)
-
-    @property
-    def status(self) -> Any:
-        """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
-        return _status(self)
-
-
-class FoldState(NamedTuple):
-    """The past of a window of two that folds: arrays only.
-
-    Attributes:
-        points: the last point, a tree like the parameters.
-        gradients: its denoised gradient.
-        precision: that of the gradient, in fresh observations; 0 if there is none.
-        found: (2,), `gap` and `violation`; -1 where they are unknown.
-        outcome: which `status` it is, as a number.
-        version: as many entries as the version of this layout.
-    """
-
-    points: Any
-    gradients: Any
-    precision: Array
-    found: Array
-    outcome: Array
-    version: Array
-
-    @property
-    def gap(self) -> Array:
-        """Relative duality gap of the last two points; NaN if unknown."""
-        return _known(self.found, 0)
-
-    @property
-    def violation(self) -> Array:
-        """Excess of their distance over its bound, relative to that; NaN if unknown."""
-        return _known(self.found, 1)
-
-    @property
-    def status(self) -> Any:
-        """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
-        return _status(self)
-
-
-def _known(found: Array, index: int) -> Array:
-    # By NumPy where it can be: JAX's debuggers would stop at a NaN that says "unknown".
-    xp: Any = jnp if isinstance(found, jax.core.Tracer) else np
-    value = xp.asarray(found)[..., index]
-    known: Array = xp.where(value < 0.0, xp.nan, value)
-    return known
-
-
-def _status(state: CocoState | FoldState) -> Any:
-    _of_this_version(state)
-    named = [_STATUS[code] for code in np.ravel(state.outcome).tolist()]
-    return np.reshape(np.array(named, object), np.shape(state.outcome))[()]
-
-
-def _of_this_version(state: Any) -> None:
-    """Refuse a state whose numbers mean something else."""
-    found = np.shape(getattr(state, "version", ()))[-1:]
-    if found != (VERSION,):
-        raise ValueError(
-            f"the state must have the layout of version {VERSION}, got "
-            f"{f'version {found[0]}' if found else 'one without a version'}: another release of "
-            "coco-denoiser has written it. Call init again, or restore it with that release."
-        )
 
 
 def coco_denoise(
@@ -184,9 +71,9 @@ def coco_denoise(
 
     An observation that is not finite, or whose distance to one in the window, of points or
     residuals, exceeds 1e150 (1e18 if sums are in float32), is refused: the gradient is passed
-    on unchanged, the window stays as it was, and the status is `Status.REFUSED`. Empty slots
-    count as zeros here. Where nothing is averaged, updates are returned unchanged, bit for bit.
-    None in place of an update counts as zero, and stays None.
+    on unchanged, the window stays as it was, the status is `Status.REFUSED`, and the state counts
+    it. Empty slots count as zeros here. Where nothing is averaged, updates are returned unchanged,
+    bit for bit. None in place of an update counts as zero, and stays None.
 
     Args:
         L: upper bound on the curvature of the objective; may be traced, and may change. The
@@ -220,15 +107,15 @@ def coco_denoise(
             points = jax.tree.map(lambda p: jnp.stack([p] * K), points)
         gradients, zero = jax.tree.map(jnp.copy, points), windows.origin(jax.tree.leaves(points))
         told = jnp.zeros_like(zero, shape=(2,)), jnp.zeros_like(zero, jnp.int32)
-        version = jnp.full(VERSION, VERSION, jnp.int8)
+        rest = jnp.zeros_like(zero, jnp.int32), jnp.full(VERSION, VERSION, jnp.int8)
         if recursive:
-            return FoldState(points, gradients, zero, *told, version)
-        return CocoState(points, gradients, windows.empty(K, zero), *_told(*told), version)
+            return FoldState(points, gradients, zero, *told, *rest)
+        return CocoState(points, gradients, windows.empty(K, zero), *_told(*told), *rest)
 
     def update(
         updates: Any, state: Any, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
     ) -> tuple[Any, Any]:
-        _of_this_version(state)
+        check_version(state)
         lead = () if recursive else (K,)
         new = tree.observation(updates, params, state.points, lead)
         number = windows.number(jax.tree.leaves(state.points))
@@ -270,7 +157,7 @@ def coco_denoise(
         # A branch, and not a selection: what is not needed is not read, and the sum is not fused
         # into, and computed by, each of its uses.
         theta: list[Array] = lax.cond(fits & (w[old.slot] != 1.0), averaged, lambda: leaves)
-        after = CocoState(*held, tables, *_unless_refused(fits, *told), state.version)
+        after = CocoState(*held, tables, *_unless_refused(state, fits, *told))
         return jax.tree.unflatten(structure, theta), after
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -320,18 +207,22 @@ def _size(window: Any, default: int) -> int:
 
 def _told(certified: Array, outcome: Array) -> tuple[Array, Array]:
     """Return what is told of a projection: its certificate, and estimates that are unknown."""
-    return jnp.append(certified, jnp.full_like(certified, _UNKNOWN, shape=(3,))), outcome
+    return jnp.append(certified, jnp.full_like(certified, UNKNOWN, shape=(3,))), outcome
 
 
 def _judged(moved: Array, gap: Array, violation: Array, tol: Any) -> tuple[Array, Array]:
     """Return the certificate (2,), and the outcome that follows from it."""
     good = (gap <= tol) & (violation <= tol)
-    outcome = jnp.where(good, jnp.where(moved, _SOLVED, _UNCHANGED), _STALLED)
+    outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
     return jnp.stack([gap, violation]), outcome.astype(jnp.int32)
 
 
-def _unless_refused(fits: Array, found: Array, outcome: Array) -> tuple[Array, Array]:
-    return jnp.where(fits, found, _UNKNOWN), jnp.where(fits, outcome, _REFUSED)
+def _unless_refused(
+    before: CocoState | FoldState, fits: Array, found: Array, outcome: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the last four entries of a state."""
+    told = jnp.where(fits, found, UNKNOWN), jnp.where(fits, outcome, REFUSED)
+    return *told, before.refused + ~fits, before.version
 
 
 def _project(
@@ -359,9 +250,9 @@ def _estimate(
     w = jnp.where(alone, jnp.arange(used.size) == slot, fitted.weights[0])
     found = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
     unknown = jnp.isnan(found) | alone
-    outcome = jnp.where(fitted.gap[0] <= tol, _ESTIMATED, _STALLED).astype(jnp.int32)
-    certified = jnp.stack([fitted.gap[0], jnp.full_like(tables.centre, _UNKNOWN)])
-    return w, (jnp.append(certified, jnp.where(unknown, _UNKNOWN, found)), outcome)
+    outcome = jnp.where(fitted.gap[0] <= tol, ESTIMATED, STALLED).astype(jnp.int32)
+    certified = jnp.stack([fitted.gap[0], jnp.full_like(tables.centre, UNKNOWN)])
+    return w, (jnp.append(certified, jnp.where(unknown, UNKNOWN, found)), outcome)
 
 
 def _filter(
@@ -393,7 +284,7 @@ def _filter(
             values.append(value)
     theta, points, gradients = (jax.tree.unflatten(structure, values) for values in found)
     merged = jnp.where(fits, merged, state.precision)
-    return theta, FoldState(points, gradients, merged, *_unless_refused(fits, *told), state.version)
+    return theta, FoldState(points, gradients, merged, *_unless_refused(state, fits, *told))
 
 
 def _folded(

@@ -138,17 +138,10 @@ def newest_weights(
     h = jnp.where(used[:, None], h - mean, 0.0)
     top = jnp.max(jnp.abs(h))
     scale = jnp.where(top > 0.0, top, 1.0)
-    first, second, _ = solver.pairs(K)
+    h, apart = h / scale, jnp.sqrt(tables.residual) / scale
     bounds = radius * jnp.sqrt(tables.point) / scale
-    apart = jnp.sqrt(tables.residual[first, second]) / scale
-    on = used[first] & used[second]
-    apart = jnp.where(on, apart, 0.0)
-    h = h / scale
-    lam, shrink = solver.multipliers(
-        h, jnp.where(used, n, 1.0), apart, bounds[first, second], on, tol=tol
-    )
-    W = solver.weights(lam, shrink, n)
-    gap, violation = certificate.certify(h, n, bounds, W, solver.table(lam, K))
+    W, lam = solver.solve(h, n, apart, bounds, tol=tol)
+    gap, violation = certificate.certify(h, n, bounds, W, lam)
     w = lax.dynamic_index_in_dim(W, slot, keepdims=False)
     return w, lam.any(), gap, violation
 
