@@ -41,17 +41,24 @@ class Denoiser:
     \quad\text{for all pairs } m, l
     \end{align*}$$
 
-    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned. Use it
-    between oracle and optimizer:
-
-        denoiser = Denoiser(L=4.0)
-        x = x - step * denoiser(x, g)
+    with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned.
 
     With `model="gaussian"`, the gradients are those of a field with a random slope:
     $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes are estimated from the
     window, and the newest $\theta$ is estimated by generalised least squares. It needs no L.
 
     A denoiser belongs to one thread at a time: a second caller is refused.
+
+    Example:
+        Put it between oracle and optimizer, as in `x = x - step * denoiser(x, g)`. The second
+        gradient must not be smaller than the first, so both move to their mean:
+
+        >>> from coco_denoiser import Denoiser
+        >>> denoiser = Denoiser(L=1.0)
+        >>> denoiser([0.0], [0.5])
+        array([0.5])
+        >>> denoiser([1.0], [0.1])
+        array([0.3])
 
     Args:
         L: upper bound on the curvature of the objective, or a function that
@@ -68,6 +75,10 @@ class Denoiser:
             with the Gaussian model.
         method: "auto", or "fdpg": the paper's Algorithm 1, which starts each window from the
             multipliers of the one before. A restored denoiser starts from zero once.
+
+    References:
+        Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
+        reduction in stochastic convex optimization](https://arxiv.org/abs/2109.03207), 2021.
     """
 
     def __init__(

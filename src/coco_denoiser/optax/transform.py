@@ -75,6 +75,17 @@ def coco_denoise(
     it. Empty slots count as zeros here. Where nothing is averaged, updates are returned unchanged,
     bit for bit. None in place of an update counts as zero, and stays None.
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import optax
+        >>> from coco_denoiser.optax import coco_denoise
+        >>> tx = optax.chain(coco_denoise(L=1.0), optax.sgd(1.0))
+        >>> params = jnp.array([3.0, 4.0])
+        >>> state = tx.init(params)
+        >>> updates, state = tx.update(0.5 * params, state, params)  # the gradient of |x|^2 / 4
+        >>> optax.apply_updates(params, updates)
+        Array([1.5, 2. ], dtype=float32)
+
     Args:
         L: upper bound on the curvature of the objective; may be traced, and may change. The
             Gaussian model takes it as a cap on its slope.

@@ -79,6 +79,19 @@ class GradientDenoiser:
     Parameters that are frozen (no `requires_grad`, no gradient) are not part of the point and
     take no memory. A gradient that is None counts as zero.
 
+    Example:
+        Two gradients at the same point are averaged:
+
+        >>> import torch
+        >>> from coco_denoiser.torch import GradientDenoiser
+        >>> x = torch.nn.Parameter(torch.zeros(2))
+        >>> denoiser = GradientDenoiser([x], L=1.0)
+        >>> for gradient in ([1.0, 0.0], [0.0, 1.0]):
+        ...     x.grad = torch.tensor(gradient)
+        ...     found = denoiser.denoise()
+        >>> x.grad
+        tensor([0.5000, 0.5000])
+
     Args:
         parameters: the parameters; one tensor is one parameter.
         nonfinite: what to do with an observation that has an infinity or NaN, or exceeds the

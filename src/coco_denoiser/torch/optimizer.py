@@ -42,9 +42,7 @@ class CocoOptimizer(Optimizer):
     \end{align*}$$
 
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$, and the wrapped optimizer sees the newest
-    $\theta$:
-
-        optimizer = CocoOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), L=4.0)
+    $\theta$.
 
     Everything else stays as it is: `param_groups`, `state` and `defaults` are those of the
     wrapped optimizer, so that schedulers and checkpoints see what they always saw. Its other
@@ -56,6 +54,19 @@ class CocoOptimizer(Optimizer):
     3. put the denoised gradients in place;
     4. step the wrapped optimizer;
     5. put the gradients back, unless that has cleared them.
+
+    Example:
+        >>> import torch
+        >>> from coco_denoiser.torch import CocoOptimizer
+        >>> x = torch.nn.Parameter(torch.full((3,), 10.0))
+        >>> optimizer = CocoOptimizer(torch.optim.SGD([x], lr=0.5), L="1/lr")
+        >>> for _ in range(50):
+        ...     optimizer.zero_grad()
+        ...     loss = 0.5 * (x - 1.0).square().sum()
+        ...     loss.backward()
+        ...     optimizer.step()
+        >>> bool((x - 1.0).abs().max() < 1e-3)
+        True
 
     Args:
         optimizer: the optimizer to wrap.
