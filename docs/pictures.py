@@ -2,10 +2,11 @@
 
 The figures of the experiments come from the curves that `coco-denoiser reproduce` saved in
 RESULTS, each if it is there, and are left as they are otherwise. The schematic is the paper's
-Figure 1, redrawn; the others are computed here.
+Figure 1, redrawn; the examples draw their own; the others are computed here.
 """
 
 import io
+import runpy
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
+EXAMPLES = ("streaming_lasso", "portfolio", "frank_wolfe")  # in docs/examples.md
 
 
 def schematic() -> Figure:
@@ -70,7 +72,7 @@ def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
 
 def gain() -> Figure:
     """Draw SGD on the paper's quadratic with and without COCO_16: a run, and the distance."""
-    figure = Figure(figsize=(7.6, 3.1), layout="constrained")
+    figure = Figure(figsize=(6.1, 2.8), layout="constrained")  # fits a phone
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     problem, steps = Quadratic.spaced(10, noise_std=10.0), 60
     for name, colour, dash, optimizer in (
@@ -82,18 +84,19 @@ def gain() -> Figure:
             for rng in np.random.default_rng(0).spawn(50)
         ]
         left.plot(*paths[0][6:, [0, 1]].T, color=colour, linestyle=dash, linewidth=1.0, marker="o",
-                  markersize=2.5, label=name)  # fmt: skip
+                  markersize=2.5)  # fmt: skip
         distance = np.linalg.norm(paths, axis=2)
-        right.plot(distance.mean(axis=0), color=colour, linestyle=dash, label=f"{name}, mean")
+        right.plot(distance.mean(axis=0), color=colour, linestyle=dash, label=name)
         right.plot(distance[0], color=colour, linewidth=0.8, alpha=0.5)
     left.plot(0, 0, marker="+", color=EXACT, markersize=16, markeredgewidth=2.5, zorder=9)
     left.set_aspect("equal")
     left.set_axis_off()
-    left.set_title("A run around the minimum (+)", loc="left", fontsize=10)
-    right.set(xlabel="gradients computed", ylim=(0, 80), xlim=(0, steps))
-    right.set_title("Distance to the minimum", loc="left", fontsize=10)
+    left.set_title("Around the minimum (+)", loc="left", fontsize=11)
+    right.set_xlabel("gradients computed", fontsize=11)
+    right.set(ylim=(0, 80), xlim=(0, steps))
+    right.set_title("Distance to the minimum", loc="left", fontsize=11)
     right.spines[["top", "right"]].set_visible(False)
-    right.legend(frameon=False, fontsize=9)
+    right.legend(frameon=False, fontsize=11)
     return figure
 
 
@@ -277,10 +280,23 @@ def gallery(results: Path) -> None:
         save_small(figure, name, dpi=80 if figure.get_figwidth() > 6 else 110)
 
 
+def examples() -> None:
+    """Run the examples that draw, for the gallery."""
+    for name in EXAMPLES:
+        draw = runpy.run_path(str(HERE.parent / "examples" / f"{name}.py"))["main"]
+        path = HERE / "figures" / f"example-{name}.png"
+        draw(["--output", str(path)])
+        _save(path, path.stem, dpi=150)
+
+
 def save_small(figure: Figure, name: str, *, dpi: int) -> None:
     """Save a figure in few colours."""
     picture = io.BytesIO()
     figure.savefig(picture, dpi=dpi)
+    _save(picture, name, dpi=dpi)
+
+
+def _save(picture: io.BytesIO | Path, name: str, *, dpi: int) -> None:
     with Image.open(picture) as image:
         few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         few.save(HERE / "figures" / f"{name}.png", optimize=True, dpi=(dpi, dpi))
@@ -302,6 +318,7 @@ def main(results: Path | None) -> None:
         draw().savefig(HERE / f"{name}.png", dpi=110)
     for name, draw in theory_pictures.PICTURES.items():
         save_small(draw(), name, dpi=110)
+    examples()
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def objective(x: Array) -> Array:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run Frank-Wolfe with every denoiser, and draw the excess."""
+    """Run Frank-Wolfe with every denoiser, and draw the suboptimality."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--runs", type=int, default=5)
@@ -74,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rng=np.random.default_rng(seed)).iterates
             for seed in range(options.runs)
         ]  # fmt: skip
-        excess = np.median(objective(np.array(paths)) - best, axis=0)
-        print(f"{name:22s} {excess[-1]:.5f}", flush=True)  # noqa: T201
-        axes.plot(np.maximum(excess, 1e-9), label=name)
-    axes.set(yscale="log", xlabel="gradients asked for", ylabel="excess, median of the runs")
+        gap = np.median(objective(np.array(paths)) - best, axis=0)
+        print(f"{name:22s} {gap[-1]:.5f}", flush=True)  # noqa: T201
+        axes.plot(np.maximum(gap, 1e-9), label=name)
+    axes.set(yscale="log", xlabel="gradients asked for", ylabel="suboptimality")
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(options.output, dpi=150)
 

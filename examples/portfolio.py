@@ -2,9 +2,8 @@
 
 Weights of 40 assets lie on the simplex, and the gradient of risk minus return is estimated from
 the returns of five days of a model with five factors. Each step is followed by a projection.
-Drawn is the excess of the objective against the step, in units of 1/L: the lower of those of the
-last point and of the average of the second half. The step says what L is: COCO is given
-L = 1/step.
+Drawn is the suboptimality, f(x) - min f, against the step, in units of 1/L: that of the last point
+or of the average of the second half, whichever is lower. COCO is given L = 1/step.
 
     python examples/portfolio.py --output portfolio.png
 """
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figure = Figure(figsize=(6, 3.8), layout="constrained")
     axes = figure.subplots()
     for name, make in METHODS.items():
-        excess = []
+        gaps = []
         for step in STEPS:
             ends = []
             for seed in range(options.runs):
@@ -76,10 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                            project=project_simplex).iterates  # fmt: skip
                 average = path[options.calls // 2 :].mean(axis=0)
                 ends.append(min(objective(path[-1]), objective(average)) - objective(best))
-            excess.append(np.median(ends))
-        print(f"{name:26s} " + " ".join(f"{value:.4f}" for value in excess), flush=True)  # noqa: T201
-        axes.plot(STEPS, excess, "o-", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="step, in 1/L", ylabel="excess, last or average")
+            gaps.append(np.median(ends))
+        print(f"{name:26s} " + " ".join(f"{value:.4f}" for value in gaps), flush=True)  # noqa: T201
+        axes.plot(STEPS, gaps, "o-", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="step, in 1/L", ylabel="suboptimality")
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(options.output, dpi=150)
 

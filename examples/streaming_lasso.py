@@ -3,7 +3,7 @@
 Rows of data arrive in batches of 8; 8 of 60 features matter. After every gradient step, each
 coordinate is moved towards zero and stops there. Noise pushes coordinates over the threshold, so
 that SGD keeps features that do not matter, and an average of its points keeps all of them. Drawn
-against the step, in units of 1/L: the excess of the objective, and the non-zeros of the last point.
+against the step, in units of 1/L: the suboptimality, and the non-zeros of the last point.
 
     python examples/streaming_lasso.py --output streaming_lasso.png
 """
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, make in METHODS.items():
-        excess, nonzeros = [], []
+        gaps, nonzeros = [], []
         for step in STEPS:
             ends = []
             for seed in range(options.runs):
@@ -80,13 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 average = path[options.calls // 2 :].mean(axis=0)
                 lower = min(objective(path[-1]), objective(average)) - objective(best)
                 ends.append((lower, np.count_nonzero(path[-1])))
-            excess.append(np.median([end[0] for end in ends]))
+            gaps.append(np.median([end[0] for end in ends]))
             nonzeros.append(np.median([end[1] for end in ends]))
-        print(f"{name:26s} excess {min(excess):.4f}, non-zeros {np.array(nonzeros)}", flush=True)  # noqa: T201
-        left.plot(STEPS, np.minimum(excess, 20.0), "o-", label=name)  # it started at 11
+        print(f"{name:26s} gap {min(gaps):.4f}, non-zeros {np.array(nonzeros)}", flush=True)  # noqa: T201
+        left.plot(STEPS, np.minimum(gaps, 20.0), "o-", label=name)  # it started at 11
         right.plot(STEPS, nonzeros, "o-", label=name)
     left.set(xscale="log", yscale="log", xlabel="step, in 1/L",
-             ylabel="excess, last or average", title="Excess")  # fmt: skip
+             ylabel="suboptimality", title="Last point, or average")  # fmt: skip
     right.axhline(np.count_nonzero(best), color="k", linewidth=0.8)
     right.set(xscale="log", xlabel="step, in 1/L", ylabel="non-zeros", title="Last point")
     right.legend(frameon=False, fontsize=8)

@@ -19,9 +19,13 @@ PUBLIC = {
 SHOWN = [
     "coco_denoiser.denoise",
     "coco_denoiser.solve",
+    "coco_denoiser.Denoiser",
     "coco_denoiser.curvature.linear_model",
     "coco_denoiser.curvature.spectrum",
+    "coco_denoiser.torch.CocoOptimizer",
+    "coco_denoiser.torch.GradientDenoiser",
     "coco_denoiser.torch.hessian_bounds",
+    "coco_denoiser.optax.coco_denoise",
     "coco_denoiser.optax.hessian_bounds",
 ]
 
