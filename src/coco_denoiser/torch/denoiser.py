@@ -243,7 +243,7 @@ def observe(
             vectors.release()
     if changed is None:
         _refuse(denoiser)
-    else:
+    elif stream.estimate is not None and not stream.estimate.status.success:
         stream.warn()
     return changed
 
@@ -265,8 +265,9 @@ def _take(
             old, new, weight, shift, _ = fold
             vectors.merge(new, (weight * np.eye(old + 1)[old], shift, True))
             vectors.commit(window.centre, old, None)
-            merged = vectors.measure_slot(used, new)
-        window.grow(used + 1)
+            merged = vectors.measure(used, 0.0, new, at=new)
+        if window.next >= window.all_variances.size:
+            window.grow(window.next + 1)
         window.admit(sums, variance, limits, merged)
         window.d, stream.limits, denoiser.in_a_row = vectors.d, limits, 0
         found, average = None, None

@@ -93,11 +93,10 @@ class Block:
         return [torch.view_as_complex(v if v.numel() else v.clone()) for v in views]
 
     def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
-        """Return a row to write to, and its views in the shapes of the parameters."""
-        if number not in self._buffers:
-            with torch.inference_mode(mode=False):
-                row = self.points.new_empty(self.points.shape[1])
-            self._buffers[number] = self.passes.read(row), self._split(row)
+        """Make a row to write to, and its views in the shapes of the parameters."""
+        with torch.inference_mode(mode=False):
+            row = self.points.new_empty(self.points.shape[1])
+        self._buffers[number] = self.passes.read(row), self._split(row)
         return self._buffers[number]
 
     def _row(self, number: int, tensors: Sequence[Any]) -> Any:
@@ -107,7 +106,7 @@ class Block:
             # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
             with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
                 return self.passes.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001
-        row, views = self._buffer(number)
+        row, views = self._buffers.get(number) or self._buffer(number)
         try:
             _copy(views, tensors)
         except (TypeError, RuntimeError):  # one of them is None or sparse
@@ -128,7 +127,9 @@ class Block:
         gradients: list[Any] = [p.grad for p in self.members]
         if self._sharded:
             gradients = list(map(sharding.local_gradient, self.members, gradients))
-        self.rows = [self._row(0, self._local()), self._row(1, gradients), self._buffer(2)[0]]
+        here = self._local() if self._sharded else self.members
+        theta = self._buffers.get(2) or self._buffer(2)
+        self.rows = [self._row(0, here), self._row(1, gradients), theta[0]]
 
     def release(self) -> None:
         """Let go of the observation, and of its memory where an allocator makes that cheap."""
@@ -136,7 +137,9 @@ class Block:
         if self.points.device.type != "cpu":
             self._buffers = {}
 
-    def measure(self, used: int, centre: float, skip: int, reach: float) -> Any:
+    def measure(
+        self, used: int, centre: float, skip: int, reach: float = 0.0, *, at: int | None = None
+    ) -> Any:
         """Return this rank's part of what `kernels.measure` adds up, a tensor or an array.
 
         Args:
@@ -144,18 +147,14 @@ class Block:
             centre: c of the residuals.
             skip: a slot that is left out.
             reach: the largest number that enters besides the observation.
+            at: the slot of an observation that is already stored, to measure it instead.
         """
-        limit = self._limit if reach <= self._limit else -1.0  # which nothing is below
-        return self._sums(self.rows[:2], used, centre, limit, skip)
-
-    def measure_slot(self, used: int, slot: int) -> Any:
-        """Return the same of the observation that is in a slot."""
-        return self._sums([held[slot] for held in self._held], used, 0.0, math.inf, slot)
-
-    def _sums(self, rows: Sequence[Any], used: int, centre: float, limit: float, skip: int) -> Any:
+        x, g, limit = *self.rows[:2], self._limit if reach <= self._limit else -1.0
+        if at is not None:
+            (x, g), limit = (held[at] for held in self._held), math.inf
         zeros = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
         sums = self.passes.read(zeros)
-        self.passes.measure(*self._held, *rows, centre, limit, skip, sums)
+        self.passes.measure(*self._held, x, g, centre, limit, skip, sums)
         if self.share != 1.0:
             sums[:-2] *= self.share
         return sums
@@ -170,15 +169,15 @@ class Block:
         x, h = (held[slot] for held in self._held)
         self.passes.commit(*self._held, x, h, 0.0, slot, average, self.rows[2])
 
-    def theta(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step."""
-        pairs = zip(self.members, self._buffer(2)[1], strict=True)
+        pairs = zip(self.members, self._buffers[2][1], strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
-            return ((p, part.data) for p, part in pairs)
+            return [(p, part.data) for p, part in pairs]
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
         empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
-        return ((p, sharding.like(p, result.copy_(part))) for p, result, part in empty)
+        return [(p, sharding.like(p, result.copy_(part))) for p, result, part in empty]
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
@@ -265,24 +264,13 @@ class TensorVectors:
         """Bytes that the window takes on this rank."""
         return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
-    def measure(self, used: int, centre: float, skip: int, reach: float) -> Float64 | None:
-        """Return what `kernels.measure` adds up; None if the observation must not enter.
+    def measure(self, *how: Any, at: int | None = None) -> Float64 | None:
+        """Add up over blocks and ranks; None if the observation must not enter.
 
-        A step waits for the device, and for other ranks, here alone and where it folds.
+        A step waits for the device, and for other ranks, here alone: twice where it folds.
         """
-        sums = self._sum(used, [b.measure(used, centre, skip, reach) for b in self.blocks])
-        # Only the last number, a sum of absolute values, may overflow without harm.
-        if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
-            return None
-        return sums
-
-    def measure_slot(self, used: int, slot: int) -> Float64:
-        """Return the same of the observation that is in a slot."""
-        return self._sum(used, [b.measure_slot(used, slot) for b in self.blocks])
-
-    def _sum(self, used: int, parts: list[Any]) -> Float64:
-        """Add up over blocks and ranks."""
-        sums = parts[0] if parts else np.zeros(3 * used + 2)
+        parts = [block.measure(*how, at=at) for block in self.blocks] or [np.zeros(3 * how[0] + 2)]
+        sums = parts[0]
         if len(parts) > 1 or torch.is_tensor(sums) or self._group is not None:
             total = torch.as_tensor(sums)
             for part in map(torch.as_tensor, parts[1:]):
@@ -290,6 +278,9 @@ class TensorVectors:
             if self._group is not None:
                 dist.all_reduce(total, group=self._group)
             sums = total.cpu().numpy()
+        # Only the last number, a sum of absolute values, may overflow without harm.
+        if at is None and (sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all()):
+            return None
         return np.asarray(sums)
 
     def commit(self, centre: float, slot: int, average: Average | None) -> None:
