@@ -40,7 +40,7 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 def resize(browser: webdriver.Chrome, width: int) -> None:
-    """Give it a screen of so many pixels, that of a phone below 500."""
+    """Give it a screen of this width in pixels, that of a phone below 500."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 

@@ -229,7 +229,7 @@ def _wrong_without_noise(rng: Generator, K: int, d: int) -> Case:
 
 
 def _weighted(family: Family, spread: float) -> Family:
-    """A window of another family whose noise variances spread over so many decades, each way."""
+    """A window of another family whose noise variances spread over several decades, each way."""
     return lambda rng, K, d: family(rng, K, d)._replace(
         noise_variance=decades(rng, -spread, spread, K)
     )

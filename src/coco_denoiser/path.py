@@ -178,7 +178,7 @@ class Path:
         self.size = self.reach / past if past > 0.0 else 0.0
 
     def _turn(self, calls: int) -> None:
-        """End a block of so many calls."""
+        """End a block of calls."""
         way, self.turn = self.x - self.turn, self.x
         if self.way is not None:
             size = length(way) * length(self.way)
@@ -233,7 +233,7 @@ class Path:
 
     def _score(self, part: _Block) -> float:
         """Estimate how bad the mean point of a part is."""
-        # In units of the gradients, lest squares overflow.
+        # In units of the gradients, so that squares do not overflow.
         g, noise = self.mapping(part.x, part.g)[0] / self.gradients, part.noise / self.gradients
         return float(_TRAVEL * (g @ g) + noise**2 / part.count)
 

@@ -32,7 +32,7 @@ UNCLAIMED = {
 
 
 def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
-    """Say whether two answers agree, on the scale of the observations' spread."""
+    """Return whether two answers agree, on the scale of the observations' spread."""
     spread = np.abs(gradients - gradients.mean(axis=0)).max()
     return bool(np.abs(a - b).max() <= tol * max(spread, 1e-300))
 

@@ -39,7 +39,7 @@ def copies(tensors: Sequence[nn.Parameter]) -> list[nn.Parameter]:
 
 
 def equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Say whether two sets of tensors agree in every bit."""
+    """Return whether two sets of tensors agree in every bit."""
     return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
 
 
@@ -99,7 +99,7 @@ def begun(
 def alike(
     some: Sequence[nn.Parameter], one: Any, others: Sequence[nn.Parameter], other: Any, steps: int
 ) -> bool:
-    """Take the same steps with two optimizers; say whether they end in the same bits."""
+    """Take the same steps with two optimizers; return whether they end in the same bits."""
     noisy_gradients(some, steps, one.step, seed=5)
     noisy_gradients(others, steps, other.step, seed=5)
     return equal(some, others)

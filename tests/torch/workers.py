@@ -65,7 +65,7 @@ def train(
 
 
 def run(work: Callable[..., Any], size: int, folder: Path) -> list[Any]:
-    """Run work(rank, size, folder) in so many processes; return what each of them returned."""
+    """Run work(rank, size, folder) in several processes; return what each of them returned."""
     # Forked from a process that has done the imports, and nothing else.
     multiprocessing.set_forkserver_preload(
         ["torch.distributed.fsdp", "torch.distributed.checkpoint", "coco_denoiser.torch"]

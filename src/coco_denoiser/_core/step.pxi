@@ -67,7 +67,7 @@ def workspace(Window window, limits, model) -> Workspace:
 
 
 cdef Workspace memory_for(Window window, Py_ssize_t K, limits, model):
-    """Return memory for the problem of so many observations, and its settings."""
+    """Return memory for a problem of K observations, and its settings."""
     cdef Workspace ws = window.work
     if K > window.room:
         raise ValueError(f"expected a window of {K} observations, got {window.room}")

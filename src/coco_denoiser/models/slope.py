@@ -32,7 +32,7 @@ from numpy.polynomial import chebyshev
 
 from coco_denoiser.typing import Float64
 
-# The ratio in use is so many times the most likely one. Too small a slope delays the optimizer,
+# The ratio in use is this multiple of the most likely one. Too small a slope delays the optimizer,
 # which adds up over the steps; too large a slope lets some noise through, which averages out.
 GUARD = 3.0
 _GRID = 56  # points at which a derivative is evaluated first
@@ -252,7 +252,7 @@ def _contrasts(X: Any, G: Any, root: Any, d: int, flat: float, tiny: float, xp: 
     if xp is not np:
         real = np.arange(K - 1) >= K - 1 - n
         kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
-        least, n = kappa[K - 1 - n], n.astype(y.dtype)  # lest d n overflow
+        least, n = kappa[K - 1 - n], n.astype(y.dtype)  # so that d n does not overflow
     terms = xp.array([y, less / n**0.5, less * less, y * less])
     return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, flat, tiny, xp)
 
@@ -295,7 +295,7 @@ def _residuals(
 def _ratios(count: int) -> tuple[Float64, Float64, Float64]:
     """Return t / best, the distance between neighbours in log t up to a factor, and integrals.
 
-    Ratios are dense around the best, where the likelihood of so many numbers is narrow, and reach
+    Ratios are dense around the best, where the likelihood of many numbers is narrow, and reach
     far enough for a flat one. The matrix turns a derivative in log t into its integral, by the
     rule that is exact for cubic polynomials in the index.
     """

@@ -82,7 +82,7 @@ def without(given: Any, updates: Any) -> Any:
 
 
 def is_small(leaf: Any) -> bool:
-    """Say whether to join a leaf with others; on several devices it may be sharded."""
+    """Return whether to join a leaf with others; on several devices it may be sharded."""
     alone = jax.device_count() == 1 and not any(leaf.aval.sharding.spec)
     return leaf.size <= _SMALL and alone
 
@@ -119,7 +119,7 @@ def precision(noise_variance: Any, dtype: Any) -> Any:
 
 
 def _array(name: str, where: str, leaf: Any) -> Any:
-    if isinstance(leaf, (int, float, complex)):  # explicitly, lest it be weakly typed
+    if isinstance(leaf, (int, float, complex)):  # explicitly, so that it is not weakly typed
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))
     dtype = getattr(leaf, "dtype", None)
     if dtype is None:

@@ -220,7 +220,7 @@ def _block(K: int) -> int:
 
 
 def _in_blocks(X: Array) -> bool:
-    """Say whether to sum a stack (K, *shape) block by block.
+    """Return whether to sum a stack (K, *shape) block by block.
 
     Compiled for a CPU, a reduction adds one number after the other: that is slow, and in float32
     only two digits are left after 10^7 numbers. Sums of blocks, entry by entry, are fast and keep

@@ -54,7 +54,7 @@ class Method(NamedTuple):
     patience: int = 1
 
     def refuses(self, problem: Problem, count: int) -> str | None:
-        """Return why it cannot solve a problem of so many distinct points; None if it can."""
+        """Return why it cannot solve a problem of n distinct points; None if it can."""
         if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
         if self.applies is not None and not self.applies[0](problem):
@@ -84,8 +84,8 @@ METHODS = {
 # Distinct points from which on conjugate gradients are faster than a factorisation.
 # `python -m benchmarks large-windows` measures it.
 LARGE = 160
-# From so many on they are tried where the others fall short: with nearly all pairs at their
-# bounds, as where L is far too small, it is the system over those pairs that takes too long.
+# From this many points on they are tried where the others fall short: with nearly all pairs at
+# their bounds, as where L is far too small, the system over those pairs takes too long.
 _MIDDLE = 24
 # Multiplications of a step of the barrier method, which takes 40 to 80 of them, a second or two in
 # all: enough for 48 points in 10 dimensions, or 32 in any number.
@@ -212,7 +212,7 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
 
 
 def _first(problem: Problem, count: int) -> str:
-    """Return the first method to try on a problem of so many distinct points."""
+    """Return the first method to try on a problem of n distinct points."""
     if count <= 2:
         return "closed-form"
     return "newton" if problem.isotropic and count < LARGE else "large"

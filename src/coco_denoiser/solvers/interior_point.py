@@ -32,9 +32,9 @@ from coco_denoiser.typing import Float64, Int64
 _START = 1.025  # how far inside its bounds step 2 starts
 _FLOOR = 0.2  # a step may double the error, or lift it to this
 _RIDGE = 1e-12  # on the linear system
-# Multiplications that a window of K points may cost, so many times K^3, or 16^3 if that is more:
-# some hundred times what it usually takes. Those of a factorisation count a quarter. The second
-# number is for large windows, where it takes ten seconds or so.
+# Multiplications that a window of K points may cost, as a multiple of K^3, or of 16^3 if that is
+# more: some hundred times what it usually takes. Those of a factorisation count a quarter. The
+# second number is for large windows, where it takes ten seconds or so.
 ALLOWED, _MOST = 8000.0, 2.5e9
 # A pair is solved for by itself if its coupling is below this share of its slack. Five times as
 # much saves a few percent, and makes large hard windows run in circles more often.

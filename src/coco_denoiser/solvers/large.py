@@ -26,7 +26,7 @@ from coco_denoiser.solvers import newton
 from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, needed_bounds
 from coco_denoiser.typing import Float64, Int64
 
-# Multiplications that a problem of K points may cost: so many times K^3, and more for small ones,
+# Multiplications that a problem of K points may cost: a multiple of K^3, and more for small ones,
 # between the third and the fourth number.
 _ALLOWED, _ALLOWED_SMALL, _LEAST_SMALL, _MOST_SMALL = 1000.0, 8000.0, 1e8, 2e9
 _ENOUGH = 1e-3  # how far conjugate gradients go, relative to where they start

@@ -19,7 +19,7 @@ from coco_denoiser.typing import Float64, Int64
 
 
 def applies(problem: Problem) -> bool:
-    """Say whether points and residuals lie on a line, and every pair is constrained."""
+    """Return whether points and residuals lie on a line, and every pair is constrained."""
     bounds = problem.bounds
     if problem.residuals.shape[1] > 1 or np.isinf(bounds).any():
         return False

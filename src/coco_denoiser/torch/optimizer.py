@@ -49,7 +49,7 @@ class CocoOptimizer(Optimizer):
     attributes, such as `train()` and `eval()`, are there too. A step is
 
     1. evaluate: the closure, if there is one, once; the wrapped optimizer is told its loss;
-    2. observe: collect points and gradients, refuse what must not enter the window, update the
+    2. observe: collect points and gradients, reject what does not belong in the window, update the
        tables, solve, combine;
     3. put the denoised gradients in place;
     4. step the wrapped optimizer;

@@ -123,7 +123,7 @@ class Block:
         return row
 
     def hold(self) -> None:
-        """Take hold of the parameters as they are now, and their gradients; None is zeros."""
+        """Read the parameters and their gradients; None is zeros."""
         gradients: list[Any] = [p.grad for p in self.members]
         if self._sharded:
             gradients = list(map(sharding.local_gradient, self.members, gradients))
@@ -132,7 +132,7 @@ class Block:
         self.rows = [self._row(0, here), self._row(1, gradients), theta[0]]
 
     def release(self) -> None:
-        """Let go of the observation, and of its memory where an allocator makes that cheap."""
+        """Drop the observation, and its memory where an allocator makes that cheap."""
         self.rows = []
         if self.points.device.type != "cpu":
             self._buffers = {}
@@ -211,7 +211,7 @@ class TensorVectors:
         self.reset()
 
     def reset(self) -> None:
-        """Let go of everything, and free its memory."""
+        """Drop all references, and free the memory."""
         self.prepare([])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class TensorVectors:
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
 
     def covers(self, members: Sequence[torch.Tensor]) -> bool:
-        """Say whether the point consists of these parameters, as they are now."""
+        """Return whether the point consists of these parameters, as they are now."""
         return (
             len(members) == len(self.members)
             and all(map(is_, members, self.members))
@@ -250,12 +250,12 @@ class TensorVectors:
         )
 
     def hold(self) -> None:
-        """Take hold of the parameters as they are now, and of their gradients."""
+        """Read the parameters and their gradients."""
         for block in self.blocks:
             block.hold()
 
     def release(self) -> None:
-        """Let go of the observation."""
+        """Drop the observation."""
         for block in self.blocks:
             block.release()
 
@@ -265,7 +265,7 @@ class TensorVectors:
         return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
 
     def measure(self, *how: Any, at: int | None = None) -> Float64 | None:
-        """Add up over blocks and ranks; None if the observation must not enter.
+        """Add up over blocks and ranks; None if the observation is rejected.
 
         A step waits for the device, and for other ranks, here alone: twice where it folds.
         """

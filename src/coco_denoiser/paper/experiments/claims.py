@@ -115,7 +115,7 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Judge:
-    """Makes claims from what so many runs have shown.
+    """Makes claims from the results of a number of runs.
 
     Attributes:
         runs: how many there were.

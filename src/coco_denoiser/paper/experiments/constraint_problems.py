@@ -26,7 +26,7 @@ Prox = Callable[[Array, float | Array], Array]
 class _Map(NamedTuple):
     """psi: its proximal step, its value, the lowest corner of the set, and what is non-zero.
 
-    `separable` says whether a step may differ from coordinate to coordinate.
+    `separable` tells whether a step may differ from coordinate to coordinate.
     """
 
     prox: Prox

@@ -28,7 +28,7 @@ class Curve(NamedTuple):
         return Curve(self.x, self.mean + by, self.sem)
 
     def times(self, factor: float | Float64) -> "Curve":
-        """Return the curve so many times as high."""
+        """Return the curve, scaled."""
         return Curve(self.x, self.mean * factor, self.sem * np.abs(factor))
 
     def over(self, scale: float | Float64) -> "Curve":

@@ -86,7 +86,7 @@ def linear(
 
 
 def digits(rows: int | None = None, *, batch: int, weight: float = 0.0) -> Smooth:
-    """Return multinomial regression on the digits: 64 pixels, 10 classes, so many images."""
+    """Return multinomial regression on the digits: 64 pixels, 10 classes."""
     pixels, classes = datasets.digits()
     A, labels = pixels[:rows] / 16.0, np.eye(10)[classes[:rows]]
     n = len(A)

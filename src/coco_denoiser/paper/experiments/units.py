@@ -126,7 +126,7 @@ def compute(name: str, config: Config, index: int) -> tuple[int, Unit, float]:
 
 
 def work(tasks: deque[Task], executor: Executor, room: int) -> None:
-    """Carry out tasks, so many at a time; what follows one of them may add others."""
+    """Carry out tasks, several at a time; what follows one of them may add others."""
     running: dict[Future[Any], Callable[[Any], object]] = {}
     try:
         while tasks or running:

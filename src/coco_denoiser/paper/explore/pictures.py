@@ -16,7 +16,7 @@ from coco_denoiser.paper.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
 from coco_denoiser.paper.explore.simulation import START, Simulation
 from coco_denoiser.typing import Array
 
-ARROWS = 3  # at so many last points: more hide the path
+ARROWS = 3  # at this many last points: more hide the path
 # Whatever differs in colour also differs in dash or marker.
 RUNS = {
     "plain": ("SGD", PLAIN, "6", "square"),

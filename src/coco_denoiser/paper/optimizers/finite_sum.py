@@ -45,7 +45,7 @@ class STRSAGA(Optimizer):
     """
 
     def forget(self) -> None:
-        """Let go of the problem and of everything remembered about it."""
+        """Forget the problem."""
         self._terms: FiniteSum | None = None
         self._count = 0  # of the sample set, over which the mean is taken
         self._arrival = True

@@ -60,7 +60,7 @@ class FiniteSum(Problem, Protocol):
 
 
 def is_finite_sum(problem: Oracle) -> TypeGuard[FiniteSum]:
-    """Say whether a problem gives the gradients of its terms.
+    """Return whether a problem gives the gradients of its terms.
 
     By name: `isinstance` would read every property, and so compute the minimizer.
     """
