@@ -212,8 +212,10 @@ def test_input_is_not_changed_and_not_shared() -> None:
     solution = coco.solve(x, g, L=1.0)
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(g, G)
-    unchanged = coco.solve(x, 0.5 * x, L=1.0).gradients
-    assert not np.shares_memory(unchanged, x)
+    unchanged = coco.solve(x, 0.5 * x, L=1.0)
+    assert unchanged.status is coco.Status.UNCHANGED
+    assert solution.status is coco.Status.SOLVED
+    assert not np.shares_memory(unchanged.gradients, x)
     assert not np.shares_memory(solution.gradients, g)
 
 
