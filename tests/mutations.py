@@ -26,7 +26,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "batch.py": (
-        "test_validation.py test_denoise.py",
+        "test_status.py test_validation.py",
         "",
         [
             ("        check.in_range(x, g, 0.0)\n", ""),

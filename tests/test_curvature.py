@@ -68,6 +68,14 @@ def test_the_hessian_lies_between_the_bounds_everywhere(
         assert pytest.approx(L, rel=1e-12) == largest
 
 
+def test_rounding_makes_no_convex_model_concave() -> None:
+    """The columns and the intercept are dependent: the smallest eigenvalue is zero."""
+    for seed in range(20):
+        A = np.random.default_rng(seed).normal(size=(5, 3))
+        A[:, 1] = 3.0
+        assert curvature.linear_model("squared", A, intercept=True).mu >= 0.0
+
+
 @given(seed=st.integers(0, 2**32), classes=st.integers(2, 4))
 @settings(max_examples=15)
 def test_softmax_lies_between_the_bounds_and_reaches_them_with_two_classes(

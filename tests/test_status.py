@@ -165,3 +165,11 @@ def test_an_answer_cannot_be_changed_after_it_was_certified() -> None:
     found = coco.solve(*FAR, L=1.0)
     with pytest.raises(AttributeError):
         found.gap = 0.0  # type: ignore[misc]
+
+
+def test_however_loose_the_tolerance_an_answer_obeys_its_bounds() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points = rng.normal(size=(8, 3))
+        found = coco.solve(points, points + 5.0 * rng.normal(size=(8, 3)), L=1.0, tol=1e-3)
+        assert found.violation <= solvers.FEASIBLE
