@@ -19,7 +19,7 @@ from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model, choose
 from coco_denoiser.models.bounds import Bound, Limits
 from coco_denoiser.solution import ConvergenceWarning, Solution
-from coco_denoiser.typing import Array, ArrayLike, Float64, ModelName
+from coco_denoiser.typing import Array, ArrayLike, ModelName
 from coco_denoiser.window import FLOAT32, FLOAT64, Estimate, Window
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
@@ -200,7 +200,7 @@ class Denoiser:
                     weights = stream.estimate.weights
                     kernels.complete(window, own_x, own_g, theta, weights, limits)
                 else:
-                    stream.estimate = model.told(window) if window.members > 1 else None
+                    stream.estimate = window.found() if window.members > 1 else None
                 return theta
         except BaseException:
             stream.reset()  # tables and vectors may no longer belong together
@@ -361,23 +361,6 @@ class Stream:
         if self.estimate is None and self.window.members > 1:
             self.estimate = self.model.estimate(self.window, self.asked())
         return self.estimate
-
-    def weights(self) -> Float64:
-        """Return how the last gradient was averaged, oldest first."""
-        if self.estimate is None:
-            return np.ones(min(self.window.count, 1))
-        of, window = self.estimate.weights, self.window
-        return of if window.members > window.count else of[window.order]
-
-    def moved(self) -> float:
-        """Return the distance between the last gradient and the denoised one."""
-        if self.estimate is None:
-            return 0.0
-        # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
-        v = self.estimate.weights.copy()
-        v[self.window.newest] -= 1.0
-        square = -0.5 * v @ self.window.distances(self.limits.centre) ** 2 @ v
-        return math.sqrt(max(0.0, float(square)))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the vectors as plain arrays and numbers; 0 stands for None."""

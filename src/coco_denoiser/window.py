@@ -80,6 +80,35 @@ class Window(kernels.Window):
         """The slots in use, from the oldest observation to the newest."""
         return _cycle(self.next if self.count == self.slots else 0, self.count)
 
+    def found(self) -> "Estimate":
+        """Return what Newton's method in the core has just found."""
+        room = self.work
+        return Estimate(
+            room.weights(self.newest),
+            gap=room.gap,
+            violation=room.violation,
+            iterations=room.steps,
+            status=Status.SOLVED if room.active else Status.UNCHANGED,
+            method="newton" if room.K > 2 else "closed-form",
+            source=room,
+            least=room.least,
+        )
+
+    def in_order(self, found: "Estimate | None") -> Float64:
+        """Return how the last gradient was averaged, oldest first."""
+        if found is None:
+            return np.ones(min(self.count, 1))
+        return found.weights if self.members > self.count else found.weights[self.order]
+
+    def moved(self, found: "Estimate | None", centre: float) -> float:
+        """Return the distance between the last gradient and the denoised one."""
+        if found is None:
+            return 0.0
+        # ||sum_i w_i h_i - h||^2 from distances alone: the coefficients add up to zero.
+        v = found.weights.copy()
+        v[self.newest] -= 1.0
+        return math.sqrt(max(0.0, float(-0.5 * v @ self.distances(centre) ** 2 @ v)))
+
     def fit(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Make room for one more observation, and for numbers so wide."""
         if self.next >= self.all_variances.size:

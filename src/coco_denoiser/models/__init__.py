@@ -50,9 +50,6 @@ class Model(Protocol):
             before: the estimate of the last step, to start from.
         """
 
-    def told(self, window: Window) -> Estimate:
-        """Return what the core has found in the same call that took the observation."""
-
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
     ) -> Solution:

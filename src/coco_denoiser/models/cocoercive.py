@@ -60,7 +60,7 @@ class Cocoercive:
         room = kernels.workspace(window, limits, self)
         plain = window.count <= self.most
         if plain and room.solve() and max(room.gap, room.violation) <= self.tol:
-            return self.told(window)
+            return window.found()
         start = None
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):
             start = _start(before.source.multipliers / before.least, window)
@@ -75,20 +75,6 @@ class Cocoercive:
             method=answer.method,
             source=answer,
             least=window.variances.min().item(),
-        )
-
-    def told(self, window: Window) -> Estimate:
-        """Return the weights of the newest observation, as the core has found them."""
-        room = window.work
-        return Estimate(
-            room.weights(window.newest),
-            gap=room.gap,
-            violation=room.violation,
-            iterations=room.steps,
-            status=Status.SOLVED if room.active else Status.UNCHANGED,
-            method="newton" if room.K > 2 else "closed-form",
-            source=room,
-            least=room.least,
         )
 
     def solution(

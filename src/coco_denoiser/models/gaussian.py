@@ -57,10 +57,6 @@ class Gaussian:
             method=self.name,
         )
 
-    def told(self, window: Window) -> Estimate:
-        """Return what the core has found, which does not know this model."""
-        raise NotImplementedError
-
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
     ) -> Solution:

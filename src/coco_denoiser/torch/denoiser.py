@@ -178,8 +178,8 @@ class GradientDenoiser:
         """Return what the last step did, and what the window costs."""
         stream, found = self.stream, self.stream.estimate
         return Diagnostics(
-            weights=stream.weights(),
-            moved=stream.moved(),
+            weights=stream.window.in_order(found),
+            moved=stream.window.moved(found, stream.limits.centre),
             L=stream.limits.L,
             std=found.std if found else math.nan,
             gap=found.gap if found else math.nan,
