@@ -68,6 +68,11 @@ def denoisers(
         yield
 
 
+def rows(L: float, window: int | None) -> paths.Rows:
+    """Return a denoiser for every run."""
+    return paths.Rows(lambda: Denoiser(L, window, tol=paths.TOLERANCE))
+
+
 def nothing() -> Any:
     """Return every gradient as it was observed."""
     return denoisers(
@@ -80,7 +85,7 @@ def with_l(factor: float) -> Any:
     """Tell the denoiser another L."""
     return denoisers(
         lambda real: lambda points, gradients, *, L: real(points, gradients, L=factor * L),
-        lambda problem, window: Denoiser(factor * problem.L, window, tol=paths.TOLERANCE),
+        lambda problem, window: rows(factor * problem.L, window),
     )
 
 
@@ -98,7 +103,7 @@ def shorter_window() -> Any:
 
     def stream(problem: Any, window: int | None) -> Any:
         size = window if window is None else window - 1
-        return None if size == 1 else Denoiser(problem.L, size, tol=paths.TOLERANCE)
+        return None if size == 1 else rows(problem.L, size)
 
     return denoisers(batch, stream)
 
