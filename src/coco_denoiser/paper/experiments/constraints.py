@@ -1,4 +1,4 @@
-"""Denoise before the projection: COCO and its rivals under constraints and penalties.
+"""Denoise before the projection: COCO and its baselines under constraints and penalties.
 
 A cell is a problem of `constraint_problems.py` at a step size, in multiples of 1/L, or under
 Frank-Wolfe, which has none. The methods meet the same noise. What counts is the excess of a run,
@@ -276,7 +276,7 @@ def _panels(result: Result) -> list[Panel]:
             for k, t in titles.items()
         ]
 
-    above = panels(("seen", "held out", "free"), "", "", "excess / best rival's")
+    above = panels(("seen", "held out", "free"), "", "", "suboptimality / best baseline's")
     usable = panels(("constrained", "free"), ": usable", "{}: usable", "share of problems")
     f1 = panels(("constrained",), ": F1", "Support of the last point", "F1")
     return [*above, replace(usable[0], new_row=True), *usable[1:], *f1]
@@ -299,8 +299,8 @@ def _claims(result: Result) -> list[Claim]:
     if config.frank_wolfe:
         claims.append(
             judge.ratio_at_most(
-                f"Frank-Wolfe, {FW_CHOICE}: it has at most the excess of each problem's best mean "
-                f"of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
+                f"Frank-Wolfe, {FW_CHOICE}: it has at most the suboptimality of each problem's "
+                f"best mean of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
                 [curves["Frank-Wolfe: tuned", FW_CHOICE]],
                 1.0,
             )
@@ -318,26 +318,26 @@ def _kind_claims(curves: Curves, config: ConstraintsConfig, judge: Judge, kind: 
     against = f"{kind}: from 1/L, {CHOICE} over"
     claims = [
         judge.ratio_at_most(
-            f"{start}at its best step it has at most the excess of each problem's best rival, "
-            f"every rival at its best step ({_list(curves, f'{kind}: tuned')}; by problem: "
-            f"{by_name}).",
+            f"{start}at its best step it has at most the suboptimality of each problem's best "
+            f"baseline, every baseline at its best step ({_list(curves, f'{kind}: tuned')}; "
+            f"by problem: {by_name}).",
             [curves[f"{kind}: tuned", CHOICE]],
             1.0,
         ),
         judge.ratio_at_most(
-            f"{start}at its best step it has at most half of the excess of SGD, last or average, "
+            f"{start}at its best step it has at most half of SGD's suboptimality, last or average, "
             f"at its best step ({_list(curves, f'{kind}: over SGD')}).",
             [curves[f"{kind}: over SGD", CHOICE]],
             0.5,
         ),
         judge.ratio_at_most(
-            f"{start}untuned, at 1/L, it is within twice the best rival, which is tuned ({near}).",
+            f"{start}untuned, at 1/L, it is within twice the best baseline, tuned ({near}).",
             [curves[kind, CHOICE].part(slice(at_1, at_1 + 1))],
             2.0,
         ),
         judge.ratio_at_most(
-            f"{start}over all steps from 1/L on it has at most the excess of every rival (over "
-            f"these: {_list(curves, against)}; over the best rival: "
+            f"{start}over all steps from 1/L on it has at most the suboptimality of every baseline "
+            f"(over these: {_list(curves, against)}; over the best baseline: "
             f"{_list(curves, f'{kind}: from 1/L')}).",
             curves.panel(against),
             1.0,

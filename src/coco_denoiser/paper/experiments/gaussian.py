@@ -1,4 +1,4 @@
-"""The Gaussian model against SGD and its rivals, untuned, on many problems at many steps.
+"""The Gaussian model against SGD and other baselines, untuned, on many problems at many steps.
 
 A cell is a problem at a step size, in multiples of 1/L; the methods meet the same noise. What
 counts is the excess of the objective, the mean over the last twentieth of the iterates, divided by
@@ -174,7 +174,7 @@ def _falls(curves: Curves, names: Sequence[str], method: str) -> NDArray[np.bool
 
 def _panels(result: Result) -> list[Panel]:
     kinds = [kind for kind in _SETS if _of(result.config, kind)]
-    y, shown = "excess over SGD's", (*_METHODS, _AVERAGED)
+    y, shown = "suboptimality over SGD's", (*_METHODS, _AVERAGED)
     cells = Panel("", "Cells in order", "cell", y, (SGD_ALONE, *_DENOISED), log="y")
     return [
         *(
@@ -218,24 +218,25 @@ def _claims(result: Result) -> list[Claim]:
         claims += [
             judge.ratio_at_most(
                 f"{start}in the geometric mean of {cells[0].x.size} cells, the Gaussian model has "
-                f"at most 0.45 of SGD's excess ({'; '.join(map(described, names))}; {above.sum()} "
-                f"cells where SGD ends above its start are left out; there, methods end below it: "
+                f"at most 0.45 of SGD's suboptimality ({'; '.join(map(described, names))}; "
+                f"{above.sum()} cells where SGD ends above its start are left out; there, methods end below it: "
                 f"{below}).",
                 mean,
                 0.45,
             ),
             judge.ratio_at_most(
-                f"{start}in no cell has it more than 1.1 times SGD's excess.", cells, 1.1
+                f"{start}in no cell has it more than 1.1 times SGD's suboptimality.", cells, 1.1
             ),
             judge.seldom_above(
-                f"{start}in at most one cell in thirty it has more than 1.05 times SGD's excess.",
+                f"{start}in at most one cell in thirty it has more than 1.05 times SGD's "
+                "suboptimality.",
                 cells,
                 _HURT,
                 1 / 30,
             ),
             judge.ratio_at_most(
-                f"{start}with tail averaging it has at most 0.7 of the excess of SGD's tail "
-                "average.",
+                f"{start}with tail averaging it has at most 0.7 of the suboptimality of SGD's "
+                "tail average.",
                 averaged,
                 0.7,
             ),
