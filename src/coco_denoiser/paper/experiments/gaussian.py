@@ -219,8 +219,8 @@ def _claims(result: Result) -> list[Claim]:
             judge.ratio_at_most(
                 f"{start}in the geometric mean of {cells[0].x.size} cells, the Gaussian model has "
                 f"at most 0.45 of SGD's suboptimality ({'; '.join(map(described, names))}; "
-                f"{above.sum()} cells where SGD ends above its start are left out; there, methods end below it: "
-                f"{below}).",
+                f"{above.sum()} cells where SGD ends above its start are left out; there, methods "
+                f"end below it: {below}).",
                 mean,
                 0.45,
             ),
