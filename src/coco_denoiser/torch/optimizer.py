@@ -226,10 +226,11 @@ class CocoOptimizer(Optimizer):
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
         given = denoised or [(p, p.grad) for p in parameters]
-        originals = [p.grad for p, _ in given]
+        originals: list[torch.Tensor | None] = []
         replaced = False
         try:
             for p, theta in given:
+                originals.append(p.grad)
                 p.grad = theta
             self.wrapped.step(*replayed)
         except RuntimeError as error:
@@ -241,7 +242,8 @@ class CocoOptimizer(Optimizer):
             )
             raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
-            for (p, theta), original in zip(given, originals, strict=True):
+            # Fewer originals, if not all could be exchanged.
+            for (p, theta), original in zip(given, originals, strict=False):
                 now = p.grad
                 if now is not None:  # else the wrapped one has cleared it
                     replaced = replaced or (now is not theta and theta is not None)
@@ -324,13 +326,17 @@ class CocoOptimizer(Optimizer):
 
     def _find_parameters(self) -> list[torch.Tensor]:
         """Return the parameters as they are now, which the window takes too."""
-        found = [p for group in self.wrapped.param_groups for p in group["params"]]
+        found: list[torch.Tensor] = []
+        for group in self.wrapped.param_groups:
+            found += group["params"]
         self.denoiser.parameters = found
         return found
 
     def _sign(self) -> float:
         """Return -1 if the objective is maximised; refuse to maximise only part of it."""
-        wanted = {bool(group.get("maximize")) for group in self.wrapped.param_groups}
+        wanted = set()
+        for group in self.wrapped.param_groups:
+            wanted.add(bool(group.get("maximize")))
         if len(wanted) > 1:
             raise ValueError(
                 "maximize must be the same in all param_groups: gradients of a saddle-point "
