@@ -120,14 +120,13 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "solvers/__init__.py": (
-        "test_status.py solvers/test_line.py",
+        "test_status.py",
         SOLVERS,
         [
-            ('        yield "barrier", COINCIDENT\n', "        pass\n"),
-            ("_inner(name, own), near, tol, max_iter)", "_inner(name, own), near, tol, 1)"),
+            ('        yield "large", COINCIDENT\n', "        pass\n"),
+            ('own, "barrier", near, tol, max_iter)', 'own, "barrier", near, tol, 1)'),
             ("held * problem.precisions[members].max()", "held"),
             ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
-            ('        yield "line", 0.0\n', '        yield "line", COINCIDENT\n'),
             ("return max(answer.gap, answer.violation)", "return answer.gap"),
             ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
             ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
@@ -144,7 +143,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
                 "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
             ),
             ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
-            ("return 0.5 * float(K * K *", "return 0.0 * float(K * K *"),
+            ("return float(K * min(K, q)) ** 3", "return 0.0 * float(K * q)"),
         ],
     ),
     "solvers/closed_form.py": (
@@ -155,16 +154,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("lam = t / (1.0 / n + 1.0 / m)", "lam = t"),
         ],
     ),
-    "solvers/interior_point.py": (
-        "solvers/test_interior_point.py solvers/test_newton.py",
-        SOLVERS,
-        [
-            ("1e-3 * tol * dual", "1e-3 * tol"),
-            ("ridge < 1e-3 and left >= cost", "ridge < 1e-3"),
-            ("np.where(active, self.lam, 0.0)", "self.lam"),
-            ("if error <= max(2.0 * before, _FLOOR):", "if True:"),
-        ],
-    ),
     "solvers/large.py": (
         "solvers/test_large.py test_covariance.py",
         SOLVERS,
@@ -172,16 +161,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("own.T * self.v * self.v", "own.T * self.v"),
             ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
             ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
-        ],
-    ),
-    "solvers/line.py": (
-        "solvers/test_line.py",
-        SOLVERS,
-        [
-            ("bounds[new, order[0]] < bounds[new, order[-1]]", "bool(order)"),
-            ("np.where(ahead, np.cumsum(force)[:-1], ", "np.where(True, np.cumsum(force)[:-1], "),
-            ("k = right if values[right] < -values[right - 1] else right - 1", "k = right"),
-            ("problem.precisions[order]", "np.ones(len(order))"),
         ],
     ),
     "stream.py": (
@@ -209,7 +188,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
                 "cdef double own = batch.variances[i] / (batch.variances[i] + batch.variances[j])",
                 "cdef double own = 1.0",
             ),
-            (" and ws.gap <= tol and ws.violation <= tol:", ":"),
             ("lam[k] /= self.least", "lam[k] /= 1.0"),
             ("            if worst == 0.0:\n", "            if True:\n"),
             ("(fabs(g[k] - c * x[k]) <= limit)", "1"),
@@ -246,18 +224,45 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("row(ws.bounds, i)[j] < least:", "row(ws.bounds, i)[j] > -1.0:"),
         ],
     ),
-    "_core/newton.pxi": (
+    "_core/barrier.pxi": (
+        "solvers/test_barrier.py",
+        SOLVERS,
+        [
+            ("#define LEAST 0.01", "#define LEAST 0.0"),
+            ("1.0 if self.square[e] <= self.rho[e] else 0.0", "0.0"),
+        ],
+    ),
+    "_core/solve.pxi": (
+        "solvers/test_barrier.py test_status.py",
+        SOLVERS,
+        [
+            ("if count < ws.K and solve_groups(ws, ROUNDING, steps) > count:", "if False:"),
+            ("    ws.hard, steps = True,", "    ws.hard, steps = False,"),
+        ],
+    ),
+    "_core/workspace.pxi": (
+        "models/test_cocoercive.py test_status.py",
+        STREAMS,
+        [("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True")],
+    ),
+    "_core/newton_model.pxi": (
         NEWTON,
-        f"{SOLVERS} test_status.py",
+        SOLVERS,
         [
             ("ws.lam[e], ws.w[e] * ws.w[e] *", "ws.lam[e], 2.0 * ws.w[e] * ws.w[e] *"),
             (
                 "        if model.slope[k] > 0.0:",
                 "        if model.slope[k] > 0.0 and model.free[k]:",
             ),
+            ("= max(model.y[k], 0.0)", "= model.y[k]"),
+        ],
+    ),
+    "_core/newton.pxi": (
+        NEWTON,
+        f"{SOLVERS} test_status.py",
+        [
             ("        if ws.relative_gap < best:\n", "        if True:\n"),
             ("if left < 0.0 or ws.steps", "if ws.steps"),
-            ("= max(model.y[k], 0.0)", "= model.y[k]"),
             ("#define RIDGE 0.01", "#define RIDGE 1e-12"),
             ("#define CROWDED 0.6", "#define CROWDED 1e9"),
             ("HALVINGS = 4", "HALVINGS = 0"),
@@ -297,7 +302,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         NEWTON,
         STREAMS,
         [
-            ("ws.gap <= ws.tol and ws.violation <= ws.tol", "True"),
             ("sums[3 * used] > 0.0 or fold.reach > limits.largest", "False"),
             ("or fold.reach > limits.largest", ""),
             ("insert_row(window, merged, used, fold.new)", "pass"),

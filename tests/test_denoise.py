@@ -122,7 +122,7 @@ def test_closed_form_of_theorem_3_1() -> None:
 
 @pytest.mark.parametrize(
     ("method", "covariance"),
-    [("auto", None), ("auto", [1.0, 2.0, 3.0]), ("interior-point", None), ("fdpg", None)],
+    [("auto", None), ("auto", [1.0, 2.0, 3.0]), ("barrier", None), ("fdpg", None)],
 )
 def test_coinciding_points_get_the_mean_weighted_by_precision(method: str, covariance: Any) -> None:
     gradients = np.random.default_rng(2).normal(size=(4, 3))

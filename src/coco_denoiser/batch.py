@@ -114,10 +114,9 @@ def solve(
         model: "cocoercive", which is the default, or "gaussian".
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
-        method: "closed-form" (two points), "line" (one dimension), "newton" (ordinary problems),
-            "interior-point", "barrier" (hard problems), "large" (many points, or a covariance),
-            "fdpg" (the paper's Algorithm 1), or "auto", which chooses and names its choice in the
-            solution.
+        method: "closed-form" (two points), "newton" (ordinary problems), "barrier" (hard
+            problems), "large" (many points, or a covariance), "fdpg" (the paper's Algorithm 1),
+            or "auto", which chooses and names its choice in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -169,16 +168,14 @@ def _solve_ordinary(
     tol: float,
     max_iter: int | None,
 ) -> Solution | None:
-    """Solve a problem by Newton's method in one compiled call; None if that falls short."""
+    """Solve a problem in one compiled call; None if what it tries falls short."""
     c, r = centre_and_radius(L, mu)
     check.in_range(x, g, c)
-    name = "newton" if len(x) > 2 else "closed-form"
-    limit = solvers.METHODS[name].max_iter if max_iter is None else max_iter
     batch = kernels.Batch(x, g, variances, c, r)
-    found = batch.solve(tol, limit, min(0.1 * tol, solvers.FEASIBLE))
+    found = batch.solve(tol, max_iter or -1, min(0.1 * tol, solvers.FEASIBLE))
     if found is None:
         return None
-    gradients, weights, multipliers, iterations, gap, violation, moved = found
+    gradients, weights, multipliers, iterations, gap, violation, moved, name = found
     std = np.empty(len(x))
     std.fill(np.nan)
     return Solution(

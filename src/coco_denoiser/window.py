@@ -81,7 +81,7 @@ class Window(kernels.Window):
         return _cycle(self.next if self.count == self.slots else 0, self.count)
 
     def found(self) -> "Estimate":
-        """Return what Newton's method in the core has just found."""
+        """Return what the core has just found."""
         room = self.work
         return Estimate(
             room.weights(self.newest),
@@ -89,7 +89,7 @@ class Window(kernels.Window):
             violation=room.violation,
             iterations=room.steps,
             status=Status.SOLVED if room.active else Status.UNCHANGED,
-            method="newton" if room.K > 2 else "closed-form",
+            method=room.method,
             source=room,
             least=room.least,
         )

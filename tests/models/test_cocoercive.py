@@ -98,7 +98,6 @@ def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int
         x, h, variances = observed(K, d, seed)
         problem = problem_of(window_of(x, h, variances, vectors=True), 0.0, 0.5)
         answer = solve_fast(problem, 1e-9)
-        assert answer is not None
         W, phi, lam = answer.weights, answer.phi, answer.multipliers
         assert max(certify(problem, phi, lam)) <= 1e-9
         np.testing.assert_allclose(W @ problem.residuals, phi, atol=1e-13)

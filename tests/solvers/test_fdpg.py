@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import fdpg, interior_point
+from coco_denoiser.solvers import barrier, fdpg
 from coco_denoiser.typing import Float64
 from tests.families import path
 from tests.windows import reduced
@@ -54,7 +54,7 @@ def test_without_restart_it_is_the_paper_to_the_letter(seed: int) -> None:
 def test_the_dual_objective_ends_at_minus_the_primal(seed: int) -> None:
     problem = window(seed)
     _, _, history = fdpg.iterate(problem, tol=1e-12, max_iter=100_000)
-    lam, _ = interior_point.solve(problem, tol=1e-12, max_iter=100)
+    lam, _ = barrier.solve(problem, tol=1e-12, max_iter=100)
     W = average(lam, problem)[0]
     h = problem.residuals
     assert -history[-1] == pytest.approx(0.5 * np.sum((W @ h - h) ** 2), rel=1e-9)

@@ -86,16 +86,17 @@ cdef class Batch:
             rotate(copy_in(memory, self.h, K, d), K, d, given.write(self.coordinates, K, K))
 
     def solve(self, double tol, int max_iter, double within):
-        """Solve an ordinary problem by Newton's method, and return to the units of the batch.
+        """Solve a problem, and return to the units of the batch.
 
         Args:
             tol: relative gap and violation to reach.
-            max_iter: limit on the steps.
+            max_iter: limit on the steps; -1 leaves it to the method.
             within: residuals may break their bounds by this share of them.
 
         Returns:
             Gradients (K, d), weights (K, K), multipliers (K, K), the number of steps, gap,
-            violation, and whether the gradients have changed; None if it falls short.
+            violation, whether the gradients have changed, and the name of the method; None if it
+            falls short.
         """
         cdef Arrays given = Arrays.__new__(Arrays)
         cdef Py_ssize_t K = self.K, k
@@ -103,7 +104,7 @@ cdef class Batch:
         cdef double *lam
         ws.load(self.coordinates, self.bounds, self.precisions)
         ws.tol, ws.within, answer = tol, within, None
-        if ws.solve(max_iter) and ws.gap <= tol and ws.violation <= tol:
+        if ws.solve(max_iter):
             gradients, weights, multipliers = empty((K, self.d)), empty((K, K)), empty((K, K))
             add_moves(self, ws, given.write(gradients, K, self.d))
             copy_out(ws.W, given.write(weights, K, K), K, K)
@@ -114,7 +115,8 @@ cdef class Batch:
             moved, worst = repair(self, gradients, tol)
             if worst == 0.0:
                 moved = moved or ws.active > 0
-                answer = gradients, weights, multipliers, ws.steps, ws.gap, ws.violation, moved
+                found = ws.steps, ws.gap, ws.violation, moved, ws.method
+                answer = gradients, weights, multipliers, *found
         give_back(ws)
         return answer
 

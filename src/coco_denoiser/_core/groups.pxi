@@ -2,23 +2,28 @@
 # their precisions. Infinite multipliers hold them together.
 
 
-cdef bint solve_groups(Workspace ws) noexcept nogil:
-    """Solve a problem some of whose points coincide, or nearly so, as if they did.
-
-    The certificate tells whether that is good enough, or whether they must be told apart.
-    """
-    cdef Py_ssize_t count = label_groups(
-        ws.bounds.data, ws.bounds.stride, ws.K, COINCIDENT, ws.label
-    )
+cdef Py_ssize_t solve_groups(Workspace ws, double near, int max_iter) noexcept nogil:
+    """Solve a problem as if points up to a bound of `near` coincided; return how many are left."""
+    cdef Py_ssize_t count = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, near, ws.label)
+    if count == ws.K:
+        solve_distinct(ws, near, max_iter)
+        return count
     with gil:
         if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
             ws.part = Workspace(count, ws.most)
     merge_groups(ws, ws.part)
-    ws.part.tol, ws.part.within = ws.tol, ws.within
-    if not solve_newton(ws.part, STEPS):
-        return False
+    ws.part.tol, ws.part.within, ws.part.hard = ws.tol, ws.within, ws.hard
+    solve_distinct(ws.part, near, max_iter)
     expand_groups(ws, ws.part)
-    return True
+    return count
+
+
+cdef void solve_distinct(Workspace ws, double near, int max_iter) noexcept nogil:
+    """Solve a problem whose bounds are all above `near`."""
+    if ws.hard:
+        solve_barrier(ws, near, max_iter)
+    else:
+        solve_newton(ws, max_iter)
 
 
 cdef Py_ssize_t label_groups(
@@ -74,6 +79,7 @@ cdef void expand_groups(Workspace ws, Workspace part) noexcept nogil:
     for i in range(ws.K):
         a = ws.label[i]
         memcpy(row(ws.phi, i), row(part.phi, a), ws.system.q * sizeof(double))
+        memset(row(ws.multipliers, i), 0, ws.K * sizeof(double))
         for j in range(ws.K):
             b = ws.label[j]
             row(ws.W, i)[j] = row(part.W, a)[b] * (ws.n[j] / part.n[b])

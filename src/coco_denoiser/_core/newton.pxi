@@ -40,19 +40,12 @@ cdef extern from *:
     double READY, NEAR, CARRY, RIDGE, CROWDED, ALLOWED
 
 
-cdef bint solve_window(Workspace ws, int max_iter) noexcept nogil:
-    """Solve the problem of a workspace; return False if points nearly coincide."""
-    if solve_newton(ws, max_iter):
-        return True
-    return solve_groups(ws)
-
-
 cdef bint solve_newton(Workspace ws, int max_iter) noexcept nogil:
     """Solve the problem of a workspace; return False if two points coincide."""
     cdef bint distinct, last = True
     ws.steps, ws.active = 0, 0
     set_identity(ws)
-    distinct = list_pairs(ws)
+    distinct = list_pairs(ws, COINCIDENT)
     prepare(ws)
     if not is_broken(ws):  # exactly, so that observations stay the same to the last bit
         return True
@@ -79,8 +72,8 @@ cdef void set_identity(Workspace ws) noexcept nogil:
         row(ws.W, i)[i] = 1.0
 
 
-cdef bint list_pairs(Workspace ws) noexcept nogil:
-    """Fill in bounds and their inverses; return False if two points coincide."""
+cdef bint list_pairs(Workspace ws, double near) noexcept nogil:
+    """Fill in bounds and their inverses; return False if one is not above `near`."""
     cdef Py_ssize_t e = 0, i, j
     cdef double rho
     cdef bint distinct = True
@@ -88,7 +81,7 @@ cdef bint list_pairs(Workspace ws) noexcept nogil:
         for j in range(i):
             ws.rho[e] = rho = row(ws.bounds, i)[j]
             ws.inverse[e] = 0.0
-            if not rho > COINCIDENT:
+            if not rho > near:
                 distinct = False
             elif not is_implied(ws.bounds, ws.K, i, j):
                 ws.inverse[e] = 1.0 / rho
@@ -249,7 +242,8 @@ cdef bint iterate(Workspace ws, double tol, int limit) noexcept nogil:
 
 cdef void evaluate(Workspace ws) noexcept nogil:
     """Compute the dual, and the relative gap of phi, shrunk until every pair fits."""
-    cdef double gap, dual = 0.0, spread = 0.0, value = 0.0, shrink = 1.0 / max(ws.worst, 1.0)
+    cdef double gap, dual = 0.0, spread = 0.0, value = 0.0
+    cdef double shrink = 1.0 / ws.worst if ws.worst > 1.0 + ws.within else 1.0
     cdef double *own
     cdef double *given
     cdef double moved, shrunk, square
@@ -275,148 +269,6 @@ cdef void evaluate(Workspace ws) noexcept nogil:
         ) if ws.lam[e] > 0.0 else 0.0
     ws.dual = dual + add_up(ws.term, ws.pairs)
     ws.relative_gap = (gap + (1.0 - shrink) * (1.0 - shrink) * spread) / value
-
-
-cdef void choose_pairs(Workspace ws, Model model) noexcept nogil:
-    """List the pairs that take part in a step: those that pull, and those that should."""
-    cdef Py_ssize_t m = 0, e
-    memcpy(ws.old_lam, ws.lam, ws.pairs * sizeof(double))
-    for e in range(ws.pairs):
-        if ws.lam[e] > 0.0 or ws.w[e] * ws.inverse[e] > 1.0:
-            model.listed[m], model.one[m], model.two[m] = e, ws.first[e], ws.second[e]
-            m += 1
-    model.m = m
-
-
-cdef bint make_step(Workspace ws, Model model) noexcept nogil:
-    """Find new multipliers by a quadratic model; return False if it cannot be solved."""
-    cdef double ridge = 1e-12
-    cdef Py_ssize_t count, k
-    if model.room < model.m:
-        with gil:
-            model.make_room(model.m)
-    if model.m > CROWDED * (ws.K - 1) * ws.q:
-        ridge = min(RIDGE, ws.relative_gap)
-    fill_differences(ws, model)
-    fill_model(ws, model, ridge)
-    count = minimise_model(model)
-    if count < 0:
-        return False
-    for k in range(model.m):
-        ws.lam[model.listed[k]] = 0.0
-    for k in range(count):
-        ws.lam[model.listed[model.at[k]]] = max(model.y[k], 0.0)
-    return True
-
-
-cdef void fill_differences(Workspace ws, Model model) noexcept nogil:
-    """Let X = M B and Y = phi v', (K, m), for the pairs that take part."""
-    cdef Py_ssize_t i, c, m = model.m
-    for i in range(ws.K):
-        take_differences(row(model.X, i), row(ws.W, i), model.one, model.two, m)
-    for c in range(ws.q):
-        take_differences(row(model.V, c), row(ws.columns, c), model.one, model.two, m)
-    for i in range(ws.K):
-        memset(row(model.Y, i), 0, m * sizeof(double))
-        combine(row(model.Y, i), row(ws.phi, i), model.V.data, model.V.stride, ws.q, m)
-
-
-cdef inline void take_differences(
-    double *out, double *x, Py_ssize_t *one, Py_ssize_t *two, Py_ssize_t m
-) noexcept nogil:
-    """Let out be the differences of pairs of entries."""
-    for k in range(m):
-        out[k] = x[one[k]] - x[two[k]]
-
-
-cdef void fill_model(Workspace ws, Model model, double ridge) noexcept nogil:
-    """Fill in H = (b_e' M b_f)(v_e . v_f) and the target H lam + w^2 (w / rho - 1).
-
-    Both factors are differences of rows, of X and of Y, so that an entry costs three operations
-    instead of q. The ridge, relative to the diagonal, grows with what such a difference has lost.
-    """
-    cdef Py_ssize_t m = model.m, k, e, i, j
-    cdef double *own
-    cdef double rest, lam
-    memset(model.target, 0, m * sizeof(double))
-    for k in range(m):
-        e, i, j, own = model.listed[k], model.one[k], model.two[k], row(model.H, k)
-        multiply_differences(
-            own, row(model.X, i), row(model.X, j), row(model.Y, i), row(model.Y, j), m
-        )
-        own[k] *= 1.0 + ridge + 1e-15 * ws.inverse[e]
-        lam, rest = ws.lam[e], ws.w[e] * ws.w[e] * (ws.w[e] * ws.inverse[e] - 1.0)
-        add_multiple(model.target, lam, own, m)
-        model.target[k] += rest
-        # At first as if there were no others, and twice as far; then as before.
-        model.free[k] = lam + 2.0 * rest / own[k] > 0.0 if ws.steps == 1 else lam > 0.0
-
-
-cdef Py_ssize_t minimise_model(Model model) noexcept nogil:
-    """Find the y >= 0 that minimises 1/2 <y, H y> - <y, target>; return how many are free.
-
-    All entries whose sign is wrong change sides at once, a few times at most. The answer is -1 if
-    H is not positive definite.
-    """
-    cdef Py_ssize_t count = 0, k
-    for _ in range(PIVOTS):
-        count = 0
-        for k in range(model.m):
-            if model.free[k]:
-                model.at[count] = k
-                count += 1
-        if not factorise(model, count):
-            return -1
-        if change_sides(model, count) == 0:
-            break
-    return count
-
-
-cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
-    """Cholesky of H beside the target, from the last row on; False if a pivot is not positive.
-
-    Row i of R holds the target's entry, then i + 1 entries of the factor, the last inverted.
-    """
-    cdef Py_ssize_t i, j, k
-    cdef double *own
-    cdef double *given
-    cdef double pivot
-    for i in range(count - 1, -1, -1):
-        own, given = row(model.R, i), row(model.H, model.at[i])
-        own[0] = model.target[model.at[i]]
-        for j in range(i + 1):
-            own[j + 1] = given[model.at[j]]
-        for k in range(i + 1, count):
-            model.factors[k] = -row(model.R, k)[i + 1]
-        if i + 1 < count:
-            combine(
-                own, model.factors + i + 1, row(model.R, i + 1), model.R.stride,
-                count - i - 1, i + 2,
-            )
-        if not own[i + 1] > 0.0:
-            return False
-        pivot = 1.0 / sqrt(own[i + 1])
-        multiply(own, pivot, i + 2)
-        own[i + 1] = pivot
-    return True
-
-
-cdef Py_ssize_t change_sides(Model model, Py_ssize_t count) noexcept nogil:
-    """Find y by substitution, and let entries whose sign is wrong change sides; count these."""
-    cdef Py_ssize_t i, k, wrong = 0
-    cdef double *own
-    memcpy(model.slope, model.target, model.m * sizeof(double))
-    for i in range(count):
-        own = row(model.R, i)
-        model.y[i] = (own[0] - dot(own + 1, model.y, i)) * own[i + 1]
-        add_multiple(model.slope, -model.y[i], row(model.H, model.at[i]), model.m)
-    for i in range(count):
-        model.slope[model.at[i]] = -model.y[i]
-    for k in range(model.m):
-        if model.slope[k] > 0.0:
-            model.free[k] = not model.free[k]
-            wrong += 1
-    return wrong
 
 
 cdef void finish(Workspace ws, double within) noexcept nogil:
@@ -446,7 +298,7 @@ cdef void finish(Workspace ws, double within) noexcept nogil:
 CONSTANTS = {
     "COINCIDENT": COINCIDENT, "ROUNDING": ROUNDING, "WITHIN": WITHIN, "STEPS": STEPS,
     "PIVOTS": PIVOTS, "ROUNDS": ROUNDS, "READY": READY, "NEAR": NEAR, "CARRY": CARRY,
-    "RIDGE": RIDGE,
+    "RIDGE": RIDGE, "PATH": PATH,
 }
 
 

@@ -1,5 +1,10 @@
 # One problem, its answer, and everything that is computed on the way.
 
+cdef enum Route:
+    EITHER  # Newton's method, and the barrier method where it falls short
+    NEWTON
+    BARRIER
+
 
 cdef class Model(Memory):
     """The quadratic model of a step over m pairs, and its minimum over y >= 0."""
@@ -45,6 +50,7 @@ cdef class Workspace(Memory):
         q: how many coordinates they have.
         steps: how many Newton's method took.
         active: how many pairs are at their bounds.
+        hard: whether the barrier method answered.
         gap: relative duality gap of the answer, by the certificate.
         violation: worst relative violation of a bound, by the certificate.
         shift: from the centre of a window's residuals to that of its problem.
@@ -58,6 +64,7 @@ cdef class Workspace(Memory):
 
     cdef readonly Py_ssize_t K, q, active
     cdef readonly int steps
+    cdef readonly bint hard
     cdef readonly double gap, violation, least
     cdef Py_ssize_t most, pairs
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
@@ -150,27 +157,34 @@ cdef class Workspace(Memory):
         memcpy(given.write(found, self.K), row(self.W, i), self.K * sizeof(double))
         return found
 
-    def solve(self, int max_iter=STEPS) -> bool:
-        """Solve the problem by Newton's method, and judge the answer.
+    @property
+    def method(self) -> str:
+        """The name of the method that answered."""
+        return "barrier" if self.hard else "newton" if self.K > 2 else "closed-form"
 
-        Returns:
-            False, without an answer, if points nearly coincide.
+    def solve(self, int max_iter=-1, str method="auto") -> bool:
+        """Solve the problem, and judge the answer; return whether it is good enough.
+
+        Args:
+            max_iter: limit on the steps; -1 leaves it to the method.
+            method: "newton", "barrier", or "auto": the second where the first falls short, if the
+                problem is small.
         """
         cdef bint solved
+        cdef Route route = NEWTON if method == "newton" else BARRIER if method == "barrier" else EITHER
         with nogil:
-            solved = solve_window(self, max_iter)
-            if solved:
-                certify_answer(self)
+            solved = solve_window(self, max_iter, route)
         return solved
 
 
-cdef void certify_answer(Workspace ws) noexcept nogil:
-    """Judge the answer of a workspace."""
+cdef bint certify_answer(Workspace ws) noexcept nogil:
+    """Judge the answer of a workspace; return whether it is good enough."""
     cdef Claim claim
     claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
     claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
     divide_room(&claim, ws.scratch)
     ws.gap, ws.violation = judge(&claim)
+    return ws.gap <= ws.tol and ws.violation <= ws.tol
 
 
 cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
@@ -191,31 +205,31 @@ cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns
 _idle = {}  # workspaces that nobody uses, by their size
 
 
-def newton(residuals, bounds, precisions, double tol, int max_iter, double within):
-    """Solve an ordinary problem by Newton's method, and judge the answer.
+def solve(residuals, bounds, precisions, double tol, int max_iter, double within, str method):
+    """Solve a problem, and judge the answer.
 
     Args:
         residuals: (K, q).
         bounds: (K, K).
         precisions: (K,).
         tol: relative gap to reach.
-        max_iter: limit on the steps.
+        max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
+        method: "newton", "barrier", or "auto".
 
     Returns:
-        W (K, K), phi (K, q), multipliers (K, K), the number of steps, that of the pairs at their
-        bounds, gap and violation; None if points nearly coincide.
+        W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its
+        bound, gap and violation, and the name of the method.
     """
     K, q = residuals.shape
     cdef Workspace ws = borrow(K, q)
     ws.load(residuals, bounds, precisions)
-    ws.tol, ws.within, answer = tol, within, None
-    if ws.solve(max_iter):
-        weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))
-        ws.answer(weights, phi, multipliers)
-        answer = weights, phi, multipliers, ws.steps, ws.active, ws.gap, ws.violation
+    ws.tol, ws.within = tol, within
+    ws.solve(max_iter, method)
+    weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))
+    ws.answer(weights, phi, multipliers)
     give_back(ws)
-    return answer
+    return weights, phi, multipliers, ws.steps, ws.active > 0, ws.gap, ws.violation, ws.method
 
 
 cdef Workspace borrow(Py_ssize_t K, Py_ssize_t most):

@@ -59,7 +59,7 @@ class Cocoercive:
         """Return the weights of the newest observation."""
         room = kernels.workspace(window, limits, self)
         plain = window.count <= self.most
-        if plain and room.solve() and max(room.gap, room.violation) <= self.tol:
+        if plain and room.solve():
             return window.found()
         start = None
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):

@@ -4,8 +4,8 @@ Solves, for K residuals h_i with precisions n_i and bounds rho_ml on all P = K (
 
     minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
 
-It is the method of `solvers/interior_point.py`, written for arrays whose shapes never change, so
-that it can be compiled, batched by vmap, and run in float32. What differs:
+Predictor and corrector steps follow a primal-dual path, for arrays whose shapes never change, so
+that it can be compiled, batched by vmap, and run in float32:
 
 - all pairs stay in the linear system; pairs of empty slots have no force and take no part;
 - the unknowns of a pair are its force f = lam rho and its relative slack

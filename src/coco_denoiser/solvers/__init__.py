@@ -25,7 +25,7 @@ from coco_denoiser.problem import (
     subproblem,
 )
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, line, newton
+from coco_denoiser.solvers import barrier, closed_form, fdpg, large, newton
 from coco_denoiser.typing import Float64
 
 
@@ -37,59 +37,38 @@ class Method(NamedTuple):
         max_iter: the number of iterations it is given unless the caller says otherwise.
         covariance: whether noise may differ from coordinate to coordinate.
         most_points: how many distinct points it can take; 0 for any number.
-        applies: what else a problem must be, as a function, and the same in words.
-        near: bounds up to which points are one for it.
-        inner: its name, if it also finds what holds such points together, next to the others.
-        patience: how many times more iterations it is given where such points are told apart:
-            bounds that differ by many decades take many short steps.
     """
 
     solve: Callable[..., tuple[Float64, int]]
     max_iter: int
     covariance: bool = False
     most_points: int = 0
-    applies: tuple[Callable[[Problem], bool], str] | None = None
-    near: float = COINCIDENT
-    inner: str | None = None
-    patience: int = 1
 
     def refuses(self, problem: Problem, count: int) -> str | None:
         """Return why it cannot solve a problem of n distinct points; None if it can."""
         if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
-        if self.applies is not None and not self.applies[0](problem):
-            return self.applies[1]
         if not (self.covariance or problem.isotropic):
             return "does not support a covariance"
         return None
 
-    def limit(self, near: float, max_iter: int | None) -> int:
-        """Return how many iterations it may make where points up to this bound are one."""
-        patience = self.patience if near < COINCIDENT else 1
-        return patience * self.max_iter if max_iter is None else max_iter
 
-
-_LINE = line.applies, "is for one dimension and all pairs"
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
-    "line": Method(line.solve, 1, applies=_LINE, near=0.0, inner="line"),
     "newton": Method(newton.solve, newton.STEPS),
-    # A problem in a hundred runs in circles.
-    "interior-point": Method(interior_point.solve, 80, patience=10),
-    "barrier": Method(barrier.solve, 200, covariance=True, inner="barrier"),
+    "barrier": Method(barrier.solve, barrier.STEPS, covariance=True),
     "large": Method(large.solve, 40, covariance=True),
-    "fdpg": Method(fdpg.solve, 100_000, covariance=True, inner="fdpg"),
+    "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
 
 # Distinct points from which on conjugate gradients are faster than a factorisation.
 # `python -m benchmarks large-windows` measures it.
 LARGE = 160
-# From this many points on they are tried where the others fall short: with nearly all pairs at
-# their bounds, as where L is far too small, the system over those pairs takes too long.
-_MIDDLE = 24
-# Multiplications of a step of the barrier method, which takes 40 to 80 of them, a second or two in
-# all: enough for 48 points in 10 dimensions, or 32 in any number.
-_BARRIER = 6e8
+# Multiplications of a step of the barrier method, which takes 20 to 60 of them: a second or so in
+# all, and ten of them.
+_BARRIER, _MOST = 4e7, 4e8
+# So many points, told apart by bounds below rounding, the last resorts still take.
+_FEW = 24
 
 # A pair of the answer may break its bound by this share of it, or a tenth of tol if that is less:
 # drawing all points together costs far more than it mends where one of them is far away.
@@ -108,8 +87,8 @@ def solve(
     Args:
         problem: residuals and what is asked of them.
         method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
-            method, the barrier method and the interior-point method for more; from LARGE points
-            on, or with a covariance, `large` comes first, on a line dynamic programming second.
+            method and the barrier method for more; from LARGE points on, or with a covariance,
+            `large` comes first.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -122,9 +101,9 @@ def solve(
     best = None
     if method == "auto" and len(problem.bounds) < LARGE and problem.isotropic:
         best = solve_fast(problem, tol, max_iter)
-        if best is not None and best.status.success:
+        if best.status.success:
             return best
-    for name, near in _plan(problem, method, tried=best is not None):
+    for name, near in _plan(problem, method, best):
         answer = _attempt(problem, name, near, tol, max_iter)
         if best is None or _error(answer) < _error(best):
             best = answer
@@ -134,21 +113,20 @@ def solve(
     return best
 
 
-def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Answer | None:
-    """Solve an ordinary problem in two compiled calls: the method, and the certificate.
+def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Answer:
+    """Solve a problem with the same noise in all directions in one compiled call.
 
-    Ordinary is a problem with the same noise in all directions, which Newton's method, or for two
-    points the closed form, solves. Returns None if two of its points coincide.
+    By Newton's method, or for two points the closed form; where it falls short and the problem is
+    small, by the barrier method.
     """
-    name = "newton" if len(problem.bounds) > 2 else "closed-form"
-    limit = METHODS[name].max_iter if max_iter is None else max_iter
+    within, limit = min(0.1 * tol, FEASIBLE), max_iter or -1
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    found = kernels.newton(h, bounds, n, tol, limit, min(0.1 * tol, FEASIBLE))
-    if found is None:
-        return None
-    weights, phi, multipliers, iterations, active, gap, violation = found
-    reached = iterations >= limit, gap, violation
-    return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=active > 0)
+    weights, phi, multipliers, steps, moved, gap, violation, name = kernels.solve(
+        h, bounds, n, tol, limit, within, "auto"
+    )
+    exhausted = steps >= (max_iter or METHODS[name].max_iter)
+    reached = steps, exhausted, gap, violation
+    return _answer(name, weights, phi, multipliers, *reached, tol, moved=moved)
 
 
 def _answer(
@@ -174,10 +152,10 @@ def _error(answer: Answer) -> float:
     return max(answer.gap, answer.violation)
 
 
-def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, float]]:
+def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple[str, float]]:
     """Yield the methods to try, and up to which bound points count as one.
 
-    The first has been tried if `solve_fast` was, unless points coincide: these it took for one.
+    Points that nearly coincide may have to be told apart after all.
     """
     count = int(coincident(problem.bounds).max()) + 1
     if method != "auto":
@@ -185,37 +163,24 @@ def _plan(problem: Problem, method: str, *, tried: bool) -> Iterator[tuple[str, 
         if reason is not None:
             able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(problem, count))
             raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
-        yield method, METHODS[method].near
+        yield method, COINCIDENT
         return
-    names = [_first(problem, count)]
-    if not tried or count < len(problem.bounds):
-        yield names[0], COINCIDENT
-    if len(problem.bounds) > 2 and line.applies(problem):
-        yield "line", 0.0
-    finer = int(coincident(problem.bounds, ROUNDING).max()) + 1
-    if finer > count:  # points that nearly coincide may have to be told apart after all
-        yield _inner(names[0], problem), ROUNDING
-    if len(problem.bounds) > 2 and barrier.multiplications(problem) <= _BARRIER:
-        yield "barrier", COINCIDENT
-    if names == ["newton"]:
-        yield "interior-point", COINCIDENT
-    if names == ["newton"] and count >= _MIDDLE:
+    finer, exact = (int(coincident(problem.bounds, near).max()) + 1 for near in (ROUNDING, 0.0))
+    levels = (COINCIDENT, ROUNDING)[: 1 + (count < finer)]
+    work = barrier.multiplications(problem)
+    if tried is None:
+        yield "closed-form" if count <= 2 else "large", COINCIDENT
+    if work <= _BARRIER and (tried is None or tried.method != "barrier"):
+        yield from (("barrier", near) for near in levels)
+    if tried is not None:
         yield "large", COINCIDENT
-    if names == ["large"] and problem.isotropic and count < 2 * LARGE:
-        yield "interior-point", COINCIDENT
-    if finer > count and finer < _MIDDLE:  # their bounds differ too much for the others
+    if _BARRIER < work <= _MOST:
+        yield from (("barrier", near) for near in levels)
+    if count < finer < _FEW:  # their bounds differ too much for the others
         yield "large", ROUNDING
         yield "fdpg", ROUNDING
-    exact = int(coincident(problem.bounds, 0.0).max()) + 1
-    if exact > finer and exact < _MIDDLE:  # all that is here may be as small as these bounds
+    if finer < exact < _FEW:  # all that is here may be as small as these bounds
         yield "large", 0.0
-
-
-def _first(problem: Problem, count: int) -> str:
-    """Return the first method to try on a problem of n distinct points."""
-    if count <= 2:
-        return "closed-form"
-    return "newton" if problem.isotropic and count < LARGE else "large"
 
 
 def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int | None) -> Answer:
@@ -224,7 +189,7 @@ def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int
     if not problem.is_feasible():
         multipliers, iterations = _multipliers(problem, name, near, tol, max_iter)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
-    limit = METHODS[name].limit(near, max_iter)
+    limit = METHODS[name].max_iter if max_iter is None else max_iter
     reached = iterations >= limit, *certify(problem, phi, multipliers)
     moved = phi is not problem.residuals
     return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=moved)
@@ -243,7 +208,7 @@ def _multipliers(
     count = len(distinct.bounds)
     multipliers, iterations = np.zeros_like(distinct.bounds), 0
     if not distinct.is_feasible():
-        limit = METHODS[name].limit(near, max_iter)
+        limit = METHODS[name].max_iter if max_iter is None else max_iter
         multipliers, iterations = METHODS[name].solve(distinct, tol=tol, max_iter=limit)
     if count == labels.size:
         return multipliers, iterations
@@ -260,17 +225,7 @@ def _multipliers(
             continue
         own = subproblem(problem, members, pull[members])
         if not own.is_feasible():
-            held, steps = _multipliers(own, _inner(name, own), near, tol, max_iter)
+            held, steps = _multipliers(own, "barrier", near, tol, max_iter)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
     return full, iterations
-
-
-def _inner(name: str, problem: Problem) -> str:
-    """Return the method for points that coincide next to the others: one that rarely fails."""
-    own = METHODS[name].inner
-    if own is not None:
-        return own
-    if len(problem.bounds) == 2:
-        return "closed-form"
-    return "interior-point" if problem.isotropic else "barrier"

@@ -1,8 +1,7 @@
 """Exact multipliers of a hard window: Newton's method on a barrier, from inside the bounds.
 
-Problem and letters are those of interior_point.py. The iterates of that method break the bounds
-along the way, and where bounds or precisions differ by orders of magnitude it may run in circles.
-Here they never break them. For tau -> 0, this method minimises
+Letters are those of `_core/barrier.pxi`, compiled code for problems without a
+covariance. For tau -> 0, this method minimises
 
     F(phi) = 1/2 sum_i n_i ||phi_i - h_i||^2 - tau sum_e log s_e,
 
@@ -25,6 +24,7 @@ from coco_denoiser.problem import Problem
 from coco_denoiser.solvers.newton import needed_bounds
 from coco_denoiser.typing import Float64
 
+STEPS: int = kernels.CONSTANTS["PATH"]
 _FALL = 0.1  # what is left of tau where F is near enough to its minimum
 _NEAR, _AT = 0.25, 1e-6  # how near, in units of tau: on the way, and at the end
 _SHORTEST = 2.0**-30  # of a step
@@ -34,7 +34,9 @@ _WIDEST = 1e4  # factor by which lam s may differ from tau
 def multiplications(problem: Problem) -> float:
     """Return how many a step takes, about."""
     K, q = problem.residuals.shape
-    return 0.5 * float(K * K * (min(K, q) if problem.isotropic else q)) ** 2
+    if problem.isotropic:
+        return float(K * min(K, q)) ** 3 / 6.0
+    return 0.03 * float(K * K * q) ** 2  # matrix products, which are faster
 
 
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
@@ -49,7 +51,9 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
     if problem.isotropic:
         if h.shape[1] > len(h):
             h = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
-        return kernels.barrier(h, problem.bounds, problem.precisions, tol, max_iter)
+        given = h, problem.bounds, problem.precisions, tol, max_iter, 0.1 * tol, "barrier"
+        _, _, multipliers, steps, *_ = kernels.solve(*given)
+        return multipliers, steps
     first, second = np.nonzero(np.triu(needed_bounds(problem.bounds) < np.inf))
     rho, tree = problem.bounds[first, second], _tree(problem)
     edges = tree[first] - tree[second]

@@ -1,6 +1,6 @@
 """Exact multipliers of a large problem: only pairs that matter enter, and no system is stored.
 
-Problem and letters are those of interior_point.py, the steps those of newton.py. What differs is
+Problem, letters and steps are those of Newton's method (`_core/newton.pxi`). What differs is
 how a step is computed, which is what counts from some hundred points on.
 
 1. The multiplicative rounds run on whole tables. The pairs near their bounds make the list.

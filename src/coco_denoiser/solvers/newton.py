@@ -7,7 +7,7 @@ short on others: the certificate tells, and another method is tried.
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser.problem import WITHIN, Problem
+from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 
 STEPS: int = kernels.CONSTANTS["STEPS"]
@@ -22,10 +22,8 @@ RIDGE: float = kernels.CONSTANTS["RIDGE"]
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    found = kernels.newton(h, bounds, n, tol, max_iter, WITHIN)
-    if found is None:
-        raise ValueError("bounds must be positive: merge points that coincide first.")
-    return found[2], found[3]
+    _, _, multipliers, steps, *_ = kernels.solve(h, bounds, n, tol, max_iter, 0.1 * tol, "newton")
+    return multipliers, steps
 
 
 def needed_bounds(bounds: Float64) -> Float64:

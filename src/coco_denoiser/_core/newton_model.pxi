@@ -1,0 +1,143 @@
+# The quadratic model of a step of Newton's method (newton.pxi), and its minimum over y >= 0.
+
+
+cdef void choose_pairs(Workspace ws, Model model) noexcept nogil:
+    """List the pairs that take part in a step: those that pull, and those that should."""
+    cdef Py_ssize_t m = 0, e
+    memcpy(ws.old_lam, ws.lam, ws.pairs * sizeof(double))
+    for e in range(ws.pairs):
+        if ws.lam[e] > 0.0 or ws.w[e] * ws.inverse[e] > 1.0:
+            model.listed[m], model.one[m], model.two[m] = e, ws.first[e], ws.second[e]
+            m += 1
+    model.m = m
+
+
+cdef bint make_step(Workspace ws, Model model) noexcept nogil:
+    """Find new multipliers by a quadratic model; return False if it cannot be solved."""
+    cdef double ridge = 1e-12
+    cdef Py_ssize_t count, k
+    if model.room < model.m:
+        with gil:
+            model.make_room(model.m)
+    if model.m > CROWDED * (ws.K - 1) * ws.q:
+        ridge = min(RIDGE, ws.relative_gap)
+    fill_differences(ws, model)
+    fill_model(ws, model, ridge)
+    count = minimise_model(model)
+    if count < 0:
+        return False
+    for k in range(model.m):
+        ws.lam[model.listed[k]] = 0.0
+    for k in range(count):
+        ws.lam[model.listed[model.at[k]]] = max(model.y[k], 0.0)
+    return True
+
+
+cdef void fill_differences(Workspace ws, Model model) noexcept nogil:
+    """Let X = M B and Y = phi v', (K, m), for the pairs that take part."""
+    cdef Py_ssize_t i, c, m = model.m
+    for i in range(ws.K):
+        take_differences(row(model.X, i), row(ws.W, i), model.one, model.two, m)
+    for c in range(ws.q):
+        take_differences(row(model.V, c), row(ws.columns, c), model.one, model.two, m)
+    for i in range(ws.K):
+        memset(row(model.Y, i), 0, m * sizeof(double))
+        combine(row(model.Y, i), row(ws.phi, i), model.V.data, model.V.stride, ws.q, m)
+
+
+cdef inline void take_differences(
+    double *out, double *x, Py_ssize_t *one, Py_ssize_t *two, Py_ssize_t m
+) noexcept nogil:
+    """Let out be the differences of pairs of entries."""
+    for k in range(m):
+        out[k] = x[one[k]] - x[two[k]]
+
+
+cdef void fill_model(Workspace ws, Model model, double ridge) noexcept nogil:
+    """Fill in H = (b_e' M b_f)(v_e . v_f) and the target H lam + w^2 (w / rho - 1).
+
+    Both factors are differences of rows, of X and of Y, so that an entry costs three operations
+    instead of q. The ridge, relative to the diagonal, grows with what such a difference has lost.
+    """
+    cdef Py_ssize_t m = model.m, k, e, i, j
+    cdef double *own
+    cdef double rest, lam
+    memset(model.target, 0, m * sizeof(double))
+    for k in range(m):
+        e, i, j, own = model.listed[k], model.one[k], model.two[k], row(model.H, k)
+        multiply_differences(
+            own, row(model.X, i), row(model.X, j), row(model.Y, i), row(model.Y, j), m
+        )
+        own[k] *= 1.0 + ridge + 1e-15 * ws.inverse[e]
+        lam, rest = ws.lam[e], ws.w[e] * ws.w[e] * (ws.w[e] * ws.inverse[e] - 1.0)
+        add_multiple(model.target, lam, own, m)
+        model.target[k] += rest
+        # At first as if there were no others, and twice as far; then as before.
+        model.free[k] = lam + 2.0 * rest / own[k] > 0.0 if ws.steps == 1 else lam > 0.0
+
+
+cdef Py_ssize_t minimise_model(Model model) noexcept nogil:
+    """Find the y >= 0 that minimises 1/2 <y, H y> - <y, target>; return how many are free.
+
+    All entries whose sign is wrong change sides at once, a few times at most. The answer is -1 if
+    H is not positive definite.
+    """
+    cdef Py_ssize_t count = 0, k
+    for _ in range(PIVOTS):
+        count = 0
+        for k in range(model.m):
+            if model.free[k]:
+                model.at[count] = k
+                count += 1
+        if not factorise(model, count):
+            return -1
+        if change_sides(model, count) == 0:
+            break
+    return count
+
+
+cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
+    """Cholesky of H beside the target, from the last row on; False if a pivot is not positive.
+
+    Row i of R holds the target's entry, then i + 1 entries of the factor, the last inverted.
+    """
+    cdef Py_ssize_t i, j, k
+    cdef double *own
+    cdef double *given
+    cdef double pivot
+    for i in range(count - 1, -1, -1):
+        own, given = row(model.R, i), row(model.H, model.at[i])
+        own[0] = model.target[model.at[i]]
+        for j in range(i + 1):
+            own[j + 1] = given[model.at[j]]
+        for k in range(i + 1, count):
+            model.factors[k] = -row(model.R, k)[i + 1]
+        if i + 1 < count:
+            combine(
+                own, model.factors + i + 1, row(model.R, i + 1), model.R.stride,
+                count - i - 1, i + 2,
+            )
+        if not own[i + 1] > 0.0:
+            return False
+        pivot = 1.0 / sqrt(own[i + 1])
+        multiply(own, pivot, i + 2)
+        own[i + 1] = pivot
+    return True
+
+
+cdef Py_ssize_t change_sides(Model model, Py_ssize_t count) noexcept nogil:
+    """Find y by substitution, and let entries whose sign is wrong change sides; count these."""
+    cdef Py_ssize_t i, k, wrong = 0
+    cdef double *own
+    memcpy(model.slope, model.target, model.m * sizeof(double))
+    for i in range(count):
+        own = row(model.R, i)
+        model.y[i] = (own[0] - dot(own + 1, model.y, i)) * own[i + 1]
+        add_multiple(model.slope, -model.y[i], row(model.H, model.at[i]), model.m)
+    for i in range(count):
+        model.slope[model.at[i]] = -model.y[i]
+    for k in range(model.m):
+        if model.slope[k] > 0.0:
+            model.free[k] = not model.free[k]
+            wrong += 1
+    return wrong
