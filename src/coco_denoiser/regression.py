@@ -126,7 +126,15 @@ def answer(
         one, other = whole.quadratic(_SURE, safe), late.quadratic(2.0 * _SURE, safe)
         ends = _minimum(*one, safe, prox), _minimum(*other, safe, prox)
         x = _minimum((one[0] + other[0]) / 2.0, (one[1] + other[1]) / 2.0, safe, prox)
-    if not late.explains(ends[0] - ends[1], whole):
+    tail = slice(-len(last), None)  # what was before a move does not count there
+    newest = fit(X[tail], G[tail], counts[tail])
+    if newest is None or not late.explains(ends[0] - ends[1], whole):
+        return None
+    if prox is None:
+        end = newest.newton(_SURE)
+    else:
+        end = _minimum(*newest.quadratic(_SURE, safe), safe, prox)
+    if not newest.explains(ends[0] - end, newest):
         return None
     way, unit = (x - safe) / late.units[0], late.units[1]
     # f(x) >= f(safe) + ascent @ way: the answer would be worse for every convex f.
