@@ -19,6 +19,7 @@ PUBLIC = {
 SHOWN = [
     "coco_denoiser.denoise",
     "coco_denoiser.solve",
+    "coco_denoiser.minimize",
     "coco_denoiser.Denoiser",
     "coco_denoiser.curvature.linear_model",
     "coco_denoiser.curvature.spectrum",

@@ -90,9 +90,6 @@ def minimize(
 
     $$\operatorname{argmin}_x\ f(x) + \psi(x), \qquad \mathrm{E}\,\text{gradient}(x) = \nabla f(x)$$
 
-        result = minimize(gradient, x0, calls=500)
-        result.x, result.grad, result.std, result.message
-
     There is nothing to tune: stochastic gradient descent finds its own step, and a linear field of
     gradients is fitted to all calls. Where the field holds, its minimum is the answer, and it tells
     the gradient there with standard errors. Where it does not, as when the minimum moves, the
@@ -101,6 +98,14 @@ def minimize(
 
     The first step is 10% of the length of x0, or 0.1 if x0 is zero. If the minimum is far nearer
     than that, start from a point whose size says so.
+
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser import minimize
+        >>> rng = np.random.default_rng(0)
+        >>> result = minimize(lambda x: x - 1.0 + rng.normal(size=3), [10.0, 10.0, 10.0], calls=500)
+        >>> bool(np.abs(result.x - 1.0).max() < 0.5), result.nfev
+        (True, 500)
 
     Args:
         gradient: returns a noisy gradient at x, of the shape of x; called as gradient(x), or as
@@ -121,6 +126,10 @@ def minimize(
 
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
+
+    References:
+        Ivgi, Hinder and Carmon, [DoG is SGD's best friend](https://arxiv.org/abs/2302.12022),
+        2023: the step.
     """
     _check_call(gradient, x0)
     start = check.finite_array("x0", x0)

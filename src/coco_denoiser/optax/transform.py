@@ -105,6 +105,10 @@ def coco_denoise(
         A transformation that needs `params`. Its `update` takes `noise_variance`, that of this
         observation relative to the others', as an extra argument. Its state takes 2 K copies of
         the parameters, or 2 copies with window=2 and forget="fold".
+
+    References:
+        Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
+        reduction in stochastic convex optimization](https://arxiv.org/abs/2109.03207), 2021.
     """
     is_gaussian = _is_gaussian(model, forget, {"L": L, "mu": mu, "tol": tol})
     K = _size(window, Gaussian.window if is_gaussian else _WINDOW)

@@ -89,6 +89,10 @@ class CocoOptimizer(Optimizer):
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
             copies of the parameters. Not with the Gaussian model.
+
+    References:
+        Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
+        reduction in stochastic convex optimization](https://arxiv.org/abs/2109.03207), 2021.
     """
 
     # GradScaler must unscale before it calls us, even if the wrapped optimizer could do that
