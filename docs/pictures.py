@@ -29,7 +29,7 @@ from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
-EXAMPLES = ("streaming_lasso", "portfolio", "frank_wolfe")  # in docs/examples.md
+EXAMPLES = ("streaming_lasso", "portfolio", "frank_wolfe", "optax_logistic")  # needs JAX
 
 
 def schematic() -> Figure:
