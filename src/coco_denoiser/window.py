@@ -128,7 +128,7 @@ class Window(kernels.Window):
             setattr(self, name, room)
 
     def grow(self, count: int) -> None:
-        """Make room in the tables for so many observations, or all that there will ever be."""
+        """Make room in the tables for K observations, or for all that there will ever be."""
         old = self.all_variances.size
         most = None if self.slots is None else max(self.slots, 2 if self.folds else 1)
         if count <= old or old == most:

@@ -253,7 +253,7 @@ def measure(points, residuals, x, g, double centre, double limit, Py_ssize_t ski
         limit: the largest entry that may enter.
         skip: a slot that is left out, as the observation takes its place; -1 for none.
         out: (3 used + 2,), what is added to, in float64: ||dx||^2, <dx, dh> and ||dh||^2 of every
-            slot in use; the number of entries that must not enter; and the sum of |g|.
+            slot in use; the number of entries that are rejected; and the sum of |g|.
     """
     cdef Arrays given = Arrays.__new__(Arrays)
     cdef Slots at = take_vectors(given, points, residuals, x, g, None)

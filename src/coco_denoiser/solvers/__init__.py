@@ -67,7 +67,7 @@ LARGE = 160
 # Multiplications of a step of the barrier method, which takes 20 to 60 of them: a second or so in
 # all, and ten of them.
 _BARRIER, _MOST = 4e7, 4e8
-# So many points, told apart by bounds below rounding, the last resorts still take.
+# The most points, told apart by bounds below rounding, that the last resorts still take.
 _FEW = 24
 
 # A pair of the answer may break its bound by this share of it, or a tenth of tol if that is less:
