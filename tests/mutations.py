@@ -80,7 +80,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "",
         [
             ("or not whole.is_constant()", ""),
-            ("if not late.explains(ends[0] - ends[1], whole):", "if False:"),
+            ("or not late.explains(ends[0] - ends[1], whole)", ""),
             ("+ (sure * self.error) ** 2", ""),
             ("lever = 1.0 / self.count +", "lever ="),
         ],
@@ -124,7 +124,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         SOLVERS,
         [
             ('        yield "large", COINCIDENT\n', "        pass\n"),
-            ('own, "barrier", near, tol, max_iter)', 'own, "barrier", near, tol, 1)'),
+            ("own, METHODS[name].inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
             ("held * problem.precisions[members].max()", "held"),
             ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
             ("return max(answer.gap, answer.violation)", "return answer.gap"),
@@ -154,6 +154,16 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("lam = t / (1.0 / n + 1.0 / m)", "lam = t"),
         ],
     ),
+    "solvers/interior_point.py": (
+        "solvers/test_interior_point.py solvers/test_newton.py",
+        SOLVERS,
+        [
+            ("1e-3 * tol * dual", "1e-3 * tol"),
+            ("ridge < 1e-3 and left >= cost", "ridge < 1e-3"),
+            ("np.where(active, self.lam, 0.0)", "self.lam"),
+            ("if error <= max(2.0 * before, _FLOOR):", "if True:"),
+        ],
+    ),
     "solvers/large.py": (
         "solvers/test_large.py test_covariance.py",
         SOLVERS,
@@ -161,6 +171,16 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("own.T * self.v * self.v", "own.T * self.v"),
             ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
             ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
+        ],
+    ),
+    "solvers/line.py": (
+        "solvers/test_line.py",
+        SOLVERS,
+        [
+            ("bounds[new, order[0]] < bounds[new, order[-1]]", "bool(order)"),
+            ("np.where(ahead, np.cumsum(force)[:-1], ", "np.where(True, np.cumsum(force)[:-1], "),
+            ("k = right if values[right] < -values[right - 1] else right - 1", "k = right"),
+            ("problem.precisions[order]", "np.ones(len(order))"),
         ],
     ),
     "stream.py": (

@@ -25,7 +25,7 @@ from coco_denoiser.problem import (
     subproblem,
 )
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.solvers import barrier, closed_form, fdpg, large, newton
+from coco_denoiser.solvers import barrier, closed_form, fdpg, interior_point, large, line, newton
 from coco_denoiser.typing import Float64
 
 
@@ -37,26 +37,37 @@ class Method(NamedTuple):
         max_iter: the number of iterations it is given unless the caller says otherwise.
         covariance: whether noise may differ from coordinate to coordinate.
         most_points: how many distinct points it can take; 0 for any number.
+        applies: what else a problem must be, as a function, and the same in words.
+        near: bounds up to which points are one for it.
+        inner: the name of the method that finds what holds such points together.
     """
 
     solve: Callable[..., tuple[Float64, int]]
     max_iter: int
     covariance: bool = False
     most_points: int = 0
+    applies: tuple[Callable[[Problem], bool], str] | None = None
+    near: float = COINCIDENT
+    inner: str = "barrier"
 
     def refuses(self, problem: Problem, count: int) -> str | None:
         """Return why it cannot solve a problem of n distinct points; None if it can."""
         if 0 < self.most_points < count:
             return f"is for two distinct points, got {count}"
+        if self.applies is not None and not self.applies[0](problem):
+            return self.applies[1]
         if not (self.covariance or problem.isotropic):
             return "does not support a covariance"
         return None
 
 
+_LINE = line.applies, "is for one dimension and all pairs"
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
     "newton": Method(newton.solve, newton.STEPS),
     "barrier": Method(barrier.solve, barrier.STEPS, covariance=True),
+    "line": Method(line.solve, 1, applies=_LINE, near=0.0, inner="line"),
+    "interior-point": Method(interior_point.solve, 80),
     "large": Method(large.solve, 40, covariance=True),
     "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
@@ -88,7 +99,8 @@ def solve(
         problem: residuals and what is asked of them.
         method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
             method and the barrier method for more; from LARGE points on, or with a covariance,
-            `large` comes first.
+            `large` comes first. On a line dynamic programming is next, elsewhere the
+            interior-point method.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -163,7 +175,7 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
         if reason is not None:
             able = ", ".join(repr(n) for n, m in METHODS.items() if not m.refuses(problem, count))
             raise ValueError(f"method={method!r} {reason}. Use method='auto', or one of {able}.")
-        yield method, COINCIDENT
+        yield method, METHODS[method].near
         return
     finer, exact = (int(coincident(problem.bounds, near).max()) + 1 for near in (ROUNDING, 0.0))
     levels = (COINCIDENT, ROUNDING)[: 1 + (count < finer)]
@@ -172,7 +184,10 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
         yield "closed-form" if count <= 2 else "large", COINCIDENT
     if work <= _BARRIER and (tried is None or tried.method != "barrier"):
         yield from (("barrier", near) for near in levels)
+    if len(problem.bounds) > 2 and line.applies(problem):
+        yield "line", 0.0
     if tried is not None:
+        yield from (("interior-point", near) for near in levels)
         yield "large", COINCIDENT
     if _BARRIER < work <= _MOST:
         yield from (("barrier", near) for near in levels)
@@ -225,7 +240,7 @@ def _multipliers(
             continue
         own = subproblem(problem, members, pull[members])
         if not own.is_feasible():
-            held, steps = _multipliers(own, "barrier", near, tol, max_iter)
+            held, steps = _multipliers(own, METHODS[name].inner, near, tol, max_iter)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
     return full, iterations
