@@ -119,7 +119,7 @@ def minimize(
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
-            returns True, the run ends. Every answer costs two fits, d^3 operations.
+            returns True, the run ends. Every answer costs three fits, $d^3$ operations.
         resume: an earlier result, or that of an error, to go on from. The start is then its own,
             and so are L and the projection or proximal map, unless they are passed again. A result
             that was pickled has lost the map, which must then be passed.

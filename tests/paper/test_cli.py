@@ -90,8 +90,7 @@ def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
     ("command", "library", "extra"),
     [
         (INSTANT, "matplotlib.figure", "paper"),
-        (["list"], "scipy", "paper"),
-        (["reproduce", "--quick"], "scipy", "paper"),
+        (["reproduce", "--quick"], "matplotlib.figure", "paper"),
         (["explore"], "bokeh.embed", "explore"),
     ],
 )

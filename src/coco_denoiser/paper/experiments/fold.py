@@ -184,4 +184,5 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
+    count=paths.count,
 )

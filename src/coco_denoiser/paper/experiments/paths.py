@@ -147,7 +147,7 @@ def gather(
         curves.compare(f"{prefix}{regime}", part.start, means)
     for name in series:
         short = np.stack([unit[f"{name} steps short"] for unit in units])
-        curves.add(f"{prefix}steps short of the tolerance", name, TOLERANCE, short)
+        curves.exact(f"{prefix}steps short of the tolerance", name, TOLERANCE, short.mean())
 
 
 def distances(units: Sequence[Unit], series: Sequence[str]) -> dict[str, Float64]:
