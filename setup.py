@@ -59,7 +59,7 @@ def build(name: str, flags: list[str]) -> Extension:
 
 builds = [build("baseline", [])]
 if platform.machine().lower() in ("x86_64", "amd64"):
-    # The baseline is then for old processors only: -O2 compiles it in three quarters of the time.
-    quick = [] if sys.platform == "win32" else ["-O2"]
+    # The baseline is then for old processors only: -O1 compiles it in two fifths of the time.
+    quick = [] if sys.platform == "win32" else ["-O1"]
     builds = [build("baseline", quick), build("avx2", AVX2)]
 setup(ext_modules=builds, cmdclass={"build_ext": Build})
