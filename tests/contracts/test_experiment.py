@@ -98,6 +98,18 @@ def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Res
         assert not proved_wrong, claim.sentence
 
 
+def test_nothing_is_said_of_an_estimate_whose_standard_error_is_huge(
+    experiment: Experiment, result: Result
+) -> None:
+    curves = Curves(
+        (key, curve._replace(sem=1e15 * (1.0 + abs(curve.mean))) if curve.sem.any() else curve)
+        for key, curve in result.curves.items()
+    )
+    for claim in experiment.claims(Result(result.config, curves)):
+        exact = experiment.name == "constraint-tightness" or "window was solved" in claim.sentence
+        assert exact or claim.verdict is Verdict.OPEN, claim.sentence
+
+
 def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) -> None:
     quick = configuration(experiment, quick=True, seed=3)
     assert quick.seed == 3

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
@@ -105,6 +106,17 @@ def _together(curve: Curve) -> Curve:
     )
 
 
+def _last(inside: NDArray[np.bool_]) -> int:
+    """Return the last distance of a range."""
+    return int(np.flatnonzero(inside)[-1])
+
+
+def _between(above: Curve, below: Curve, *, ends: Sequence[int]) -> list[Curve]:
+    """Return how far above and below zero two curves are, half way between two distances."""
+    middle = slice(sum(ends) // 2 - _TOGETHER // 2, sum(ends) // 2 + _TOGETHER // 2)
+    return [_together(above.part(middle)), _together(below.part(middle).times(-1))]
+
+
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     at = config.distances
@@ -133,7 +145,7 @@ def _error_claims(
 
     p = [curves["p_active", name_of(L)] for L in config.L]
     known = [curves["p_active theory", name_of(L)].mean for L in config.L]
-    reach = {L: float(at[mse[L].mean <= raw].max()) for L in config.under}
+    ends = [_last(curves["MSE theory", name_of(L)].mean <= raw) for L in config.under]
     blocks = [_together(mse[L].over(raw)) for L in right]
     grows = paper.increases(
         "",
@@ -170,13 +182,17 @@ def _error_claims(
         ),
         paper.increases(
             "Yet there is a range of distances where MSE(θ) ≤ MSE(g), even then.",
-            [against(L, raw).part(slice(1, int(r) // 2 + 1)).times(-1) for L, r in reach.items()],
+            [
+                against(L, raw).part(slice(1, end // 2 + 1)).times(-1)
+                for L, end in zip(config.under, ends, strict=True)
+            ],
+            measure="smallest difference over the first half of that range, in standard errors",
         ),
-        paper.at_most(
+        paper.increases(
             "The more L is underestimated, the smaller that range.",
-            reach[config.under[0]],
-            reach[config.under[1]] - 1,
-            measure="its end at L={}; threshold: just below that at L={}".format(*config.under),
+            _between(*[against(L, raw) for L in config.under[:2]], ends=ends),
+            measure="half way between its ends by theory, the smaller of MSE(θ) − MSE(g) at L={} "
+            "and MSE(g) − MSE(θ) at L={}, in standard errors".format(*config.under),
         ),
         *_right_claims(config, curves, settled, loose),
     ]
@@ -192,10 +208,9 @@ def _right_claims(
     def against(L: float, level: float) -> Curve:
         return curves["MSE", name_of(L)].over(level).shifted(-1)
 
-    quiet, noisy = (
-        int(np.argmax(curves[name, name_of(config.over[-1])].mean < 0.01))
-        for name in ("p_active", "p_active, twice the noise")
-    )
+    widest, active = config.over[-1], ("p_active, twice the noise", "p_active")
+    ends = [_last(p_active(widest, at, k * config.sigma) >= 0.01) for k in (1, 2)]
+    noisy, quiet = (curves[name, name_of(widest)].shifted(-0.01) for name in active)
     gains = paper.increases(
         "",
         [_together(against(L, raw).part(slice(_TOGETHER))).times(-1) for L in right],
@@ -224,12 +239,12 @@ def _right_claims(
             [_together(against(L, raw).part(where)) for L, where in loose.items()],
             provided=gains,
         ),
-        paper.at_most(
+        paper.increases(
             "With more noise, that happens at longer distances.",
-            quiet,
-            noisy - 1,
-            measure="distance from which the simulated p_active < 1% at σ=10; threshold: just "
-            "below that at σ=20",
+            _between(noisy, quiet, ends=ends),
+            measure="half way between the distances from which p_active < 1% by theory, the "
+            f"smaller of p_active − 1% at σ={2 * config.sigma:g} and 1% − p_active at "
+            f"σ={config.sigma:g}, in standard errors",
             theory=True,
         ),
     ]
