@@ -256,14 +256,17 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "solvers/test_barrier.py test_status.py",
         SOLVERS,
         [
-            ("if count < ws.K and solve_groups(ws, ROUNDING, steps) > count:", "if False:"),
+            ("if ws.distinct < ws.K and solve_groups(", "if False and solve_groups("),
             ("    ws.hard, steps = True,", "    ws.hard, steps = False,"),
         ],
     ),
     "_core/workspace.pxi": (
-        "models/test_cocoercive.py test_status.py",
+        "models/test_cocoercive.py test_status.py test_denoise.py",
         STREAMS,
-        [("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True")],
+        [
+            ('"newton" if self.distinct > 2 else', '"newton" if self.K > 2 else'),
+            ("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True"),
+        ],
     ),
     "_core/newton_model.pxi": (
         NEWTON,
@@ -329,6 +332,8 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("1 if merged else window.count, weights", "window.count, weights"),
             ("weights[window.newest] != 1.0", "True"),
             ("centre - window.centre, merged", "0.0, merged"),
+            ("if i != slot and min(row[i], row[2 * room * room + i]) < CLOSE:", "if False:"),
+            ("x, h, 0.0, used, fold.new)", "x, h, 1.0, used, fold.new)"),
         ],
     ),
     "_core/tables.pxi": (

@@ -141,13 +141,16 @@ def test_coinciding_points_get_the_mean_weighted_by_precision(method: str, covar
 
 def test_auto_tells_which_method_answered() -> None:
     rng = np.random.default_rng(0)
-    for K, method in ((1, "closed-form"), (2, "closed-form"), (3, "newton"), (150, "newton")):
-        points = rng.normal(size=(K, 3))
+    for K, distinct in ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (9, 2), (150, 150)):
+        points = rng.normal(size=(distinct, 3))[np.arange(K) % distinct]
         gradients = 10.0 * rng.normal(size=(K, 3))
-        solution = coco.solve(points, gradients, L=1.0)
-        assert solution.method == method
-        assert solution.gap <= 1e-9
-        assert bool(solution.iterations) == (method == "newton")
-        if K < 3:  # what computed it is what its name says
+        solution, denoiser = coco.solve(points, gradients, L=1.0), coco.Denoiser(1.0, window=K)
+        for x, g in zip(points, gradients, strict=True):
+            denoiser(x, g)
+        for found in (solution, denoiser.solution):
+            assert found.method == ("newton" if distinct > 2 else "closed-form")
+            assert found.gap <= 1e-9
+            assert bool(found.iterations) == (distinct > 2)
+        if distinct < 3:  # what computed it is what its name says
             named = coco.solve(points, gradients, L=1.0, method="closed-form")
             np.testing.assert_allclose(named.gradients, solution.gradients, rtol=1e-12)

@@ -431,6 +431,20 @@ def test_the_largest_numbers_leave_room_for_their_differences(
         denoiser(x, -3e38 * np.ones(3, dtype) if dtype is np.float32 else -1.7e308 * x)
 
 
+@KINDS
+@pytest.mark.parametrize("unit", [2.0**-560, 2.0**480])  # whose squares are not normal numbers
+@pytest.mark.parametrize("d", [2, 9])
+def test_the_unit_of_the_numbers_does_not_matter(
+    d: int, unit: float, options: dict[str, Any]
+) -> None:
+    large, small = Denoiser(L=1.0, **options), Denoiser(L=1.0, **options)
+    for x, g in zip(*sgd(np.random.default_rng(2), 12, d, 0.3), strict=True):
+        theta = large(x, g)
+        np.testing.assert_allclose(small(unit * x, unit * g) / unit, theta, rtol=1e-6)
+        assert small.solution.status is large.solution.status
+    assert not np.allclose(theta, g, rtol=1e-3)
+
+
 def test_bounds_that_change_by_much_cost_no_digits() -> None:
     """In float32, residuals at the first bound would have lost the gradients."""
     bounds = iter([1e9, 1.0, 1.0, 1.0])

@@ -114,7 +114,7 @@ def solve(
         model: "cocoercive", which is the default, or "gaussian".
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
-        method: "closed-form" (two points), "newton" (ordinary problems), "barrier" (hard
+        method: "closed-form" (two distinct points), "newton" (ordinary problems), "barrier" (hard
             problems), "large" (many points, or a covariance), "fdpg" (the paper's Algorithm 1),
             or "auto", which chooses and names its choice in the solution.
         tol: relative duality gap, and relative violation, to reach.

@@ -3,8 +3,9 @@
 cdef extern from *:
     """
     #define TINY 1e-292 /* a sum of squares below this has lost digits */
+    #define CLOSE 1e-146 /* so has one whose root is below this */
     """
-    double TINY
+    double TINY, CLOSE
 
 
 def distances(vectors):

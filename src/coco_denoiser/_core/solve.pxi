@@ -15,19 +15,18 @@ cdef bint solve_window(Workspace ws, int max_iter, Route route) noexcept nogil:
     """
     cdef bint small = ws.K * ws.q <= SMALL
     cdef int steps = max_iter if max_iter >= 0 else <int> STEPS
-    cdef Py_ssize_t count
-    ws.hard = False
+    ws.hard, ws.distinct = False, ws.K
     if route != BARRIER:
         if small and route == EITHER:
             steps = min(steps, <int> EARLY)
         if not solve_newton(ws, steps):
-            solve_groups(ws, COINCIDENT, steps)
+            ws.distinct = solve_groups(ws, COINCIDENT, steps)
         if certify_answer(ws) or route == NEWTON or not small:
             return ws.gap <= ws.tol and ws.violation <= ws.tol
     ws.hard, steps = True, max_iter if max_iter >= 0 else <int> PATH
-    count = solve_groups(ws, COINCIDENT, steps)
+    ws.distinct = solve_groups(ws, COINCIDENT, steps)
     if certify_answer(ws):
         return True
-    if count < ws.K and solve_groups(ws, ROUNDING, steps) > count:
+    if ws.distinct < ws.K and solve_groups(ws, ROUNDING, steps) > ws.distinct:
         return certify_answer(ws)
     return False

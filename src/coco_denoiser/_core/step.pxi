@@ -92,6 +92,9 @@ cdef bint take(
     cdef Fold fold = fold_oldest(window, limits.centre, limits.radius)
     cdef double *sums = window.sums
     cdef double *merged = sums + 3 * used + 2
+    cdef Py_ssize_t k
+    cdef double *x
+    cdef double *h
     memset(sums, 0, (6 * used + 4) * sizeof(double))
     measure_slots(at, window.centre, limits.largest, used, leaving_slot(window), sums)
     if sums[3 * used] > 0.0 or fold.reach > limits.largest:
@@ -102,8 +105,51 @@ cdef bint take(
     if fold.weight > 0.0:
         insert_row(window, merged, used, fold.new)
         window.variance[fold.new] = fold.variance
+    if at.kind == b"d":  # squares of float32 cannot underflow
+        measure_close(
+            window, at, <double *> at.x, <double *> at.g, window.centre, used, window.newest
+        )
+        if fold.weight > 0.0:
+            k = fold.new * at.size
+            x, h = <double *> at.points + k, <double *> at.residuals + k
+            measure_close(window, at, x, h, 0.0, used, fold.new)
     window.d = at.size
     return True
+
+
+cdef void measure_close(
+    Window window, const Slots *at, const double *x, const double *g, double centre,
+    Py_ssize_t used, Py_ssize_t slot
+) noexcept nogil:
+    """Measure again, for a row of the tables, what is so close that squares have lost digits."""
+    cdef Py_ssize_t room = window.room, i, t
+    cdef double *row = window.entries + slot * room
+    cdef double found[3]
+    for i in range(used):
+        if i != slot and min(row[i], row[2 * room * room + i]) < CLOSE:
+            measure_pair(at, x, g, centre, i, found)
+            for t in range(3):
+                row[t * room * room + i] = found[t]
+                window.entries[(t * room + i) * room + slot] = found[t]
+
+
+cdef void measure_pair(
+    const Slots *at, const double *x, const double *g, double centre, Py_ssize_t slot, double *found
+) noexcept nogil:
+    """Fill in two distances and the cosine between them, from differences scaled to size 1."""
+    cdef const double *p = <const double *> at.points + slot * at.size
+    cdef const double *r = <const double *> at.residuals + slot * at.size
+    cdef double widest = 0.0, largest = 0.0, xx = 0.0, xh = 0.0, hh = 0.0, dx, dh
+    cdef Py_ssize_t j
+    for j in range(at.size):
+        widest = max(widest, fabs(p[j] - x[j]))
+        largest = max(largest, fabs(r[j] - (g[j] - centre * x[j])))
+    for j in range(at.size):
+        dx = (p[j] - x[j]) / widest if widest > 0.0 else 0.0
+        dh = (r[j] - (g[j] - centre * x[j])) / largest if largest > 0.0 else 0.0
+        xx, xh, hh = xx + dx * dx, xh + dx * dh, hh + dh * dh
+    found[0], found[2] = widest * sqrt(xx), largest * sqrt(hh)
+    found[1] = min(1.0, max(-1.0, xh / sqrt(xx * hh))) if xx * hh > 0.0 else 0.0
 
 
 cdef void merge_slot(

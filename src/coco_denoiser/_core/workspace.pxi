@@ -50,6 +50,7 @@ cdef class Workspace(Memory):
         q: how many coordinates they have.
         steps: how many Newton's method took.
         active: how many pairs are at their bounds.
+        distinct: how many points were told apart.
         hard: whether the barrier method answered.
         gap: relative duality gap of the answer, by the certificate.
         violation: worst relative violation of a bound, by the certificate.
@@ -62,7 +63,7 @@ cdef class Workspace(Memory):
 
     cdef public double shift, radius, tol, within
 
-    cdef readonly Py_ssize_t K, q, active
+    cdef readonly Py_ssize_t K, q, active, distinct
     cdef readonly int steps
     cdef readonly bint hard
     cdef readonly double gap, violation, least
@@ -160,7 +161,7 @@ cdef class Workspace(Memory):
     @property
     def method(self) -> str:
         """The name of the method that answered."""
-        return "barrier" if self.hard else "newton" if self.K > 2 else "closed-form"
+        return "barrier" if self.hard else "newton" if self.distinct > 2 else "closed-form"
 
     def solve(self, int max_iter=-1, str method="auto") -> bool:
         """Solve the problem, and judge the answer; return whether it is good enough.
