@@ -29,21 +29,27 @@ from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 HERE = Path(__file__).parent
-EXAMPLES = ("streaming_lasso", "portfolio", "frank_wolfe", "optax_logistic")  # needs JAX
+EXAMPLES = (
+    "streaming_lasso",
+    "portfolio",
+    "frank_wolfe",
+    "torch_logistic",
+    "optax_logistic",
+)
 
 
 def schematic() -> Figure:
-    """Draw (a) how a stochastic optimizer works, and (b) where COCO goes."""
-    figure = Figure(figsize=(7.2, 1.75), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(2, 3))
-    _loop(left, "(a)  as usual", ["oracle", "optimizer"], ["$g_k$"])
-    _loop(right, "(b)  with COCO", ["oracle", "COCO", "optimizer"], ["$g_k$", "$\\theta_k$"])
+    """Draw how a stochastic optimizer works, and where COCO goes."""
+    figure = Figure(figsize=(4.2, 3.4), layout="constrained")  # fits a phone
+    above, below = figure.subplots(2, 1)
+    _loop(above, "as usual", ["oracle", "optimizer"], ["$g_k$"])
+    _loop(below, "with COCO", ["oracle", "COCO", "optimizer"], ["$g_k$", "$\\theta_k$"])
     return figure
 
 
 def _loop(axes: Axes, title: str, boxes: list[str], between: list[str]) -> None:
     """Draw boxes from left to right, and the way back below them."""
-    axes.set(xlim=(-0.6, 2 * len(boxes) - 1.4), ylim=(-1.3, 0.75), aspect="equal")
+    axes.set(xlim=(-0.6, 4.6), ylim=(-1.3, 0.75), aspect="equal")
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=10)
     arrow = {"arrowstyle": "-|>", "color": "#333333", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}

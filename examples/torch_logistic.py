@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the models are small
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
     for place, task in enumerate((breast_cancer(), digits())):
         axes = figure.add_subplot(1, 2, place + 1)
         print(f"{task.name}: L = {task.L:.3g}, {task.batch} example(s) a step, K = {WINDOW}")  # noqa: T201
