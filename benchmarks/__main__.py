@@ -21,7 +21,7 @@ BENCHMARKS = {
     "torch-adam": "Adam behind CocoOptimizer with a known L, against Adam alone",
     "optax-step": "a jitted coco_denoise step, and a thousand trajectories under vmap",
     "minimize": "minimize() untuned against SGD's tail average at its best step",
-    "equal-time": "COCO before a projection against its rivals in the same time",
+    "equal-time": "COCO before a projection against baselines in the same time",
     "publish": "all of the above, into the page of the site",
 }
 

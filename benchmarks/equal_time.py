@@ -1,4 +1,4 @@
-"""COCO before a projection against its rivals, all given the same time.
+"""COCO before a projection against baselines, all given the same time.
 
 Every method gets the time in which SGD makes all calls of the experiment `constraints`, so that
 a slower one makes fewer. How much that matters depends on what a gradient costs.
@@ -19,7 +19,7 @@ from coco_denoiser.paper.experiments.constraints import (
 from coco_denoiser.paper.experiments.curves import Curves
 
 PROBLEMS = ("lasso", "portfolio", "box")
-RIVALS = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam")
+BASELINES = ("SGD", "EMA 0.97", "mean of gradients", "dual averaging", "Adam")
 OURS = ("fold 2, L=1/s", "fold 16, L=1/s", "Gaussian 32")
 COSTS = (1e-5, 1e-4, 1e-3, 1e-2)  # of a gradient, in seconds
 
@@ -38,7 +38,7 @@ def seconds(method: str) -> float:
 
 
 def excess(curves: Curves, name: str, method: str, share: float) -> float:
-    """Return the excess at the best step after a share of the calls, interpolated in logarithms."""
+    """Return the suboptimality at the best step after a share of the calls, interpolated."""
     panels = [f"{name}: excess" + f" after {s:g} of the calls" * (s < 1.0) for s in SHARES]
     lowest = [float(np.nanmin(curves[panel, method].mean)) for panel in panels]
     return float(np.exp(np.interp(-np.log(share), -np.log(SHARES), np.log(lowest))))
@@ -50,15 +50,15 @@ def main() -> None:
 
 def report(curves: Curves) -> None:
     """Print the table."""
-    step = {method: seconds(method) for method in (*RIVALS, *OURS)}
+    step = {method: seconds(method) for method in (*BASELINES, *OURS)}
     rows = []
     for cost in COSTS:
         share = {m: (cost + step["SGD"]) / (cost + step[m]) for m in step}
         found = np.array([[excess(curves, n, m, share[m]) for m in step] for n in PROBLEMS])
-        ratios = found / found[:, : len(RIVALS)].min(axis=1, keepdims=True)
+        ratios = found / found[:, : len(BASELINES)].min(axis=1, keepdims=True)
         means = np.exp(np.log(ratios).mean(axis=0))
         rows.append([f"{1e6 * cost:g}", *(f"{mean:.2f}" for mean in means)])
     save("equal-time", {"seconds": step, "rows": rows})
     print(table(("µs of a gradient", *step), rows))
     print("µs of a step: " + ", ".join(f"{m} {1e6 * s:.0f}" for m, s in step.items()))
-    print("Excess over the best rival's in the same time, best steps, means of", *PROBLEMS)
+    print("Suboptimality over the best baseline's in the same time, mean of", *PROBLEMS)

@@ -1,4 +1,4 @@
-"""What input must be, for every front. Every error names the argument and what is allowed."""
+"""What input must be, for every interface. Every error names the argument and what is allowed."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from coco_denoiser._core import kernels
 from coco_denoiser.typing import Array, Float64
 
-# The largest magnitude of an entry of a point, a gradient or a residual, in every front: squares of
-# differences stay in range, with room for ten million of them.
+# The largest magnitude of an entry of a point, a gradient or a residual, in every interface:
+# squares of differences stay in range, with room for ten million of them.
 LIMITS = {np.dtype(np.float32): 1e37, np.dtype(np.float64): 1e150}
 _UNKNOWN_L = (
     " If you do not know it, pass model='gaussian', which needs none, or compute it with "
@@ -230,7 +230,7 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
 def model(
     name: object, L: object, *, cocoercive: Mapping[str, object]
 ) -> Literal["cocoercive", "gaussian"]:
-    """Return the model that was asked for, by every front; None is the paper's, which needs L.
+    """Return the model that was asked for, by every interface; None is the paper's, which needs L.
 
     Args:
         name: "cocoercive", "gaussian" or None.

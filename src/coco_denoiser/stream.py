@@ -134,7 +134,7 @@ class Denoiser:
         return self._stream.window.count
 
     def __bool__(self) -> bool:
-        """Return True: an empty denoiser is a denoiser."""
+        """Return True, even when empty."""
         return True
 
     def __call__(
@@ -275,7 +275,7 @@ class Denoiser:
 
 
 class Stream:
-    """The state of a stream, and what is said of its last step, for every front.
+    """The state of a stream, and what is said of its last step, for every interface.
 
     Args:
         model: what turns the window into weights.

@@ -1,6 +1,6 @@
-"""The laws of a stream, once, for every front and every model.
+"""The laws of a stream, once, for every interface and every model.
 
-The fronts are NumPy, both paths of PyTorch, and Optax.
+The interfaces are NumPy, both paths of PyTorch, and Optax.
 """
 
 import copy

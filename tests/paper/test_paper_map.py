@@ -26,7 +26,7 @@ def test_functions_exist() -> None:
 
 
 def _with_colon(name: str) -> str:
-    """Say which part is the module: some functions have the name of theirs."""
+    """Mark which part is the module: some functions have the name of theirs."""
     parts = name.split(".")
     modules = [part for part in parts[:-1] if part.islower()]
     return ".".join(modules) + ":" + ".".join(parts[len(modules) :])

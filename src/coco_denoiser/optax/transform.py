@@ -179,7 +179,7 @@ def coco_denoise(
 
 
 def _is_gaussian(model: Any, forget: Any, settings: dict[str, Any]) -> bool:
-    """Say which model is asked for, and refuse settings that it does not have."""
+    """Return whether the Gaussian model is asked for; refuse settings of the other."""
     known = {
         name: _number(name, value)
         for name, value in settings.items()

@@ -152,7 +152,7 @@ class GradientDenoiser:
         return self.stream.window.count
 
     def __bool__(self) -> bool:
-        """Return True: an empty denoiser is a denoiser."""
+        """Return True, even when empty."""
         return True
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -214,7 +214,7 @@ def observe(
     variance: float,
     *,
     sign: float = 1.0,
-    standing: Callable[[], bool] = lambda: False,
+    is_dry_run: Callable[[], bool] = lambda: False,
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
     """Take an observation into a window; under no_grad, change no gradient.
 
@@ -223,7 +223,7 @@ def observe(
         variance: noise variance of this observation, relative to the others'.
         sign: -1 if the gradients are those of a function to maximise, whose negative then has
             curvature between mu and L.
-        standing: returns whether the optimizer is made to stand still. Zero gradients are then no
+        is_dry_run: returns whether all learning rates are zero. Zero gradients are then no
             observation: checkpointing makes such a step to create the state.
 
     Returns:
@@ -238,7 +238,7 @@ def observe(
             vectors.prepare(members)
         vectors.hold()
         try:
-            changed = _take(denoiser, denoiser.model.limits(sign), variance, standing)
+            changed = _take(denoiser, denoiser.model.limits(sign), variance, is_dry_run)
         finally:
             vectors.release()
     if changed is None:
@@ -249,7 +249,7 @@ def observe(
 
 
 def _take(
-    denoiser: GradientDenoiser, limits: Limits, variance: float, standing: Callable[[], bool]
+    denoiser: GradientDenoiser, limits: Limits, variance: float, is_dry_run: Callable[[], bool]
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
     """Measure the observation, admit it, ask the model, commit; None if it is refused."""
     stream, vectors, window = denoiser.stream, denoiser.vectors, denoiser.stream.window
@@ -258,7 +258,7 @@ def _take(
     sums = vectors.measure(used, window.centre, window.leaving, fold[-1] if fold else 0.0)
     if sums is None:
         return None
-    if sums.item(-1) == 0.0 and (not used or standing()):  # the sum of |g|
+    if sums.item(-1) == 0.0 and (not used or is_dry_run()):  # the sum of |g|
         return []
     try:
         if fold is not None:

@@ -225,7 +225,7 @@ class CocoOptimizer(Optimizer):
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
         denoised = observe(
-            self.denoiser, noise_variance, sign=self._sign(), standing=self._standing
+            self.denoiser, noise_variance, sign=self._sign(), is_dry_run=self._is_dry_run
         )
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
@@ -348,7 +348,7 @@ class CocoOptimizer(Optimizer):
             )
         return -1.0 if wanted == {True} else 1.0
 
-    def _standing(self) -> bool:
+    def _is_dry_run(self) -> bool:
         """Return whether all learning rates are zero."""
         return all(float(group.get("lr", 1.0)) == 0.0 for group in self.wrapped.param_groups)
 

@@ -24,7 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "warm-start": {"runs": 3, "iterations": 200},
     "constraints": {
         "runs": 2,
-        "dear_runs": 2,
+        "slow_runs": 2,
         "calls": 10,
         "steps": (0.1, 1.0),
         "problems": ("box", "lasso", "quadratic"),

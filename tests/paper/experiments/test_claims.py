@@ -21,7 +21,7 @@ def test_a_difference_is_shown_refuted_or_left_open() -> None:
         ((9.0, -1.0), Verdict.OPEN, Verdict.OPEN),
         ((9.0, -8.0), Verdict.FAILS, Verdict.HOLDS),
     ):
-        assert Judge(100).somewhere_negative("", [_curve(*means)]).verdict is negative
+        assert Judge(100).decreases_somewhere("", [_curve(*means)]).verdict is negative
         claim = Judge(100).increases("up.", [_curve(*means)], note="why")
         assert claim.verdict is verdict
         assert claim.number == min(means)
@@ -75,7 +75,7 @@ def test_too_few_runs_judge_nothing_either_way() -> None:
         for mean in (-1e9, 1e9):
             found = [
                 Judge(runs).increases("", [_curve(mean)]),
-                Judge(runs).somewhere_negative("", [_curve(mean)]),
+                Judge(runs).decreases_somewhere("", [_curve(mean)]),
                 Judge(runs).equivalent("", [_curve(mean)]),
                 Judge(runs).no_worse("", [_curve(mean)]),
             ]

@@ -22,7 +22,7 @@ from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Result
 
 CONFIG = ConstraintsConfig(
-    runs=4, dear_runs=2, calls=12, steps=(0.01, 1.0, 10.0), problems=("box",), frank_wolfe=()
+    runs=4, slow_runs=2, calls=12, steps=(0.01, 1.0, 10.0), problems=("box",), frank_wolfe=()
 )
 
 

@@ -99,7 +99,7 @@ def critical(comparisons: int, runs: int) -> float:
     return float(-stdtrit(runs - 1, LEVEL / max(comparisons, 1)))
 
 
-class About(TypedDict, total=False):
+class ClaimOptions(TypedDict, total=False):
     """What may be said of a claim beside its sentence and its curves; see `Claim`.
 
     `provided` is the premise without which the sentence says nothing; `margin`, which only
@@ -126,7 +126,7 @@ class Judge:
     figure: int | None = None
 
     def increases(
-        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that every difference is positive: each is shown to be, one is not, or open."""
         t = _statistics(differences)
@@ -134,8 +134,8 @@ class Judge:
         verdict = _verdict(shown=lowest >= each, refuted=lowest <= -critical(t.size, self.runs))
         return self._claim(sentence, _SMALLEST, lowest, ">=", each, verdict, about)
 
-    def somewhere_negative(
-        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+    def decreases_somewhere(
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that one of the differences is negative: shown, refuted by all of them, or open."""
         t = _statistics(differences)
@@ -144,20 +144,20 @@ class Judge:
         return self._claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict, about)
 
     def equivalent(
-        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that every difference is 0 within a margin: shown, one is not, or open."""
         mean, sem = _moments(differences)
         return self._within(sentence, "deviation", np.abs(mean), sem, about)
 
     def no_worse(
-        self, sentence: str, differences: Sequence[Curve], **about: Unpack[About]
+        self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that no difference exceeds a margin: shown, one is beyond it, or open."""
         return self._within(sentence, "excess", *_moments(differences), about)
 
     def ratio_at_most(
-        self, sentence: str, ratios: Sequence[Curve], limit: float, **about: Unpack[About]
+        self, sentence: str, ratios: Sequence[Curve], limit: float, **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that no ratio of `Curves.ratios` exceeds a limit: shown, one is beyond it, or open.
 
@@ -174,7 +174,7 @@ class Judge:
         ratios: Sequence[Curve],
         limit: float,
         share: float,
-        **about: Unpack[About],
+        **about: Unpack[ClaimOptions],
     ) -> Claim:
         """Claim that at most a share of the ratios exceeds a limit: shown, refuted, or open.
 
@@ -191,13 +191,15 @@ class Judge:
         return self._claim(sentence, measure, perhaps, "<=", share, verdict, about)
 
     def at_most(
-        self, sentence: str, number: float, threshold: float, **about: Unpack[About]
+        self, sentence: str, number: float, threshold: float, **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that a number, which is exact, does not exceed a threshold."""
         verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
         return self._claim(sentence, "", number, "<=", threshold, verdict, about)
 
-    def _within(self, sentence: str, what: str, mean: Float64, sem: Float64, about: About) -> Claim:
+    def _within(
+        self, sentence: str, what: str, mean: Float64, sem: Float64, about: ClaimOptions
+    ) -> Claim:
         """Compare the upper ends of confidence intervals with a margin, and the lower to refute."""
         margin = about.pop("margin", MARGIN)
         exact = bool(np.all(sem == 0))
@@ -218,7 +220,7 @@ class Judge:
         relation: str,
         threshold: float,
         verdict: Verdict,
-        about: About,
+        about: ClaimOptions,
     ) -> Claim:
         premise = about.pop("provided", None)
         if premise is not None and verdict is Verdict.HOLDS:

@@ -42,12 +42,12 @@ _WEIGHTS: dict[str, Schedule] = {
 _SLOPES = {"EMA": 0.0, "slope L/2": 0.5, "slope L/10": 0.1, "surrogates": None}
 _MEANS = {f"{slope} {weight}": (slope, weight) for slope in _SLOPES for weight in _WEIGHTS}
 _MEANS["mean of gradients"] = _MEANS.pop("EMA 1/t")
-RIVALS = (*_PLAIN, *_MEANS)
-FW_RIVALS = ("raw", *(mean for mean, (slope, _) in _MEANS.items() if slope != "surrogates"))
+BASELINES = (*_PLAIN, *_MEANS)
+FW_BASELINES = ("raw", *(mean for mean, (slope, _) in _MEANS.items() if slope != "surrogates"))
 _OURS = ("COCO_16", "fold 2", "fold 16", "Gaussian 32", "Gaussian 128")
 _STEP_L = ("fold 2, L=1/s", "fold 16, L=1/s")  # under Frank-Wolfe steps say nothing about L
-DEAR = ("COCO_16", "fold 16", "Gaussian 32", "Gaussian 128")
-METHODS, FW_METHODS = (*RIVALS, *_OURS, *_STEP_L), (*FW_RIVALS, *_OURS)
+SLOW = ("COCO_16", "fold 16", "Gaussian 32", "Gaussian 128")
+METHODS, FW_METHODS = (*BASELINES, *_OURS, *_STEP_L), (*FW_BASELINES, *_OURS)
 # Of ours, the lowest at its best step on the problems seen before, in the geometric mean.
 CHOICE, FW_CHOICE = "fold 2, L=1/s", "Gaussian 128"
 
@@ -57,7 +57,7 @@ def _means(*slopes: str) -> tuple[str, ...]:
 
 
 # What is tuned as one: a method, or all second parameters of a family.
-RIVAL_FAMILIES = {
+BASELINE_FAMILIES = {
     "SGD": ("SGD",),
     "decreasing step": ("1/√t", "1/t"),
     "tuned mean": _means("EMA"),
@@ -66,10 +66,10 @@ RIVAL_FAMILIES = {
     "dual averaging": ("dual averaging",),
     "Adam": ("Adam",),
 }
-FAMILIES = RIVAL_FAMILIES | {method: (method,) for method in (*_OURS, *_STEP_L)}
+FAMILIES = BASELINE_FAMILIES | {method: (method,) for method in (*_OURS, *_STEP_L)}
 FW_FAMILIES = {
     "raw": ("raw",),
-    **{name: RIVAL_FAMILIES[name] for name in ("tuned mean", "slope-corrected mean")},
+    **{name: BASELINE_FAMILIES[name] for name in ("tuned mean", "slope-corrected mean")},
     **{method: (method,) for method in _OURS},
 }
 SHOWN = (

@@ -1,12 +1,12 @@
 """Denoise before the projection: COCO and its baselines under constraints and penalties.
 
 A cell is a problem of `constraint_problems.py` at a step size, in multiples of 1/L, or under
-Frank-Wolfe, which has none. The methods meet the same noise. What counts is the excess of a run,
-divided by that of the *best rival* on the same noise, in the geometric mean of the runs.
+Frank-Wolfe, which has none. The methods meet the same noise. What counts is the suboptimality of
+a run, divided by that of the *best baseline* on the same noise, in the geometric mean of the runs.
 
 A setting is a step, a second parameter for families that have one, and an answer: the last
 twentieth of the iterates, or the average of their second half. A method's setting is the best of
-all on one half of the runs, and is measured on the other half; so is the best rival, of all
+all on one half of the runs, and is measured on the other half; so is the best baseline, of all
 methods without a denoiser in all settings. Chosen and measured on the same runs, the best of many
 would look better than it is, and no interval would hold.
 
@@ -23,17 +23,17 @@ import numpy as np
 
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.constraint_methods import (
+    BASELINE_FAMILIES,
+    BASELINES,
     CHOICE,
-    DEAR,
     FAMILIES,
+    FW_BASELINES,
     FW_CHOICE,
     FW_FAMILIES,
     FW_METHODS,
-    FW_RIVALS,
     METHODS,
-    RIVAL_FAMILIES,
-    RIVALS,
     SHOWN,
+    SLOW,
     optimizer,
 )
 from coco_denoiser.paper.experiments.constraint_problems import (
@@ -58,10 +58,10 @@ _KINDS = {
     "constrained": ("With constraints", SEEN | HELD_OUT),
 }
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
-_USABLE = math.log(3.0)  # above the best rival
+_USABLE = math.log(3.0)  # above the best baseline
 _MOST = math.log(1e6)  # a ratio beyond a million counts as a million
 Table: TypeAlias = Mapping[str, Float64]  # by method: numbers (steps, ..., runs)
-SHARES = tuple(2.0**-k for k in range(6))  # of the calls, after which excess is recorded
+SHARES = tuple(2.0**-k for k in range(6))  # of the calls, after which suboptimality is recorded
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ class ConstraintsConfig(Config):
     """What is run.
 
     Attributes:
-        dear_runs: the runs of the methods that take the most time, but under Frank-Wolfe.
+        slow_runs: the runs of the methods that take the most time, but under Frank-Wolfe.
         steps: step sizes in multiples of 1/L; for Adam, of a tenth of the way to go. Below 0.03
-            the rivals are alone, so that none is best at the end of its grid.
+            the baselines are alone, so that none is best at the end of its grid.
         calls: an upper limit on the oracle calls of a run.
         problems: the names of the problems.
     """
 
     runs: int = 20
-    dear_runs: int = 8
+    slow_runs: int = 8
     steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
     calls: int = 2000
     problems: tuple[str, ...] = (*SEEN, *HELD_OUT, *FREE)
@@ -97,9 +97,9 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
     exact = of.map.active(of.minimizer[None])[0]
     unit: dict[str, Float64] = {"start": np.asarray(of.excess(of.start[None]))}
     with short_windows() as short:
-        for method in FW_METHODS if free else RIVALS if step < 0.03 else METHODS:
-            dear = method in DEAR and not free
-            runs = min(config.runs, config.dear_runs) if dear else config.runs
+        for method in FW_METHODS if free else BASELINES if step < 0.03 else METHODS:
+            slow = method in SLOW and not free
+            runs = min(config.runs, config.slow_runs) if slow else config.runs
             path = run(
                 optimizer(method, of, step),
                 of,
@@ -119,7 +119,7 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
 
 
 def _ends(of: Composite, path: Array) -> tuple[Array, Array]:
-    """Return the excess of the last twentieth of a path, and of its second half's average."""
+    """Return the suboptimality of a path's last twentieth, and of its second half's average."""
     calls = len(path) - 1
     late = path[-max(calls // 20, 1) :]
     each = of.excess(late.reshape(-1, of.dimension)).reshape(len(late), -1)
@@ -141,11 +141,11 @@ def _gather(config: ConstraintsConfig, units: Sequence[Unit]) -> Curves:
         walks[name] = {method: _log_excess([unit], method) for method in FW_METHODS}
     for kind in _KINDS:
         if names := _of(config, kind):
-            _compare(curves, kind, [logs[name] for name in names], FAMILIES, RIVALS)
+            _compare(curves, kind, [logs[name] for name in names], FAMILIES, BASELINES)
             _by_step(curves, kind, np.array(config.steps), [logs[name] for name in names])
             _supports(curves, kind, config.steps, [missed[name] for name in names])
     if walks:
-        _compare(curves, "Frank-Wolfe", list(walks.values()), FW_FAMILIES, FW_RIVALS)
+        _compare(curves, "Frank-Wolfe", list(walks.values()), FW_FAMILIES, FW_BASELINES)
     short = [float(unit["short"][0]) for unit in units]
     curves.exact("windows short of the tolerance", "all", np.arange(len(units)), short)
     return curves
@@ -177,7 +177,7 @@ def _by_run(cells: Sequence[Unit], key: str, share: int = 0) -> Float64:
 
 
 def _log_excess(cells: Sequence[Unit], method: str, share: int = 0) -> Float64:
-    """Return the logarithms (cells, 2, runs) of the excess of last iterates and averages."""
+    """Return the logarithms (cells, 2, runs) of the suboptimality of last iterates and averages."""
     both = [_by_run(cells, f"{method} {what}", share) for what in ("last", "average")]
     return np.log(np.clip(np.stack(both, axis=1), 1e-300, 1e300))
 
@@ -207,11 +207,13 @@ def _compare(
     kind: str,
     problems: Sequence[Table],
     families: Mapping[str, Sequence[str]],
-    rivals: Sequence[str],
+    baselines: Sequence[str],
 ) -> None:
-    """Add the families at their best over the best rival, by problem and in the mean; over SGD."""
+    """Add the families at their best over the best baseline, by problem and in the mean."""
     plain = next(iter(families))
-    best, base = ([tuned(_settings(of, m)) for of in problems] for m in (rivals, families[plain]))
+    best, base = (
+        [tuned(_settings(of, m)) for of in problems] for m in (baselines, families[plain])
+    )
     for family, methods in families.items():
         mine = [tuned(_settings(of, methods)) for of in problems]
         ratios, gains = (
@@ -224,11 +226,11 @@ def _compare(
 
 
 def _by_step(curves: Curves, kind: str, steps: Float64, problems: Sequence[Table]) -> None:
-    """Add by step, and over all steps from 1/L on: ratios to the best rival; how many are usable.
+    """Add by step, and over all from 1/L on: ratios to the best baseline; how many are usable.
 
-    Add our choice over each rival too, from 1/L on.
+    Add our choice over each baseline too, from 1/L on.
     """
-    best, far = [tuned(_settings(of, RIVALS)) for of in problems], steps >= 1.0
+    best, far = [tuned(_settings(of, BASELINES)) for of in problems], steps >= 1.0
     long: dict[str, Float64] = {}
     for family, methods in FAMILIES.items():
         each = [
@@ -245,7 +247,7 @@ def _by_step(curves: Curves, kind: str, steps: Float64, problems: Sequence[Table
         curves.add(f"{kind}: usable", family, steps, usable)
         curves.ratios(f"{kind}: from 1/L", family, 1.0, long[family][:, None])
         curves.add(f"{kind}: usable from 1/L", family, 1.0, usable[:, far].mean(axis=1)[:, None])
-    for family in RIVAL_FAMILIES:
+    for family in BASELINE_FAMILIES:
         gains = (long[CHOICE] - long[family])[:, None]
         curves.ratios(f"{kind}: from 1/L, {CHOICE} over", family, 1.0, gains)
 
@@ -360,7 +362,7 @@ EXPERIMENT = Experiment(
     "Denoising before a projection, a proximal step or Frank-Wolfe's corner, against averages, "
     "dual averaging and Adam on 17 problems.",
     ConstraintsConfig(),
-    {"runs": 2, "dear_runs": 2, "calls": 30, "steps": (0.1, 1.0, 10.0)},
+    {"runs": 2, "slow_runs": 2, "calls": 30, "steps": (0.1, 1.0, 10.0)},
     _unit,
     _gather,
     _panels,

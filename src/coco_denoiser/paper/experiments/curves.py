@@ -24,7 +24,7 @@ class Curve(NamedTuple):
         return Curve(*(column[which] for column in self))
 
     def shifted(self, by: float) -> "Curve":
-        """Return the curve so much higher."""
+        """Return the curve moved up by this much."""
         return Curve(self.x, self.mean + by, self.sem)
 
     def times(self, factor: float | Float64) -> "Curve":

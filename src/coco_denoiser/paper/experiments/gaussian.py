@@ -1,7 +1,7 @@
 """The Gaussian model against SGD and other baselines, untuned, on many problems at many steps.
 
 A cell is a problem at a step size, in multiples of 1/L; the methods meet the same noise. What
-counts is the excess of the objective, the mean over the last twentieth of the iterates, divided by
+counts is the suboptimality, the mean over the last twentieth of the iterates, divided by
 that of SGD on the same noise at the same step, in the geometric mean of the runs. Cells of one
 problem share their noise, so a mean over cells is taken run by run: the runs are independent, and
 their spread gives its standard error. `gaussian_problems.py` says which problems chose a setting of

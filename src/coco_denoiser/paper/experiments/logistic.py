@@ -232,7 +232,7 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
     if config.published:
         arrivals = {base: _arrived(result, base) for base in _BASES}
         claims += [
-            paper.somewhere_negative(
+            paper.decreases_somewhere(
                 "Adam: the variance does not improve consistently with K.",
                 [curves.difference("Adam late", a, b) for a, b in pairwise(names)],
                 measure="smallest gain from one K to the next, in standard errors",

@@ -42,7 +42,7 @@ def _is_quick(entry: Entry) -> bool:
 
 
 def _about(entries: Sequence[Entry]) -> str:
-    """Say what this is: how large, when, with which version."""
+    """Return what this is: how large, when, with which version."""
     sized = [entry for entry in entries if entry.experiment.quick]
     quick = sum(map(_is_quick, sized))
     size = "Full size" if not quick else "Quick run" if quick == len(sized) else "Mixed sizes"

@@ -106,7 +106,7 @@ def walk(
     step: float,
     second: float,
 ) -> tuple[dict[str, Float64], float]:
-    """Follow a rival from starts (runs, d) for a number of oracle calls, one a step.
+    """Follow a method from starts (runs, d) for a number of oracle calls, one a step.
 
     Return how far its series are from the minimiser, each (runs, calls + 1), and the share of its
     steps whose window was solved to less than the tolerance. Beyond twice the start's distance it

@@ -1,4 +1,4 @@
-"""Denoisers among their rivals: the same oracle calls for all, as the textbook has them and tuned.
+"""Denoisers among baselines: the same oracle calls for all, as the textbook has them and tuned.
 
     textbook    every method at the step and the second parameter that its authors advise
     tuned       every method at its best over one grid, chosen on runs of their own
@@ -183,7 +183,7 @@ def _panels(result: Result) -> list[Panel]:
 
 
 def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """Say which of (ours, theirs) is nearer at the end, and by how much, beyond chance."""
+    """State which of (ours, theirs) is nearer at the end, and by how much, beyond chance."""
     curves, panel = result.curves, f"{protocol} end"
     threshold = critical(len(pairs), result.config.runs)
     found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": []}

@@ -302,7 +302,7 @@ def _rival_claims(result: Result) -> list[Claim]:
     )
     return [
         paper.no_worse(
-            "COCO with all points is the best at any iteration: no rival is ahead by more than the "
+            "COCO with all points is the best at any iteration: no other is ahead by more than the "
             f"margin at any step (at most {worst:.1%}).",
             leads,
         ),

@@ -1,4 +1,4 @@
-"""The paper's baselines and rivals, as small NumPy classes that take an optional denoiser."""
+"""The paper's baselines and others, as small NumPy classes that take an optional denoiser."""
 
 from coco_denoiser.paper.optimizers.averaging import PolyakRuppert, TailAverage
 from coco_denoiser.paper.optimizers.base import SGD, DenoiserLike, Optimizer

@@ -46,9 +46,9 @@ class GradientMean:
 
     $$m \leftarrow m + w_k\,(g - c\,x - m), \qquad \theta = m + c\,x$$
 
-    Takes the place of a denoiser, and is a fair rival of one. The slope $c = 0$ ignores the points.
-    Under SGD with a step $\gamma$ and $c = 1/\gamma$, the point before the map is the mean of the
-    points $x - \gamma g$ so far: averaged surrogates (Mairal, 2013).
+    Takes the place of a denoiser, and is a fair baseline for one. The slope $c = 0$ ignores the
+    points. Under SGD with a step $\gamma$ and $c = 1/\gamma$, the point before the map is the mean
+    of the points $x - \gamma g$ so far: averaged surrogates (Mairal, 2013).
 
     Args:
         weight: $w_k$ for k = 1, 2, ...; by default 2 / (k + 1), but at least 0.01.
