@@ -114,7 +114,7 @@ def test_two_points_are_judged_as_by_numpy() -> None:
             phi = np.array([[weight * apart], [apart * (1.0 - weight * newer / older)]])
             lam = n[0] * phi[0, 0] / (phi[1, 0] - phi[0, 0]) * (1.0 - np.eye(2))
             with jax.enable_x64(True):
-                numbers = map(jnp.asarray, (apart, bound, older, newer, weight))
+                numbers = map(jnp.asarray, (apart, bound, 1.0 / older, 1.0 / newer, weight))
                 found = [float(v) for v in certify_two(*numbers)]
             np.testing.assert_allclose(found, core(p, phi, lam), rtol=1e-9, atol=1e-13)
             assert (max(found) <= 1e-12) == (weight == exact)

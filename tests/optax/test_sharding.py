@@ -62,11 +62,12 @@ def difference(a, b):
     return max(float(np.max(np.abs(np.asarray(x) - np.asarray(y)))) for x, y in pairs)
 
 def table_error(path, tables):
-    # Of ||dx||^2, relative to the same sum in float64 by NumPy.
+    # Of ||dx||, relative to the same in float64 by NumPy.
     flat = [np.concatenate([np.ravel(leaf).astype(float) for leaf in jax.tree.leaves(p)])
             for p in path[-K:]]
-    slots = [(int(tables.slot) + n) % K for n in range(K)]
-    return max(abs(tables.point[slots[i], slots[j]] / np.sum((flat[i] - flat[j]) ** 2) - 1)
+    slots = [(int(tables.next) + n) % K for n in range(K)]
+    found = tables.point_distances
+    return max(abs(found[slots[i], slots[j]] / np.linalg.norm(flat[i] - flat[j]) - 1)
                for i in range(K) for j in range(i))
 
 def collectives(program):

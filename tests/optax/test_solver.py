@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import coco_denoiser
 from coco_denoiser.optax import coco_denoise, solver
-from coco_denoiser.optax.window import Tables, newest_weights
+from coco_denoiser.optax.models import projected
+from coco_denoiser.optax.window import Tables
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 from tests.optax.streams import K, as_tree, noisy_gradient
@@ -40,10 +41,10 @@ def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
     K, c = x.shape[0], 0.5 * (L + mu)
     dx, dg = x[:, None] - x, g[:, None] - g
     dh = dg - c * dx
-    point, cross, residual = ((a * b).sum(-1) for a, b in ((dx, dx), (dx, dh), (dh, dh)))
+    points, residuals = (jnp.sqrt((v * v).sum(-1)) for v in (dx, dh))
     one = jnp.ones(K, x.dtype)
-    tables = Tables(jnp.array(K), jnp.array(0), c, point, cross, residual, one)
-    w, *judged = newest_weights(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
+    tables = Tables(jnp.array(K), jnp.array(0), c, points, points, residuals, one)
+    w, *judged = projected(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
     return g[-1] + w @ (dh[:, -1]), judged
 
 

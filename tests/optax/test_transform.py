@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from coco_denoiser import Denoiser, Status
-from coco_denoiser.optax import FoldState, coco_denoise
+from coco_denoiser.optax import coco_denoise
 from coco_denoiser.optax.state import VERSION
 from tests.optax.streams import (
     CHAIN,
@@ -48,7 +48,7 @@ def test_extra_arguments_are_accepted_and_the_second_call_does_not_recompile() -
     for seed in range(1, 2 * K):  # while the window fills up, and after
         _, state = update(noisy_gradient(params, seed), state, params, 1.0 + seed)
     assert cast("Any", update)._cache_size() == programs > 0
-    assert int(state.tables.size) == K
+    assert int(state.tables.count) == K
 
 
 def test_scan_cond_and_vmap_give_what_a_loop_gives() -> None:
@@ -108,7 +108,7 @@ def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> N
     expected: list[Any] = [P(None, "data"), P("data"), P()]  # type: ignore[no-untyped-call]
     assert found[0].points["w"] == found[0].gradients["w"] == expected[0]
     assert found[1][0].trace["w"] == expected[1]
-    assert found[0].tables.point == expected[2]
+    assert found[0].tables.cosines == expected[2]
 
 
 def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
@@ -147,8 +147,8 @@ def test_long_leaves_are_folded_as_by_the_core() -> None:
         g = 0.5 * x + rng.normal(size=x.size).astype(np.float32)
         ours, state = update(jnp.asarray(g), state, jnp.asarray(x))
         np.testing.assert_allclose(ours, denoiser(x, g), atol=1e-4)
-        np.testing.assert_array_equal(state.points, x)
-        np.testing.assert_array_equal(state.gradients, ours)
+        np.testing.assert_array_equal(state.points[0], x)
+        np.testing.assert_array_equal(state.gradients[0], ours)
         x = np.asarray(x - 0.5 * ours)
     assert not np.allclose(ours, g, atol=1e-2)
 
@@ -157,10 +157,9 @@ def test_with_a_window_of_two_the_state_is_two_copies_and_some_numbers() -> None
     sizes = []
     for d in (1, 100):
         state = coco_denoise(1.0, 2, forget="fold").init(jnp.ones(d))
-        assert isinstance(state, FoldState)
         sizes.append(sum(leaf.size for leaf in jax.tree.leaves(state)))
     assert sizes[1] - sizes[0] == 2 * 99
-    assert sizes[0] < 12
+    assert sizes[0] < 32
 
 
 def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
@@ -195,9 +194,10 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             dx = points[i] - points[j]
             dh = gradients[i] - gradients[j] - L / 2 * dx
             size = np.linalg.norm(dx) * np.linalg.norm(dh)
-            assert np.isclose(state.tables.point[i, j], dx @ dx, rtol=2e-6)
-            assert np.isclose(state.tables.residual[i, j], dh @ dh, rtol=2e-6)
-            assert np.isclose(state.tables.cross[i, j], dx @ dh, rtol=0.0, atol=2e-6 * size)
+            told = state.tables
+            assert np.isclose(told.point_distances[i, j], np.linalg.norm(dx), rtol=1e-6)
+            assert np.isclose(told.residual_distances[i, j], np.linalg.norm(dh), rtol=1e-6)
+            assert np.isclose(told.cosines[i, j], dx @ dh / size, rtol=0.0, atol=2e-6)
 
 
 def filtered(g: Any, state: Any, x: Any) -> Any:
@@ -229,7 +229,7 @@ def test_a_state_survives_its_file_and_one_of_another_version_is_refused(options
         other = state._replace(version=version)
         with pytest.raises(ValueError, match="another release of coco-denoiser has written it"):
             jax.jit(tx.update)(x, other, x)
-        with pytest.raises(ValueError, match="must have the layout of version 3"):
+        with pytest.raises(ValueError, match="must have the layout of version 4"):
             _ = other.status
 
 

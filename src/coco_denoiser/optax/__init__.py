@@ -12,8 +12,8 @@ except ImportError as error:
         "pip install 'coco-denoiser[jax]'."
     ) from error
 
-from coco_denoiser.optax.state import CocoState, FoldState
+from coco_denoiser.optax.state import CocoState
 from coco_denoiser.optax.transform import coco_denoise
 from coco_denoiser.optax.tree import hessian_bounds
 
-__all__ = ["CocoState", "FoldState", "coco_denoise", "hessian_bounds"]
+__all__ = ["CocoState", "coco_denoise", "hessian_bounds"]

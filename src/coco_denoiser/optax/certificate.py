@@ -69,21 +69,21 @@ def certify_two(
     Args:
         apart: the distance of the two residuals.
         bound: how far apart they may be.
-        older: precision of the older one; 0 if there is none.
-        newer: precision of the newer one.
+        older: noise variance of the older one; 0 if there is none.
+        newer: that of the newer one.
         weight: the weight of the older one in the newer one's answer.
     """
     rounding = _rounding(apart.dtype)
-    there = older > 0.0
-    n = jnp.where(there, older, 1.0)
+    both = 1.0 + older / newer  # the distances that they move, in that of the newer one
     move = weight * apart
-    distance = apart - move * (1.0 + newer / n)
+    distance = apart - move * both
     lost = rounding * apart
     excess = jnp.abs(distance) - bound
-    violation = jnp.where(there & ~(excess <= 2.0 * lost), excess / (bound + lost), 0.0)
+    broken = (older > 0.0) & ~(excess <= 2.0 * lost)
+    violation = jnp.where(broken, excess / (bound + lost), 0.0)
     slack = jnp.maximum(jnp.abs(bound - distance) - lost, 0.0)
-    gap = jnp.where(there & ~(weight == 0.0), slack * newer * move, 0.0)
-    return _relative(gap, 0.5 * newer * move * move * (1.0 + newer / n)), _finite(violation)
+    gap = jnp.where(weight == 0.0, 0.0, slack * move)
+    return _relative(gap, 0.5 * move * move * both), _finite(violation)
 
 
 def _response(lam: Array, n: Array, forces: Array) -> Array:

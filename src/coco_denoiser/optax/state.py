@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from coco_denoiser.optax.window import Tables
+from coco_denoiser.optax import window
 from coco_denoiser.solution import Status
 
-VERSION = 3  # of what a state holds
+VERSION = 4  # of what a state holds
 # What saved states hold: a number keeps its meaning for ever.
 UNCHANGED, SOLVED, ESTIMATED, STALLED, REFUSED = range(5)
 _STATUS = {
@@ -27,9 +27,10 @@ class CocoState(NamedTuple):
     """The window, and what the last update found: arrays only.
 
     Attributes:
-        points: the tree of the parameters, its leaves (K, *shape).
-        gradients: the same, the noisy gradients.
-        tables: small tables of distances, (K, K).
+        points: the tree of the parameters, its leaves (slots, *shape): K, or one if a window of
+            two folds.
+        gradients: the same, the noisy gradients; in place of folded ones their mixture.
+        tables: distances, cosines and variances, (K, K), named as in `coco_denoiser.window`.
         found: (5,), `gap`, `violation`, `std`, `noise_std` and `curvature`; -1 where they are
             unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used.
         outcome: which `status` it is, as a number.
@@ -40,7 +41,7 @@ class CocoState(NamedTuple):
 
     points: Any
     gradients: Any
-    tables: Tables
+    tables: window.Tables
     found: Array
     outcome: Array
     refused: Array
@@ -74,44 +75,48 @@ class CocoState(NamedTuple):
     @property
     def status(self) -> Any:
         """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
-        return _status(self)
+        check_version(self)
+        named = [_STATUS[code] for code in np.ravel(self.outcome).tolist()]
+        return np.reshape(np.array(named, object), np.shape(self.outcome))[()]
 
 
-class FoldState(NamedTuple):
-    """The past of a window of two that folds: arrays only.
+def empty(params: Any, slots: int, K: int, dtype: Any) -> CocoState:
+    """Return a state without observations.
 
-    Attributes:
-        points: the last point, a tree like the parameters.
-        gradients: its denoised gradient.
-        precision: that of the gradient, in fresh observations; 0 if there is none.
-        found: (2,), `gap` and `violation`; -1 where they are unknown.
-        outcome: which `status` it is, as a number.
-        refused: how many observations were refused until now.
-        version: as many entries as the version of this layout.
+    Args:
+        params: the tree of the parameters, arrays.
+        slots: how many observations are stored.
+        K: how many an answer is made of.
+        dtype: the floating dtype to store; None for each parameter's own.
     """
+    zeros = jax.tree.map(lambda p: _zeros(p, dtype), params)
+    points = jax.tree.map(lambda p: jnp.stack([p] * slots), zeros)
+    zero = _origin(jax.tree.leaves(points))
+    rest = [jnp.zeros_like(zero, jnp.int32) for _ in range(2)]
+    found = jnp.asarray([0.0, 0.0, UNKNOWN, UNKNOWN, UNKNOWN], zero.dtype) + zero
+    version = jnp.full(VERSION, VERSION, jnp.int8)
+    gradients, tables = jax.tree.map(jnp.copy, points), window.empty(K, zero)
+    return CocoState(points, gradients, tables, found, rest[0], rest[1], version)
 
-    points: Any
-    gradients: Any
-    precision: Array
-    found: Array
-    outcome: Array
-    refused: Array
-    version: Array
 
-    @property
-    def gap(self) -> Array:
-        """Relative duality gap of the last two points; NaN if unknown."""
-        return _known(self.found, 0)
+def _zeros(p: Any, dtype: Any) -> Array:
+    """Return zeros like a parameter, laid out over devices as it is, in the dtype to store."""
+    own = p.dtype if dtype is None else dtype
+    if jnp.issubdtype(p.dtype, jnp.complexfloating):
+        own = jnp.promote_types(own, jnp.complex64)
+    return jnp.zeros_like(p, dtype=own)
 
-    @property
-    def violation(self) -> Array:
-        """Excess of their distance over its bound, relative to that; NaN if unknown."""
-        return _known(self.found, 1)
 
-    @property
-    def status(self) -> Any:
-        """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
-        return _status(self)
+def _origin(leaves: list[Array]) -> Array:
+    """Return a zero of the dtype to sum in, that of the widest leaf but float32 at least.
+
+    Under shard_map it varies over the devices if a leaf does, as sums will.
+    """
+    wide = any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves)
+    zero = jnp.zeros((), jnp.float64 if wide else jnp.float32)
+    # Only traced values can vary; others may have a sharding, which a zero cannot have.
+    traced = (leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer))
+    return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
 def _known(found: Array, index: int) -> Array:
@@ -120,12 +125,6 @@ def _known(found: Array, index: int) -> Array:
     value = xp.asarray(found)[..., index]
     known: Array = xp.where(value < 0.0, xp.nan, value)
     return known
-
-
-def _status(state: CocoState | FoldState) -> Any:
-    check_version(state)
-    named = [_STATUS[code] for code in np.ravel(state.outcome).tolist()]
-    return np.reshape(np.array(named, object), np.shape(state.outcome))[()]
 
 
 def check_version(state: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import keystr, tree_map_with_path
 
@@ -23,14 +24,14 @@ def parameters(params: Any) -> Any:
     return tree_map_with_path(lambda path, p: _array("params", keystr(path), p), params)
 
 
-def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
+def observation(updates: Any, params: Any, points: Any, slots: int) -> tuple[Any, Any]:
     """Return parameters, and updates with zeros for None, both like those that init saw.
 
     Args:
         updates: a tree like the parameters; some may be None.
         params: the parameters.
-        points: those of the state, with leading axes.
-        lead: the leading axes that they should have.
+        points: those of the state, with a leading axis.
+        slots: its length.
     """
     if params is None:
         raise ValueError(_NO_PARAMS)
@@ -53,10 +54,10 @@ def observation(updates: Any, params: Any, points: Any, lead: tuple[int, ...]) -
 
     def checked(path: Any, p: Any, g: Any, X: Any) -> Any:
         where = keystr(path)
-        if X.shape[len(lead) :] != p.shape or X.shape[: len(lead)] != lead:
+        if X.shape != (slots, *p.shape):
             raise ValueError(
                 f"the state must be one of these parameters and of this window: it holds shape "
-                f"{X.shape} for params{where}, which needs {lead + p.shape}. Call init again."
+                f"{X.shape} for params{where}, which needs {(slots, *p.shape)}. Call init again."
             )
         g = _array("updates", where, g)
         if g.shape != p.shape:
@@ -111,11 +112,16 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
-def precision(noise_variance: Any, dtype: Any) -> Any:
-    """Return 1 / noise variance; not positive for a traced variance that is not."""
+def variance(noise_variance: Any, dtype: Any) -> Array:
+    """Return a noise variance; only one that is traced may be out of range."""
     if not isinstance(noise_variance, jax.core.Tracer):
         check.positive("noise_variance", plain(noise_variance))
-    return 1.0 / jnp.asarray(noise_variance, dtype)
+    return jnp.asarray(noise_variance, dtype)
+
+
+def coordinates(params: Any) -> int:
+    """Return the number of real coordinates of a point."""
+    return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
 def _array(name: str, where: str, leaf: Any) -> Any:

@@ -1,0 +1,106 @@
+"""What turns the tables of a window into weights, in JAX, and what is known of these."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from coco_denoiser.models import slope
+from coco_denoiser.optax import certificate, solver
+from coco_denoiser.optax.state import ESTIMATED, SOLVED, STALLED, UNCHANGED, UNKNOWN
+from coco_denoiser.optax.window import Tables, fold_pair
+
+
+class Answer(NamedTuple):
+    """How the newest gradient is averaged, and the `found` and `outcome` of a state."""
+
+    weights: Array  # (K,); they sum to 1
+    found: Array
+    outcome: Array
+
+
+def cocoercive(tables: Tables, newest: Any, *, radius: Array, tol: Any) -> Answer:
+    """Return the answer of the paper's projection."""
+    weights, moved, gap, violation = projected(tables, newest, radius, tol=tol)
+    good = (gap <= tol) & (violation <= tol)
+    outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
+    return _told(weights, [gap, violation, UNKNOWN, UNKNOWN, UNKNOWN], outcome)
+
+
+def projected(
+    tables: Tables, newest: Any, radius: Array, *, tol: Any
+) -> tuple[Array, Array, Array, Array]:
+    """Return the weights (K,) that denoise a slot, whether any differ, gap and violation."""
+    K, n, used = tables.variances.size, tables.precisions, tables.used
+    apart, bounds = tables.residual_distances, radius * tables.point_distances
+    if K == 1:
+        zero = jnp.zeros_like(radius)
+        return jnp.ones_like(n), zero > 0.0, zero, zero
+    if K == 2:
+        old = 1 - newest
+        weight, _ = fold_pair(tables, old, newest, radius)
+        two = apart[old, newest], bounds[old, newest], tables.variances[old]
+        judged = certificate.certify_two(*two, tables.variances[newest], weight)
+        weights = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight)
+        return weights, weight > 0.0, *judged
+    pair = used[:, None] & used
+    apart = jnp.where(pair, apart, 0.0)
+    scale = apart.max()
+    scale = jnp.where(scale > 0.0, scale, 1.0)
+    apart, bounds = apart / scale, bounds / scale
+    h = _embed(apart, newest, pair)
+    total = n.sum()
+    mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
+    h = jnp.where(used[:, None], h - mean, 0.0)
+    W, lam = solver.solve(h, n, apart, bounds, tol=tol)
+    gap, violation = certificate.certify(h, n, bounds, W, lam)
+    return lax.dynamic_index_in_dim(W, newest, keepdims=False), lam.any(), gap, violation
+
+
+@jax.jit
+def _embed(apart: Array, origin: Array, pair: Array) -> Array:
+    """Return vectors (K, K) at these distances, by a pivoted Cholesky decomposition.
+
+    The newest observation is the origin: what is near it keeps its digits.
+    """
+    K, squares = apart.shape[0], apart * apart
+    row = lax.dynamic_index_in_dim(squares, origin, keepdims=False)
+    gram = jnp.where(pair, 0.5 * (row[:, None] + row - squares), 0.0)
+    # A pivot below the rounding of the largest is noise, not a further dimension.
+    least = K * solver.precision(squares.dtype).eps * jnp.max(row)
+
+    def eliminate(k: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        gram, factor = carry
+        diagonal = jnp.diagonal(gram)
+        pivot = jnp.argmax(diagonal)
+        top = diagonal[pivot]
+        fine = top > least
+        column = jnp.where(fine, gram[pivot] / jnp.sqrt(jnp.where(fine, top, 1.0)), 0.0)
+        return gram - column[:, None] * column, factor.at[:, k].set(column)
+
+    factor: Array = lax.fori_loop(0, K, eliminate, (gram, jnp.zeros_like(gram)))[1]
+    return factor
+
+
+def gaussian(tables: Tables, newest: Any, *, d: int, L: Any, tol: Any) -> Answer:
+    """Return the answer of the Gaussian model, in d coordinates."""
+    used, d = tables.used, max(d, 1)
+    pair = used[:, None] & used
+    x, g = (jnp.where(pair, t, 0.0) for t in (tables.point_distances, tables.residual_distances))
+    with jax.default_matmul_precision("highest"):
+        fitted = slope.fit(x, g, tables.precisions, newest[None], d, L=L, xp=jnp)
+    # Before the second observation there is nothing to estimate.
+    alone = used.sum() < 2
+    weights = jnp.where(alone, jnp.arange(used.size) == newest, fitted.weights[0])
+    estimated = jnp.stack([fitted.std[0], fitted.noise_std, fitted.scale * math.sqrt(d)])
+    estimated = jnp.where(jnp.isnan(estimated) | alone, UNKNOWN, estimated)
+    gap = fitted.gap[0]
+    outcome = jnp.where(gap <= tol, ESTIMATED, STALLED)
+    return _told(weights, [gap, UNKNOWN, *estimated], outcome)
+
+
+def _told(weights: Array, found: list[Any], outcome: Array) -> Answer:
+    told = jnp.stack([jnp.asarray(v, weights.dtype) for v in found])
+    return Answer(weights, told, outcome.astype(jnp.int32))

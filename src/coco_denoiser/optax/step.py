@@ -1,0 +1,92 @@
+"""A step of a stream, in JAX, in the core's four calls: measure, admit, model, commit."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from coco_denoiser.optax import passes, window
+from coco_denoiser.optax.models import Answer
+from coco_denoiser.optax.state import REFUSED, UNKNOWN, CocoState
+from coco_denoiser.optax.window import Limits, Tables
+
+Model: TypeAlias = Callable[[Tables, Any], Answer]
+
+# Of points, and of residuals: a square fits, and so do sums of some.
+_FARTHEST = {"float64": 1e150, "float32": 1e18}
+
+
+def step(
+    state: CocoState,
+    new: passes.Two,
+    variance: Array,
+    limits: Limits | None,
+    model: Model,
+    *,
+    folds: bool,
+) -> tuple[Any, CocoState]:
+    """Take an observation into the window; return its gradient, denoised.
+
+    Args:
+        state: the window.
+        new: the point and its gradient, trees.
+        variance: relative noise variance of the observation.
+        limits: the curvature bounds; None for a model that has none.
+        model: turns the tables, and the place of the newest observation in them, into weights.
+        folds: whether the observation that leaves is merged into the next. A window of two is then
+            a filter, whose one slot stands for everything.
+    """
+    held, tables, centre = state[:2], state.tables, state.tables.centre
+    is_filter = folds and tables.variances.size == 2
+    if limits is not None:
+        centre = limits.centre
+        moved = tables._replace(centre=centre)  # of a filter's tables nothing is kept
+        tables = moved if is_filter else window.recentred(tables, centre)
+    newest = 1 if is_filter else tables.next
+    row = window.row_of(passes.measure(held, new, centre))
+    fits = _fits(row, variance)
+    after = window.admit(tables, row, variance, newest)
+    if limits is not None and folds and not is_filter:
+        held, after = _fold_oldest(held, new, tables, after, limits, fits)
+    tables = _if(fits, after, state.tables)
+    answer = model(tables, newest)
+    if limits is not None and is_filter:
+        theta, held = passes.commit_merged(held, new, answer.weights[0], centre, fits)
+        after = window.settle(after, window.fold_pair(after, 0, 1, limits.radius).variance)
+        tables = _if(fits, after, state.tables)
+    else:
+        shift = None if limits is None else centre
+        theta, held = passes.commit(held, new, newest, answer.weights, shift, fits)
+    told = jnp.where(fits, answer.found, UNKNOWN), jnp.where(fits, answer.outcome, REFUSED)
+    return theta, CocoState(*held, tables, *told, state.refused + ~fits, state.version)
+
+
+def _fits(row: Array, variance: Array) -> Array:
+    """Return whether an observation is in range: its variance, and how far it is from others."""
+    near = (row[::2] <= _FARTHEST[row.dtype.name]).all()
+    return near & jnp.isfinite(variance) & (variance > 0.0)
+
+
+def _fold_oldest(
+    held: passes.Two, new: passes.Two, before: Tables, after: Tables, limits: Limits, fits: Array
+) -> tuple[passes.Two, Tables]:
+    """Merge the observation that leaves, if there is one, into the next."""
+    slots = before.next, before.following
+    weight, variance = window.fold_pair(before, *slots, limits.radius)
+
+    def merged() -> tuple[passes.Two, Tables]:
+        # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
+        vectors, sums = passes.merge(held, new, slots, weight, limits.centre)
+        return vectors, window.insert(after, window.row_of(sums), variance, slots[1])
+
+    found: tuple[passes.Two, Tables] = lax.cond(
+        fits & (weight > 0.0), merged, lambda: (held, after)
+    )
+    return found
+
+
+def _if(condition: Array, yes: Tables, no: Tables) -> Tables:
+    found: Tables = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    return found
