@@ -29,7 +29,15 @@ LOSSES: dict[str, tuple[float, float]] = {
 
 
 class Curvature(NamedTuple):
-    r"""Bounds on the eigenvalues $\lambda$ of the Hessian: $\mu \le \lambda \le L$."""
+    r"""Bounds on the eigenvalues $\lambda$ of the Hessian: $\mu \le \lambda \le L$.
+
+    Example:
+        >>> from coco_denoiser import Denoiser
+        >>> from coco_denoiser.curvature import linear_model
+        >>> L, mu = linear_model("squared", [[1.0, 0.0], [0.0, 2.0]])
+        >>> Denoiser(L=L, mu=mu).L
+        2.0
+    """
 
     L: float
     mu: float

@@ -59,6 +59,20 @@ class Answer(NamedTuple):
 class Solution:
     r"""The denoised gradients, and what is known about them. What a model does not know is NaN.
 
+    Example:
+        Two noisy gradients at one point are averaged:
+
+        >>> from coco_denoiser import solve
+        >>> solution = solve([[0.0], [0.0]], [[1.0], [3.0]], L=1.0)
+        >>> solution.gradients
+        array([[2.],
+               [2.]])
+        >>> solution.weights
+        array([[0.5, 0.5],
+               [0.5, 0.5]])
+        >>> print(solution.status)
+        solved to tol
+
     Attributes:
         gradients: (K, d), the denoised gradients.
         weights: (K, K) matrix W of the average $\theta - c x = W (g - c x)$: rows sum to 1, no

@@ -33,6 +33,18 @@ _REFUSED = (
 class Diagnostics(NamedTuple):
     """What the last step did, and what the window costs.
 
+    Example:
+        >>> import torch
+        >>> from coco_denoiser.torch import GradientDenoiser
+        >>> x = torch.nn.Parameter(torch.zeros(2))
+        >>> denoiser = GradientDenoiser([x], L=1.0)
+        >>> for gradient in ([1.0, 0.0], [0.0, 1.0]):
+        ...     x.grad = torch.tensor(gradient)
+        ...     found = denoiser.denoise()
+        >>> found = denoiser.diagnostics()
+        >>> found.weights, found.status.success
+        (array([0.5, 0.5]), True)
+
     Attributes:
         weights: (observations,), how the last gradient was averaged, oldest first; the last
             entry is the weight of the newest observation itself. With window=2 and folding

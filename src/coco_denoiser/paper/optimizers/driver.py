@@ -44,6 +44,19 @@ def run(
     The optimizer, its denoiser and the average are reset first, so the path depends on the
     arguments and the generator's state alone.
 
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser import Denoiser
+        >>> from coco_denoiser.paper.optimizers import SGD, run
+        >>> from coco_denoiser.paper.problems import Quadratic
+        >>> problem = Quadratic([1.0, 0.5], noise_std=1.0)
+        >>> def distance(optimizer):
+        ...     rng = np.random.default_rng(0)
+        ...     path = run(optimizer, problem, [5.0, 5.0], steps=200, rng=rng)
+        ...     return np.linalg.norm(path.iterates[100:], axis=1).mean()
+        >>> distance(SGD(1.0, denoiser=Denoiser(L=1.0))) < 0.5 * distance(SGD(1.0))
+        np.True_
+
     Args:
         optimizer: any of this package.
         problem: an objective with its oracle, or a plain function: gradient(x), or

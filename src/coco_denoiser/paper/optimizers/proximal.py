@@ -21,12 +21,26 @@ from coco_denoiser.typing import Array
 
 
 def soft_threshold(x: Array, amount: float | Array) -> Array:
-    """Return the proximal step of amount * |x|_1: every coordinate nearer to 0 by that much."""
+    """Return the proximal step of amount * |x|_1: every coordinate nearer to 0 by that much.
+
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import soft_threshold
+        >>> soft_threshold(np.array([3.0, -0.5, -2.0]), 1.0)
+        array([ 2., -0., -1.])
+    """
     return np.asarray(np.sign(x) * np.maximum(np.abs(x) - amount, 0.0))
 
 
 def project_simplex(x: Array, total: float = 1.0) -> Array:
-    """Return the nearest points (..., d) without negative coordinates whose sum is `total`."""
+    """Return the nearest points (..., d) without negative coordinates whose sum is `total`.
+
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import project_simplex
+        >>> project_simplex(np.array([1.0, 0.5, -1.0]))
+        array([0.75, 0.25, 0.  ])
+    """
     descending = -np.sort(-x, axis=-1)
     surplus = np.cumsum(descending, axis=-1) - total
     count = np.arange(1, x.shape[-1] + 1)
@@ -36,7 +50,14 @@ def project_simplex(x: Array, total: float = 1.0) -> Array:
 
 
 def project_l1_ball(x: Array, radius: float = 1.0) -> Array:
-    """Return the nearest points (..., d) whose absolute values sum to at most `radius`."""
+    """Return the nearest points (..., d) whose absolute values sum to at most `radius`.
+
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import project_l1_ball
+        >>> project_l1_ball(np.array([2.0, -1.5]))
+        array([ 0.75, -0.25])
+    """
     inside = np.abs(x).sum(axis=-1, keepdims=True) <= radius
     return np.where(inside, x, np.sign(x) * project_simplex(np.abs(x), radius))
 
@@ -49,6 +70,13 @@ class GradientMean:
     Takes the place of a denoiser, and is a fair baseline for one. The slope $c = 0$ ignores the
     points. Under SGD with a step $\gamma$ and $c = 1/\gamma$, the point before the map is the mean
     of the points $x - \gamma g$ so far: averaged surrogates (Mairal, 2013).
+
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import GradientMean
+        >>> mean = GradientMean(lambda k: 1 / k)
+        >>> [mean(np.zeros(1), np.array([g]))[0] for g in (1.0, 3.0, 5.0)]
+        [np.float64(1.0), np.float64(2.0), np.float64(3.0)]
 
     Args:
         weight: $w_k$ for k = 1, 2, ...; by default 2 / (k + 1), but at least 0.01.
@@ -116,6 +144,16 @@ class FrankWolfe(Optimizer):
     \langle g, z \rangle, \qquad \gamma_k = \frac{2}{k + 1}$$
 
     Every iterate is in the set, and nothing needs to be tuned.
+
+    Example:
+        The corners of the simplex are the unit vectors:
+
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import FrankWolfe, run
+        >>> optimizer = FrankWolfe(lambda g: np.eye(len(g))[g.argmin()])
+        >>> path = run(optimizer, lambda x: x - [0.3, 0.7], [1.0, 0.0], steps=100)
+        >>> path.iterates[-1].round(1)
+        array([0.3, 0.7])
 
     Args:
         corner: returns $c(g)$.

@@ -15,6 +15,13 @@ class Quadratic:
     $$\operatorname{argmin}_x\ \tfrac12 (x - x^*)^\top H (x - x^*), \qquad
     \text{oracle}(x) = H (x - x^*) + N(0, \sigma^2 I)$$
 
+    Example:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.problems import Quadratic
+        >>> problem = Quadratic([1.0, 0.5], noise_std=0.1)
+        >>> problem.L, problem.mu, problem.gradient(np.array([2.0, 2.0]))
+        (1.0, 0.5, array([2., 1.]))
+
     Args:
         hessian: the eigenvalues (d,) of a diagonal $H$, or $H$ itself (d, d), symmetric and
             positive semidefinite.
