@@ -111,7 +111,7 @@ def ball() -> Figure:
     points = np.array([[0.0, 0.0], [2.0, 0.6]])
     noisy = np.array([[0.5, 0.9], [0.9, -0.9]])
     theta = coco.denoise(points, noisy, L=1.0)
-    figure = Figure(figsize=(7.2, 3.3), layout="constrained")
+    figure = Figure(figsize=(6.1, 3.0), layout="constrained")  # fits a phone
     left, right = figure.subplots(1, 2)
     apart = points[1] - points[0]
     radius = 0.5 * float(np.linalg.norm(apart))
@@ -127,7 +127,7 @@ def ball() -> Figure:
         left.annotate(name, end, xytext=(6, down), textcoords="offset points", va="center",
                       color=colour, fontsize=10)  # fmt: skip
     left.set(xlim=(-0.5, 2.9), ylim=(-2.1, 1.5), aspect="equal")
-    left.set_title("The difference belongs in a ball", loc="left", fontsize=10)
+    left.set_title("The difference belongs in a ball", loc="left", fontsize=11)
     for i, name in enumerate("12"):
         _arrow(right, np.zeros(2), noisy[i], PLAIN, dashed=True)
         _arrow(right, np.zeros(2), theta[i], COCO, dashed=False)
@@ -141,7 +141,7 @@ def ball() -> Figure:
     right.annotate("mean: kept", mean, xytext=(8, 0), textcoords="offset points", va="center",
                    fontsize=8)  # fmt: skip
     right.set(xlim=(-0.3, 1.6), ylim=(-1.1, 1.1), aspect="equal")
-    right.set_title("Both gradients move by the same amount", loc="left", fontsize=10)
+    right.set_title("Both move by the same amount", loc="left", fontsize=11)
     for axes in (left, right):
         axes.set_axis_off()
     return figure
@@ -154,7 +154,7 @@ def window() -> Figure:
     exact = points * [0.4, 1.0]
     noisy = exact + 0.45 * rng.normal(size=exact.shape)
     theta = coco.denoise(points, noisy, L=1.0)
-    figure = Figure(figsize=(7.2, 3.7), layout="constrained")
+    figure = Figure(figsize=(6.1, 3.3), layout="constrained")  # fits a phone
     for axes, gradients, colour, name in zip(
         figure.subplots(1, 2, sharex=True, sharey=True),
         (noisy, theta),
@@ -167,7 +167,7 @@ def window() -> Figure:
             _arrow(axes, point, point + 0.7 * shown, colour, dashed=colour == PLAIN)
         axes.plot(*points.T, "o", color=EXACT, markersize=3.5)
         error = np.sum((gradients - exact) ** 2)
-        axes.set_title(f"{name}: total squared error {error:.2f}", loc="left", fontsize=10)
+        axes.set_title(f"{name}: squared error {error:.2f}", loc="left", fontsize=11)
         axes.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_color("#cccccc")
     return figure

@@ -65,7 +65,7 @@ def test_no_harm_counts_only_where_something_is_gained(gain: float, verdict: Ver
     harmless = [_curve(0.0, sem=0.0)]
     claim = Judge(100).no_worse("", harmless, measure="excess", provided=premise)
     assert claim.verdict is verdict
-    assert claim.measure == "excess; and a gain as well"
+    assert claim.measure == "excess; also: a gain"
     assert Judge(100).no_worse("", [_curve(9.0)], provided=premise).verdict is Verdict.FAILS
 
 

@@ -154,7 +154,7 @@ class Judge:
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that no difference exceeds a margin: shown, one is beyond it, or open."""
-        return self._within(sentence, "excess", *_moments(differences), about)
+        return self._within(sentence, "increase", *_moments(differences), about)
 
     def ratio_at_most(
         self, sentence: str, ratios: Sequence[Curve], limit: float, **about: Unpack[ClaimOptions]
@@ -228,7 +228,7 @@ class Judge:
         found = Claim(sentence, measure, number, relation, threshold, verdict, figure=self.figure)
         found = replace(found, **about)  # type: ignore[misc]
         if premise is not None:
-            found = replace(found, measure=f"{found.measure}; and {premise.measure} as well")
+            found = replace(found, measure=f"{found.measure}; also: {premise.measure}")
         return found if verdict is Verdict.FAILS else replace(found, note="")
 
 

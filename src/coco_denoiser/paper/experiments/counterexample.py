@@ -107,9 +107,9 @@ def _claims(result: Result) -> list[Claim]:
             f"circle of points, d = 3 ({error.mean[-1] - 1:+.0%} at {last}).",
             [error.shifted(-1)],
             margin=0.02,
-            measure="largest excess that the runs leave possible, as a share of the oracle's error",
+            measure="largest increase that the runs leave possible, over the oracle's error",
             note="The constraints pull this gradient towards the largest errors around it. All of "
-            "the excess is bias. For K = 2 the statement is proved.",
+            "the increase is bias. For K = 2 the statement is proved.",
             provided=less,
         ),
         paper.increases(
@@ -121,7 +121,7 @@ def _claims(result: Result) -> list[Claim]:
             note="More points mean a larger largest error around the centre.",
         ),
         ours.increases(
-            "The variance of this gradient is smaller than the oracle's all the same, for every K.",
+            "The variance of this gradient is nevertheless smaller than the oracle's, for every K.",
             [variance.shifted(-1).times(-1)],
             theory=True,
         ),

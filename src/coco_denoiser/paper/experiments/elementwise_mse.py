@@ -203,8 +203,8 @@ def _claims(result: Result) -> list[Claim]:
     widest = [_panel(config, number, boxes[-1]) for number in numbers]
     lost = [curves["total, COCO minus oracle", name] for name in widest]
     taken = -np.mean([c.mean for c in lost])
-    excess = "largest excess that the runs leave possible, as a share of the oracle's error"
-    bound: dict[str, Any] = {"margin": _NO_MORE, "measure": excess}
+    increase = "largest increase that the runs leave possible, as a share of the oracle's error"
+    bound: dict[str, Any] = {"margin": _NO_MORE, "measure": increase}
     tightest = [curves[gain, _panel(config, number, 0)].times(-1) for number in numbers]
     gained = "a gain for every point of the smallest box"
     here = Judge(runs).increases("", tightest[_SHOWN : _SHOWN + 1], measure=gained)

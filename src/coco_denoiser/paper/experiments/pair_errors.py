@@ -315,7 +315,7 @@ def _bias_claims(
             "The more L is overestimated, the lower the bias.",
             [_together(bias[config.over[1]].minus(bias[config.over[0]]))],
             margin=0.005,
-            measure="largest excess that the runs leave possible, as a share of σ",
+            measure="largest increase that the runs leave possible, as a share of σ",
             provided=biased,
         ),
         paper.equivalent(
