@@ -40,7 +40,7 @@ def denoise(
 
     Input that is not finite, or exceeds 1e150, raises ValueError.
 
-    Example:
+    Examples:
         The second gradient must not be smaller than the first, nor the third exceed it by more
         than L = 1:
 
@@ -96,7 +96,7 @@ def solve(
 ) -> Solution:
     """Solve the problem of `denoise`, and return the answer with its certificate.
 
-    Example:
+    Examples:
         >>> from coco_denoiser import solve
         >>> solution = solve([[0.0], [1.0], [2.0]], [[0.5], [0.1], [2.5]], L=1.0)
         >>> solution.status.success, solution.gap < 1e-9

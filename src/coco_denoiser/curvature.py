@@ -31,7 +31,7 @@ LOSSES: dict[str, tuple[float, float]] = {
 class Curvature(NamedTuple):
     r"""Bounds on the eigenvalues $\lambda$ of the Hessian: $\mu \le \lambda \le L$.
 
-    Example:
+    Examples:
         >>> from coco_denoiser import Denoiser
         >>> from coco_denoiser.curvature import linear_model
         >>> L, mu = linear_model("squared", [[1.0, 0.0], [0.0, 2.0]])
@@ -70,7 +70,7 @@ def linear_model(
         weights: $w_i$, (n,), not negative; None for 1.
         intercept: whether the model has one, as if `features` had a column of ones.
 
-    Example:
+    Examples:
         >>> from coco_denoiser import curvature
         >>> curvature.linear_model("squared", [[2.0, 0.0], [0.0, 4.0]], regularization=0.5)
         Curvature(L=8.5, mu=2.5)
@@ -134,7 +134,7 @@ def spectrum(
             the answer is exact, up to rounding.
         failure: the probability that one of the bounds does not hold.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser import curvature
         >>> H = np.diag([1.0, 2.0, 5.0])

@@ -99,7 +99,7 @@ def minimize(
     The first step is 10% of the length of x0, or 0.1 if x0 is zero. If the minimum is far nearer
     than that, start from a point whose size says so.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser import minimize
         >>> rng = np.random.default_rng(0)

@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 class Solution:
     r"""The denoised gradients, and what is known about them. What a model does not know is NaN.
 
-    Example:
+    Examples:
         Two noisy gradients at one point are averaged:
 
         >>> from coco_denoiser import solve

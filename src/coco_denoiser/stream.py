@@ -49,7 +49,7 @@ class Denoiser:
 
     A denoiser belongs to one thread at a time: a second caller is refused.
 
-    Example:
+    Examples:
         Put it between oracle and optimizer, as in `x = x - step * denoiser(x, g)`. The second
         gradient must not be smaller than the first, so both move to their mean:
 

@@ -26,12 +26,12 @@ UNKNOWN = -1.0  # as everything that is told is at least 0; NaN and infinity ups
 class CocoState(NamedTuple):
     """The window, and what the last update found: arrays only.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> from coco_denoiser.optax import coco_denoise
         >>> tx, params = coco_denoise(L=4.0, window=4), jnp.ones(3)
         >>> updates, state = tx.update(jnp.ones(3), tx.init(params), params)
-        >>> state.status.success, bool(state.gap <= 1e-6)
+        >>> state.status.success, bool(state.gap < 1e-6)
         (True, True)
 
     Attributes:

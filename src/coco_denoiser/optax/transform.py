@@ -60,7 +60,7 @@ def coco_denoise(
     it. Empty slots count as zeros here. Where nothing is averaged, updates are returned unchanged,
     bit for bit. None in place of an update counts as zero, and stays None.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> import optax
         >>> from coco_denoiser.optax import coco_denoise

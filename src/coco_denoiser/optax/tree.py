@@ -162,7 +162,7 @@ def hessian_bounds(
         steps: Hessian-vector products, at most.
         failure: the probability that one of the bounds does not hold.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> from coco_denoiser.optax import hessian_bounds
         >>> L, mu = hessian_bounds(lambda x: 3.0 * x[0] ** 2 + x[1] ** 2, jnp.array([1.0, 2.0]))

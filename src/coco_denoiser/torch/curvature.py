@@ -27,7 +27,7 @@ def hessian_bounds(
         steps: Hessian-vector products, each about two backward passes.
         failure: the probability that one of the bounds does not hold.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from coco_denoiser.torch import hessian_bounds
         >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)

@@ -33,7 +33,7 @@ _REFUSED = (
 class Diagnostics(NamedTuple):
     """What the last step did, and what the window costs.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from coco_denoiser.torch import GradientDenoiser
         >>> x = torch.nn.Parameter(torch.zeros(2))
@@ -91,7 +91,7 @@ class GradientDenoiser:
     Parameters that are frozen (no `requires_grad`, no gradient) are not part of the point and
     take no memory. A gradient that is None counts as zero.
 
-    Example:
+    Examples:
         Two gradients at the same point are averaged:
 
         >>> import torch

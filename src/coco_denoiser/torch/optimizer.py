@@ -55,7 +55,7 @@ class CocoOptimizer(Optimizer):
     4. step the wrapped optimizer;
     5. put the gradients back, unless that has cleared them.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from coco_denoiser.torch import CocoOptimizer
         >>> x = torch.nn.Parameter(torch.full((3,), 10.0))

@@ -44,7 +44,7 @@ def run(
     The optimizer, its denoiser and the average are reset first, so the path depends on the
     arguments and the generator's state alone.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser import Denoiser
         >>> from coco_denoiser.paper.optimizers import SGD, run

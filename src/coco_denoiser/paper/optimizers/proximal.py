@@ -23,7 +23,7 @@ from coco_denoiser.typing import Array
 def soft_threshold(x: Array, amount: float | Array) -> Array:
     """Return the proximal step of amount * |x|_1: every coordinate nearer to 0 by that much.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser.paper.optimizers import soft_threshold
         >>> soft_threshold(np.array([3.0, -0.5, -2.0]), 1.0)
@@ -35,7 +35,7 @@ def soft_threshold(x: Array, amount: float | Array) -> Array:
 def project_simplex(x: Array, total: float = 1.0) -> Array:
     """Return the nearest points (..., d) without negative coordinates whose sum is `total`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser.paper.optimizers import project_simplex
         >>> project_simplex(np.array([1.0, 0.5, -1.0]))
@@ -52,7 +52,7 @@ def project_simplex(x: Array, total: float = 1.0) -> Array:
 def project_l1_ball(x: Array, radius: float = 1.0) -> Array:
     """Return the nearest points (..., d) whose absolute values sum to at most `radius`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser.paper.optimizers import project_l1_ball
         >>> project_l1_ball(np.array([2.0, -1.5]))
@@ -71,7 +71,7 @@ class GradientMean:
     points. Under SGD with a step $\gamma$ and $c = 1/\gamma$, the point before the map is the mean
     of the points $x - \gamma g$ so far: averaged surrogates (Mairal, 2013).
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser.paper.optimizers import GradientMean
         >>> mean = GradientMean(lambda k: 1 / k)
@@ -145,7 +145,7 @@ class FrankWolfe(Optimizer):
 
     Every iterate is in the set, and nothing needs to be tuned.
 
-    Example:
+    Examples:
         The corners of the simplex are the unit vectors:
 
         >>> import numpy as np

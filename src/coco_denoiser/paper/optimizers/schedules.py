@@ -17,7 +17,7 @@ r"""$\gamma$, a number or a schedule."""
 def decreasing(C: float) -> Schedule:
     r"""Return the schedule $\gamma_k = C / k$, under which SGD's noise averages out.
 
-    Example:
+    Examples:
         >>> from coco_denoiser.paper.optimizers import decreasing
         >>> [decreasing(2.0)(k) for k in (1, 2, 4)]
         [2.0, 1.0, 0.5]

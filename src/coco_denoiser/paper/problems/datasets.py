@@ -117,7 +117,7 @@ def digits() -> tuple[Array, Int64]:
 def signed_labels(labels: ArrayLike) -> Array:
     """Map two classes, however they are numbered, to -1 (the smaller) and +1 (the larger).
 
-    Example:
+    Examples:
         >>> from coco_denoiser.paper.problems import signed_labels
         >>> signed_labels([1, 2, 2])
         array([-1.,  1.,  1.])

@@ -20,7 +20,7 @@ class LogisticRegression:
     The Tikhonov term belongs to every example, so that the mean of the examples' gradients is
     the gradient of the objective. The oracle picks one example uniformly.
 
-    Example:
+    Examples:
         >>> from coco_denoiser.paper.problems import LogisticRegression
         >>> problem = LogisticRegression([[1.0], [-3.0]], [1, 1], regularization=0.1)
         >>> problem.L, problem.mu, problem.minimizer.round(2)

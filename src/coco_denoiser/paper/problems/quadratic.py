@@ -15,7 +15,7 @@ class Quadratic:
     $$\operatorname{argmin}_x\ \tfrac12 (x - x^*)^\top H (x - x^*), \qquad
     \text{oracle}(x) = H (x - x^*) + N(0, \sigma^2 I)$$
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from coco_denoiser.paper.problems import Quadratic
         >>> problem = Quadratic([1.0, 0.5], noise_std=0.1)
