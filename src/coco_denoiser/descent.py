@@ -146,9 +146,9 @@ def minimize(
     def ask(point: Float64) -> Float64:
         path.history.append(math.nan)
         try:
-            g = oracle.oracle(point.reshape(start.shape), rng)  # type: ignore[arg-type]
+            g = oracle.oracle(point.reshape(start.shape), rng)
             if not np.isfinite(g).all():
-                raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301
+                raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301 - counts as a failure of the call
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             raise MinimizeError(stop(f"call {len(path.history)} failed: {reason}.")) from error
@@ -160,21 +160,13 @@ def minimize(
         unknown = np.full(start.size, np.nan)
         return _result(path, start.shape, path.answer()[0], (unknown, unknown), message)
 
-    def show(last: str = "") -> None:
-        line = f"minimize: {len(path.history)} of {end} calls"
-        if path.recent:
-            theta, std = path.estimate(*path.answer())
-            line += f", |gradient| {length(theta):.3g} ± {length(std):.2g}"
-        sys.stderr.write(f"\r{line:60s}{last}")
-        sys.stderr.flush()
-
     try:
         while len(path.history) < end - 1:
             path.step(ask(path.x))
             asked = len(path.history)
             if progress and time.monotonic() >= due:
                 due = time.monotonic() + _SHOWN
-                show()
+                _show(path, end)
             if path.runs_away:
                 return stop(
                     f"diverged after {asked} calls: far from x0 the gradients are as long as at "
@@ -187,11 +179,20 @@ def minimize(
         theta, std = path.estimate(answer, field)
     finally:
         if progress:
-            show("\n")
+            _show(path, end, "\n")
     within = path.is_stationary(answer, theta, std)
     found = _UNKNOWN if field is None else _WITHIN if within else _LARGER
     message = f"used all {len(path.history)} calls; {found}"
     return _result(path, start.shape, answer, (theta, std), message, success=within)
+
+
+def _show(path: Path, end: int, last: str = "") -> None:
+    line = f"minimize: {len(path.history)} of {end} calls"
+    if path.recent:
+        theta, std = path.estimate(*path.answer())
+        line += f", |gradient| {length(theta):.3g} ± {length(std):.2g}"
+    sys.stderr.write(f"\r{line:60s}{last}")
+    sys.stderr.flush()
 
 
 def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
@@ -220,7 +221,7 @@ def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResu
     x = start.reshape(-1).astype(np.float64)
     path = Path.begin(x)
     if resume is not None:
-        earlier = resume._path  # noqa: SLF001
+        earlier = resume._path  # noqa: SLF001 - made here
         path = deepcopy(earlier)
         path.prox = earlier.prox
     if path.x.size != x.size:

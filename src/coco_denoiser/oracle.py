@@ -8,7 +8,7 @@ import numpy as np
 
 from coco_denoiser.typing import Array
 
-GradientFunction: TypeAlias = Callable[..., Any]
+GradientFunction: TypeAlias = Callable[..., Any]  # what it returns is checked
 """Returns a noisy gradient at a point x: called as gradient(x) or as gradient(x, rng)."""
 
 
@@ -26,7 +26,7 @@ class FunctionOracle:
         self._gradient = gradient
         self.draws = takes_generator(gradient)
 
-    def oracle(self, x: Array, rng: np.random.Generator) -> Array:
+    def oracle(self, x: Array, rng: np.random.Generator | None) -> Array:
         """Return one noisy gradient at x, of the shape of x."""
         # A copy: the function may keep or overwrite what it is given.
         found = self._gradient(x.copy(), rng) if self.draws else self._gradient(x.copy())

@@ -137,27 +137,15 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Ans
         h, bounds, n, tol, limit, within, "auto"
     )
     exhausted = steps >= (max_iter or METHODS[name].max_iter)
-    reached = steps, exhausted, gap, violation
-    return _answer(name, weights, phi, multipliers, *reached, tol, moved=moved)
+    good = gap <= tol and violation <= tol
+    status = _status(good=good, moved=moved, exhausted=exhausted)
+    return Answer(phi, weights, multipliers, gap, violation, steps, name, status)
 
 
-def _answer(
-    name: str,
-    weights: Float64,
-    phi: Float64,
-    multipliers: Float64,
-    iterations: int,
-    exhausted: bool,  # noqa: FBT001
-    gap: float,
-    violation: float,
-    tol: float,
-    *,
-    moved: bool,
-) -> Answer:
-    status = Status.ITERATION_LIMIT if exhausted else Status.STALLED
-    if gap <= tol and violation <= tol:
-        status = Status.SOLVED if moved else Status.UNCHANGED
-    return Answer(phi, weights, multipliers, gap, violation, iterations, name, status)
+def _status(*, good: bool, moved: bool, exhausted: bool) -> Status:
+    if good:
+        return Status.SOLVED if moved else Status.UNCHANGED
+    return Status.ITERATION_LIMIT if exhausted else Status.STALLED
 
 
 def _error(answer: Answer) -> float:
@@ -205,9 +193,11 @@ def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int
         multipliers, iterations = _multipliers(problem, name, near, tol, max_iter)
     weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
     limit = METHODS[name].max_iter if max_iter is None else max_iter
-    reached = iterations >= limit, *certify(problem, phi, multipliers)
-    moved = phi is not problem.residuals
-    return _answer(name, weights, phi, multipliers, iterations, *reached, tol, moved=moved)
+    gap, violation = certify(problem, phi, multipliers)
+    moved, exhausted = phi is not problem.residuals, iterations >= limit
+    good = gap <= tol and violation <= tol
+    status = _status(good=good, moved=moved, exhausted=exhausted)
+    return Answer(phi, weights, multipliers, gap, violation, iterations, name, status)
 
 
 def _multipliers(

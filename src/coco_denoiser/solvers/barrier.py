@@ -47,13 +47,19 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         tol: relative duality gap to reach.
         max_iter: limit on Newton's steps.
     """
+    if not problem.isotropic:
+        return _solve_table(problem, tol, max_iter)
+    h = problem.residuals
+    if h.shape[1] > len(h):
+        h = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
+    given = h, problem.bounds, problem.precisions, tol, max_iter, 0.1 * tol, "barrier"
+    _, _, multipliers, steps, *_ = kernels.solve(*given)
+    return multipliers, steps
+
+
+def _solve_table(problem: Problem, tol: float, max_iter: int) -> tuple[Float64, int]:
+    """Do what `solve` does, for a precision of every coordinate of every residual."""
     n, h = problem.table, problem.residuals
-    if problem.isotropic:
-        if h.shape[1] > len(h):
-            h = np.ascontiguousarray(np.asarray(np.linalg.qr(h.T, mode="r")).T)
-        given = h, problem.bounds, problem.precisions, tol, max_iter, 0.1 * tol, "barrier"
-        _, _, multipliers, steps, *_ = kernels.solve(*given)
-        return multipliers, steps
     first, second = np.nonzero(np.triu(needed_bounds(problem.bounds) < np.inf))
     rho, tree = problem.bounds[first, second], _tree(problem)
     edges = tree[first] - tree[second]
