@@ -3,13 +3,13 @@
 import math
 from collections.abc import Collection, Mapping
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coco_denoiser._core import kernels
-from coco_denoiser.typing import Array, Float64
+from coco_denoiser.typing import AnyArray, AnyDType, Array, Float64, Saved
 
 # The largest magnitude of an entry of a point, a gradient or a residual, in every interface:
 # squares of differences stay in range, with room for ten million of them.
@@ -20,7 +20,7 @@ _UNKNOWN_L = (
 )
 
 
-def real_array(name: str, value: ArrayLike) -> NDArray[Any]:
+def real_array(name: str, value: ArrayLike) -> AnyArray:
     """Return `value` as an array of real numbers; refuse masks, text, objects and complex."""
     try:
         masked = np.ma.is_masked(np.ma.asarray(value))  # a list of masked rows too
@@ -100,7 +100,7 @@ def refusal(x: Array, g: Array, c: float, point: str, gradient: str) -> ValueErr
 
 def pair(
     point: ArrayLike, gradient: ArrayLike, shape: tuple[int, ...] | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[AnyArray, AnyArray]:
     """Return one point and its gradient, of one shape: the given one, if there is one."""
     x, g = real_array("point", point), real_array("gradient", gradient)
     if x.shape != g.shape:
@@ -272,7 +272,7 @@ def damaged(what: str) -> ValueError:
     return ValueError(f"state is damaged: {what}. Nothing has changed; load another copy.")
 
 
-def saved_count(state: Mapping[str, Any], name: str, least: int, most: int | None) -> int:
+def saved_count(state: Saved, name: str, least: int, most: int | None) -> int:
     """Return an integer of a saved state, between two bounds."""
     value = np.asarray(state[name])
     if value.ndim or value.dtype.kind not in "iu" or int(value) < least:
@@ -282,9 +282,7 @@ def saved_count(state: Mapping[str, Any], name: str, least: int, most: int | Non
     return int(value)
 
 
-def saved(
-    state: Mapping[str, Any], name: str, shape: tuple[int, ...], *, kind: np.dtype[Any] | None
-) -> NDArray[Any]:
+def saved(state: Saved, name: str, shape: tuple[int, ...], *, kind: AnyDType | None) -> AnyArray:
     """Return an array of a saved state; of float32 or float64, unless one of them is named."""
     array = np.asarray(state[name])
     allowed = [np.dtype(k) for k in (np.float32, np.float64)] if kind is None else [kind]
@@ -299,7 +297,7 @@ def saved(
     return array
 
 
-def saved_table(state: Mapping[str, Any], name: str, count: int) -> Float64:
+def saved_table(state: Saved, name: str, count: int) -> Float64:
     """Return a table of a saved state, symmetric with zeros on its diagonal."""
     table = saved(state, name, (count, count), kind=np.dtype(np.float64))
     if not ((table == table.T).all() and not table.diagonal().any()):
@@ -307,7 +305,7 @@ def saved_table(state: Mapping[str, Any], name: str, count: int) -> Float64:
     return table
 
 
-def saved_number(state: Mapping[str, Any], name: str) -> float:
+def saved_number(state: Saved, name: str) -> float:
     """Return a finite number of a saved state."""
     value = np.asarray(state[name])
     if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):

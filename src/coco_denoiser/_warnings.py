@@ -10,7 +10,7 @@ _OURS = ("coco_denoiser", "contextlib", "torch")
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, naming the nearest line outside of this package and of what calls it back."""
-    frame, level = sys._getframe(1), 2  # noqa: SLF001
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - it is documented
     while frame.f_back is not None and _package(frame) in _OURS:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

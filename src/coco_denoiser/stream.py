@@ -7,7 +7,6 @@ of it is in the core; PyTorch makes the same calls for vectors of its own.
 
 import math
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +18,7 @@ from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model, choose
 from coco_denoiser.models.bounds import Bound, Limits
 from coco_denoiser.solution import ConvergenceWarning, Solution
-from coco_denoiser.typing import Array, ArrayLike, ModelName
+from coco_denoiser.typing import Array, ArrayLike, ModelName, Saved, State
 from coco_denoiser.window import FLOAT32, FLOAT64, Estimate, Window
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
@@ -96,7 +95,7 @@ class Denoiser:
         self._stream = Stream(self._model, window=window, forget=forget)
 
     @property
-    def L(self) -> float:  # noqa: N802
+    def L(self) -> float:  # noqa: N802 - the paper's letter
         """The upper bound in use; NaN where there is none."""
         return self._stream.limits.L
 
@@ -155,7 +154,7 @@ class Denoiser:
                 not finite; the window is unchanged.
         """
         stream = self._stream
-        x: Any = point
+        x: Any = point  # checked below
         g: Any = gradient
         window = stream.window
         shape = window.points.shape[1:] if window.count and window.points is not None else None
@@ -232,7 +231,7 @@ class Denoiser:
         found = model.solution(window, limits, stream.last(), raw, h)
         return replace(found, gradients=found.gradients.reshape(-1, *shape))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return everything as plain arrays and numbers; 0 stands for None."""
         window = self._stream.window
         vectors = {"points": window.points, "residuals": window.residuals}
@@ -245,7 +244,7 @@ class Denoiser:
             },
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Saved) -> None:
         """Restore a saved state of a denoiser with the same settings, and continue as it would.
 
         Sizes, types, signs and symmetries are checked. Numbers that were changed to others just
@@ -268,7 +267,7 @@ class Denoiser:
             window.points, window.residuals, window.d = points, residuals, math.prod(shape[1:])
             window.move(points.shape[1:], points.dtype)
 
-    def _saved_settings(self) -> dict[str, Any]:
+    def _saved_settings(self) -> State:
         """Return what a state must have been saved with; bounds that change may be others."""
         given = self._model.settings.items()
         return {name: 0 if value is None else value for name, value in given if not callable(value)}
@@ -314,13 +313,13 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.lock.release()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         found = self.estimate
         if found is not None:  # a workspace belongs to its window
             found = found._replace(source=found.whole())
         return {k: v for k, v in self.__dict__.items() if k != "lock"} | {"estimate": found}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self.lock = threading.Lock()
 
@@ -362,14 +361,14 @@ class Stream:
             self.estimate = self.model.estimate(self.window, self.asked())
         return self.estimate
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return everything but the vectors as plain arrays and numbers; 0 stands for None."""
         return {**self._saved_settings(), **self.window.state_dict()}
 
-    def _saved_settings(self) -> dict[str, Any]:
+    def _saved_settings(self) -> State:
         return {"version": VERSION, "window": self.size or 0, "forget": self.forget}
 
-    def check_settings(self, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    def check_settings(self, state: Saved, settings: Saved) -> None:
         """Raise ValueError if a saved state is of other settings, or lacks something.
 
         Args:
@@ -387,7 +386,7 @@ class Stream:
         if missing:
             raise ValueError(f"state lacks {', '.join(missing)}: it is not the state of a stream.")
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Saved) -> None:
         """Go back to a state that has been checked."""
         self.reset()
         self.window.load_state_dict(state)

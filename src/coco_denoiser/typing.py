@@ -1,5 +1,6 @@
 """Names for the types in signatures."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +15,12 @@ else:
         """Anything that numpy.asarray takes: an array, a number, lists of them."""
 
 
+# Any precision, any dtype; and what a checkpoint holds by name: arrays, tensors, numbers, text.
 Array: TypeAlias = NDArray[np.floating[Any]]
+AnyArray: TypeAlias = NDArray[Any]
+AnyDType: TypeAlias = np.dtype[Any]
+State: TypeAlias = dict[str, Any]
+Saved: TypeAlias = Mapping[str, Any]
 Float64: TypeAlias = NDArray[np.float64]
 Int64: TypeAlias = NDArray[np.int64]
 ModelName: TypeAlias = Literal["gaussian", "cocoercive"]

@@ -24,16 +24,15 @@ all of the past, and folding is a recursive filter.
 """
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser.solution import Answer, Status
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.typing import AnyDType, Float64, Int64, Saved, State
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _SAVED = ("point_distances", "cosines", "residual_distances")
@@ -56,12 +55,12 @@ class Window(kernels.Window):
         self.points = self.residuals = None
         self.hold(np.zeros((3, 0, 0)), np.zeros(0))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Return how to copy and pickle it: it holds C memory."""
         vectors = {name: getattr(self, name) for name in ("points", "residuals", "d")}
         return type(self), (self.slots, self.folds), {**self.state_dict(), **vectors}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.load_state_dict(state)
         self.points, self.residuals, self.d = state["points"], state["residuals"], state["d"]
 
@@ -109,7 +108,7 @@ class Window(kernels.Window):
         v[self.newest] -= 1.0
         return math.sqrt(max(0.0, float(-0.5 * v @ self.distances(centre) ** 2 @ v)))
 
-    def fit(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def fit(self, shape: tuple[int, ...], dtype: AnyDType) -> None:
         """Make room for one more observation, and for numbers so wide."""
         if self.next >= self.all_variances.size:
             self.grow(self.next + 1)
@@ -117,7 +116,7 @@ class Window(kernels.Window):
         if held is None or held.shape[1:] != shape or held.dtype != dtype or self.next >= len(held):
             self.move(shape, dtype)
 
-    def move(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def move(self, shape: tuple[int, ...], dtype: AnyDType) -> None:
         """Go over to other memory; the old one keeps what it holds."""
         rows = self.slots or max(16, 2 * self.count)
         for name in ("points", "residuals"):
@@ -138,7 +137,7 @@ class Window(kernels.Window):
         tables[:, :old, :old] = self.tables
         self.hold(tables, np.concatenate((self.all_variances, np.zeros(new - old))))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the tables, as plain arrays and numbers."""
         used = slice(self.count)
         return {
@@ -149,11 +148,11 @@ class Window(kernels.Window):
             **{n: t[used, used].copy() for n, t in zip(_SAVED, self.tables, strict=True)},
         }
 
-    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self, state: Saved) -> State:
         """Return what `load_state_dict` needs of a saved state, or raise ValueError."""
         count = check.saved_count(state, "count", 0, self.slots)
         full = count == self.slots
-        found: dict[str, Any] = {
+        found: State = {
             "count": count,
             "next": check.saved_count(state, "next", 0 if full else count, count - full),
             "centre": check.saved_number(state, "centre"),
@@ -169,7 +168,7 @@ class Window(kernels.Window):
             raise check.damaged(f"variances must be positive, got {found['variances'].min()}")
         return found
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Saved) -> None:
         """Go back to saved tables that have been checked."""
         self.reset()
         self.grow(state["count"])

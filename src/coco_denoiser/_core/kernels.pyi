@@ -36,7 +36,7 @@ def commit(
     out: Array,
 ) -> None: ...
 
-CONSTANTS: dict[str, Any]
+CONSTANTS: dict[str, Any]  # numbers, integral or not
 
 class Window:
     slots: int | None

@@ -50,7 +50,7 @@ class Bounds:
         return Limits(L, mu, *centre_and_radius(L, mu))
 
 
-def now(bound: Any) -> Any:
+def now(bound: Any) -> Any:  # the caller checks it
     """Return a bound as it is at this step; a tensor with one entry is a number."""
     value: Any = bound() if callable(bound) else bound
     return value.item() if getattr(value, "ndim", None) == 0 else value

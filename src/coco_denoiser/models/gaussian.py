@@ -1,7 +1,6 @@
 """The Gaussian model: gradients of a field whose slope is random, averaged as `slope.py` says."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class Gaussian:
         return self.fixed or self._capped(now(self.L))
 
     @staticmethod
-    def _capped(L: Any) -> Limits:
+    def _capped(L: float | None) -> Limits:
         cap = math.inf if L is None else check.positive("L", L)
         return Limits(cap, -cap, 0.0, math.nan)  # a slope has either sign
 

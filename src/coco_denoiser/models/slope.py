@@ -20,7 +20,8 @@ With A = Q U, y = A' V^-1/2 G and the ratio t = s^2 / sigma^2,
     Var theta_j = sigma^2 v_j W_jj,           p_i = v_i^-1 / sum_l v_l^-1,
 
 so that one decomposition serves every ratio and every point. The code below is array code for
-NumPy and for JAX: `xp` is numpy or jax.numpy, shapes are static, and nothing branches on data.
+NumPy and for JAX: `xp` is numpy or jax.numpy, arrays and numbers are of either, hence Any, shapes
+are static, and nothing branches on data.
 """
 
 import math

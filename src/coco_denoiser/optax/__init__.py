@@ -4,7 +4,7 @@ tx = optax.chain(coco_denoise(L=4.0), optax.sgd(0.1))
 """
 
 try:
-    import jax as _jax  # noqa: F401
+    import jax as _jax  # noqa: F401  # to say what is missing
     import optax as _optax  # noqa: F401  # Optax itself: imports are absolute
 except ImportError as error:
     raise ImportError(

@@ -9,12 +9,11 @@ where f_i = n_i (h_i - phi_i) - sum_j y_ij. Every term is non-negative, so nothi
 what rounding alone explains is forgiven.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from coco_denoiser.problem import ROUNDING
 
@@ -101,7 +100,7 @@ def _response(lam: Array, n: Array, forces: Array) -> Array:
     return solved
 
 
-def _rounding(dtype: Any) -> float:
+def _rounding(dtype: DTypeLike) -> float:
     return ROUNDING / 2.0**-52 * float(np.finfo(dtype).eps)
 
 

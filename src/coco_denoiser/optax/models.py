@@ -1,7 +1,7 @@
 """What turns the tables of a window into weights, in JAX, and what is known of these."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,8 @@ from jax import Array, lax
 from coco_denoiser.models import slope
 from coco_denoiser.optax import certificate, solver
 from coco_denoiser.optax.state import ESTIMATED, SOLVED, STALLED, UNCHANGED, UNKNOWN
-from coco_denoiser.optax.window import Tables, fold_pair
+from coco_denoiser.optax.tree import Number
+from coco_denoiser.optax.window import Slot, Tables, fold_pair
 
 
 class Answer(NamedTuple):
@@ -21,7 +22,7 @@ class Answer(NamedTuple):
     outcome: Array
 
 
-def cocoercive(tables: Tables, newest: Any, *, radius: Array, tol: Any) -> Answer:
+def cocoercive(tables: Tables, newest: Slot, *, radius: Array, tol: Number) -> Answer:
     """Return the answer of the paper's projection."""
     weights, moved, gap, violation = projected(tables, newest, radius, tol=tol)
     good = (gap <= tol) & (violation <= tol)
@@ -30,7 +31,7 @@ def cocoercive(tables: Tables, newest: Any, *, radius: Array, tol: Any) -> Answe
 
 
 def projected(
-    tables: Tables, newest: Any, radius: Array, *, tol: Any
+    tables: Tables, newest: Slot, radius: Array, *, tol: Number
 ) -> tuple[Array, Array, Array, Array]:
     """Return the weights (K,) that denoise a slot, whether any differ, gap and violation."""
     K, n, used = tables.variances.size, tables.precisions, tables.used
@@ -84,7 +85,7 @@ def _embed(apart: Array, origin: Array, pair: Array) -> Array:
     return factor
 
 
-def gaussian(tables: Tables, newest: Any, *, d: int, L: Any, tol: Any) -> Answer:
+def gaussian(tables: Tables, newest: Array, *, d: int, L: Number | None, tol: Number) -> Answer:
     """Return the answer of the Gaussian model, in d coordinates."""
     used, d = tables.used, max(d, 1)
     pair = used[:, None] & used
@@ -101,6 +102,6 @@ def gaussian(tables: Tables, newest: Any, *, d: int, L: Any, tol: Any) -> Answer
     return _told(weights, [gap, UNKNOWN, *estimated], outcome)
 
 
-def _told(weights: Array, found: list[Any], outcome: Array) -> Answer:
+def _told(weights: Array, found: list[Number], outcome: Array) -> Answer:
     told = jnp.stack([jnp.asarray(v, weights.dtype) for v in found])
     return Answer(weights, told, outcome.astype(jnp.int32))

@@ -5,15 +5,18 @@ together are one vector: what is measured is added over them, 3 K sums over thei
 is all that devices have to exchange.
 """
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from coco_denoiser.optax import tree
+from coco_denoiser.optax.tree import Tree
+from coco_denoiser.optax.window import Slot
 
-Two: TypeAlias = tuple[Any, Any]  # trees of points and of gradients
+Two: TypeAlias = tuple[Tree, Tree]  # trees of points and of gradients
 _Leaf: TypeAlias = tuple[Array, Array, Array, Array]
 _Three: TypeAlias = tuple[Array, Array, Array]
 
@@ -44,8 +47,8 @@ def merge(
 
 
 def commit(
-    held: Two, new: Two, newest: Any, weights: Array, centre: Array | None, fits: Array
-) -> tuple[Any, Two]:
+    held: Two, new: Two, newest: Slot, weights: Array, centre: Array | None, fits: Array
+) -> tuple[Tree, Two]:
     """Write an observation, if it fits, and average; return the gradient, and what is held.
 
     That is g + sum_i w_i (h_i - h): the weights (K,) sum to 1, and what all residuals have in
@@ -68,7 +71,7 @@ def commit(
 
 def commit_merged(
     held: Two, new: Two, weight: Array, centre: Array, fits: Array
-) -> tuple[Any, Two]:
+) -> tuple[Tree, Two]:
     """Do what `commit` does, but store the average: one slot stands for everything."""
     moved = fits & (weight > 0.0)
     leaves, structure = jax.tree.flatten(new[1])
@@ -80,7 +83,7 @@ def commit_merged(
         after = jnp.where(fits, jnp.where(moved, _shifted(g, by), g), G)
         # Not fused into its uses, which read it instead. Written in this order, G, X and at
         # last the parameters, each can take the place of the old one, and nothing is copied.
-        after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]
+        after = lax.optimization_barrier(after)  # type: ignore[no-untyped-call]  # JAX's
         here = jnp.where(_once_written(after, fits), x, X)
         denoised = jnp.where(_once_written(here, fits), after, own)
         if after.dtype != own.dtype:
@@ -97,7 +100,7 @@ def _leaf_by_leaf(held: Two, new: Two) -> list[_Leaf]:
     return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
 
 
-def _written(slot: Array, fits: Array, held: Two, new: Two) -> Two:
+def _written(slot: Slot, fits: Array, held: Two, new: Two) -> Two:
     """Return what is held, (slots, *shape), with the observation in a slot, if it fits.
 
     A large leaf is written in a branch, so that compiled code updates it in place: a selection
@@ -116,7 +119,7 @@ def _written(slot: Array, fits: Array, held: Two, new: Two) -> Two:
     return after
 
 
-def _put(slot: Array, stack: Array, row: Array) -> Array:
+def _put(slot: Slot, stack: Array, row: Array) -> Array:
     after: Array = lax.dynamic_update_index_in_dim(stack, row.astype(stack.dtype), slot, 0)
     return after
 
@@ -204,7 +207,7 @@ def _weighted_sum(X: Array, G: Array, x: Array, g: Array, c: Array | None, w: Ar
     return sum((w[i] * apart(X[i], G[i]) for i in range(w.size)), start=jnp.zeros((), w.dtype))
 
 
-def _difference(stack: Array, one: Array, dtype: Any) -> Array:
+def _difference(stack: Array, one: Array, dtype: DTypeLike) -> Array:
     wide = jnp.promote_types(stack.dtype, dtype)
     return stack.astype(wide) - one.astype(wide)
 

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from coco_denoiser.optax import window
+from coco_denoiser.optax.tree import DType, Tree
 from coco_denoiser.solution import Status
 
 VERSION = 4  # of what a state holds
@@ -47,8 +48,8 @@ class CocoState(NamedTuple):
             refused while `update` is compiled.
     """
 
-    points: Any
-    gradients: Any
+    points: Tree
+    gradients: Tree
     tables: window.Tables
     found: Array
     outcome: Array
@@ -81,14 +82,14 @@ class CocoState(NamedTuple):
         return _known(self.found, 4)
 
     @property
-    def status(self) -> Any:
+    def status(self) -> Any:  # a `Status`, or an array of objects
         """How the last update ended, a `Status`, or an array of them; not in compiled functions."""
         check_version(self)
         named = [_STATUS[code] for code in np.ravel(self.outcome).tolist()]
         return np.reshape(np.array(named, object), np.shape(self.outcome))[()]
 
 
-def empty(params: Any, slots: int, K: int, dtype: Any) -> CocoState:
+def empty(params: Tree, slots: int, K: int, dtype: DType) -> CocoState:
     """Return a state without observations.
 
     Args:
@@ -107,7 +108,7 @@ def empty(params: Any, slots: int, K: int, dtype: Any) -> CocoState:
     return CocoState(points, gradients, tables, found, rest[0], rest[1], version)
 
 
-def _zeros(p: Any, dtype: Any) -> Array:
+def _zeros(p: Array, dtype: DType) -> Array:
     """Return zeros like a parameter, laid out over devices as it is, in the dtype to store."""
     own = p.dtype if dtype is None else dtype
     if jnp.issubdtype(p.dtype, jnp.complexfloating):
@@ -135,7 +136,7 @@ def _known(found: Array, index: int) -> Array:
     return known
 
 
-def check_version(state: Any) -> None:
+def check_version(state: object) -> None:
     """Refuse a state whose numbers mean something else."""
     found = np.shape(getattr(state, "version", ()))[-1:]
     if found != (VERSION,):

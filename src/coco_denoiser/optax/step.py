@@ -1,7 +1,7 @@
 """A step of a stream, in JAX, in the core's four calls: measure, admit, model, commit."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,10 @@ from jax import Array, lax
 from coco_denoiser.optax import passes, window
 from coco_denoiser.optax.models import Answer
 from coco_denoiser.optax.state import REFUSED, UNKNOWN, CocoState
-from coco_denoiser.optax.window import Limits, Tables
+from coco_denoiser.optax.tree import Tree
+from coco_denoiser.optax.window import Limits, Slot, Tables
 
-Model: TypeAlias = Callable[[Tables, Any], Answer]
+Model: TypeAlias = Callable[[Tables, Slot], Answer]
 
 # Of points, and of residuals: a square fits, and so do sums of some.
 _FARTHEST = {"float64": 1e150, "float32": 1e18}
@@ -26,7 +27,7 @@ def step(
     model: Model,
     *,
     folds: bool,
-) -> tuple[Any, CocoState]:
+) -> tuple[Tree, CocoState]:
     """Take an observation into the window; return its gradient, denoised.
 
     Args:

@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.typing import DTypeLike
 
 from coco_denoiser import _validation as check
 from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.optax import models, solver, tree
 from coco_denoiser.optax.state import CocoState, check_version, empty
 from coco_denoiser.optax.step import Model, step
+from coco_denoiser.optax.tree import DType, Passed, Tree
 from coco_denoiser.optax.window import Limits
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.typing import ModelName
@@ -28,7 +30,7 @@ def coco_denoise(
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
     forget: Literal["drop", "fold"] = "drop",
-    state_dtype: Any = None,
+    state_dtype: DTypeLike | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Denoise each gradient together with the K - 1 observed before it.
 
@@ -101,12 +103,17 @@ def coco_denoise(
     slots = 1 if folds and K == 2 else K
     dtype = None if state_dtype is None else _floating(state_dtype)
 
-    def init(params: Any) -> CocoState:
+    def init(params: Tree) -> CocoState:
         return empty(tree.parameters(params), slots, K, dtype)
 
     def update(
-        updates: Any, state: Any, params: Any = None, *, noise_variance: Any = 1.0, **_: Any
-    ) -> tuple[Any, CocoState]:
+        updates: Tree,
+        state: CocoState,
+        params: Tree = None,
+        *,
+        noise_variance: Passed = 1.0,
+        **_: object,
+    ) -> tuple[Tree, CocoState]:
         check_version(state)
         new = tree.observation(updates, params, state.points, slots)
         number = state.tables.centre.dtype
@@ -124,7 +131,7 @@ def coco_denoise(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _is_gaussian(model: Any, forget: Any, settings: dict[str, Any]) -> bool:
+def _is_gaussian(model: str | None, forget: str, settings: dict[str, Passed]) -> bool:
     """Return whether the Gaussian model is asked for; refuse settings of the other."""
     known = {
         name: _number(name, value)
@@ -141,7 +148,7 @@ def _is_gaussian(model: Any, forget: Any, settings: dict[str, Any]) -> bool:
     return chosen == "gaussian"
 
 
-def _number(name: str, value: Any) -> Any:
+def _number(name: str, value: Passed) -> Passed:
     """Refuse a schedule or a word in place of a number."""
     if callable(value):
         raise TypeError(
@@ -157,7 +164,7 @@ def _number(name: str, value: Any) -> Any:
     return tree.plain(value)
 
 
-def _size(window: Any, default: int) -> int:
+def _size(window: Passed, default: int) -> int:
     if isinstance(window, jax.Array):
         raise TypeError(
             f"window must be a Python int, got {window}: it is the length of arrays. With "
@@ -166,7 +173,7 @@ def _size(window: Any, default: int) -> int:
     return default if window == "auto" else check.count("window", window, optional=False) or 0
 
 
-def _floating(value: Any) -> Any:
+def _floating(value: DTypeLike) -> DType:
     dtype = jnp.dtype(value)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"state_dtype must be a real floating dtype, got {dtype}.")

@@ -1,7 +1,7 @@
 """Trees of parameters and updates: which are accepted, and the errors for all others."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,11 @@ from jax.tree_util import keystr, tree_map_with_path
 from coco_denoiser import _validation as check
 from coco_denoiser.curvature import Curvature, spectrum
 
+Tree: TypeAlias = Any  # a pytree: JAX has no type for one
+Passed: TypeAlias = Any  # what a caller passed, whatever it is
+Number: TypeAlias = float | Array  # the array may be traced
+DType: TypeAlias = Any  # JAX has no type for what its arrays' `dtype` is
+
 _SMALL = 1 << 12  # entries of a leaf that is joined with others
 _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
@@ -19,12 +24,12 @@ _NO_PARAMS = (
 )
 
 
-def parameters(params: Any) -> Any:
+def parameters(params: Tree) -> Tree:
     """Return parameters as arrays; Python numbers are accepted too."""
     return tree_map_with_path(lambda path, p: _array("params", keystr(path), p), params)
 
 
-def observation(updates: Any, params: Any, points: Any, slots: int) -> tuple[Any, Any]:
+def observation(updates: Tree, params: Tree, points: Tree, slots: int) -> tuple[Tree, Tree]:
     """Return parameters, and updates with zeros for None, both like those that init saw.
 
     Args:
@@ -37,14 +42,14 @@ def observation(updates: Any, params: Any, points: Any, slots: int) -> tuple[Any
         raise ValueError(_NO_PARAMS)
     params = parameters(params)
 
-    def filled(g: Any, p: Any) -> Any:
+    def filled(g: Passed, p: Tree) -> Tree:
         return jax.tree.map(jnp.zeros_like, p) if g is None else g
 
     try:
         updates = jax.tree.map(filled, updates, params, is_leaf=lambda g: g is None)
     except ValueError:
         updates = None
-    trees: list[Any] = [jax.tree.structure(tree) for tree in (updates, params, points)]
+    trees: list[object] = [jax.tree.structure(tree) for tree in (updates, params, points)]
     for name, tree in (("updates", trees[0]), ("the state's points", trees[2])):
         if tree != trees[1]:
             raise ValueError(
@@ -52,7 +57,7 @@ def observation(updates: Any, params: Any, points: Any, slots: int) -> tuple[Any
                 "these parameters, and update with gradients for all of them, None included."
             )
 
-    def checked(path: Any, p: Any, g: Any, X: Any) -> Any:
+    def checked(path: tuple[object, ...], p: Array, g: Passed, X: Array) -> Passed:
         where = keystr(path)
         if X.shape != (slots, *p.shape):
             raise ValueError(
@@ -76,25 +81,25 @@ def observation(updates: Any, params: Any, points: Any, slots: int) -> tuple[Any
     return params, tree_map_with_path(checked, params, updates, points)
 
 
-def without(given: Any, updates: Any) -> Any:
+def without(given: Tree, updates: Tree) -> Tree:
     """Return updates, with None where None was given."""
     pairs = given, updates
     return jax.tree.map(lambda g, u: None if g is None else u, *pairs, is_leaf=lambda g: g is None)
 
 
-def is_small(leaf: Any) -> bool:
+def is_small(leaf: Array) -> bool:
     """Return whether to join a leaf with others; on several devices it may be sharded."""
     alone = jax.device_count() == 1 and not any(leaf.aval.sharding.spec)
     return leaf.size <= _SMALL and alone
 
 
-def joined(leaves: list[Any]) -> list[Any]:
+def joined(leaves: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
     """Join small leaves end to end, so that a program hardly grows with their number.
 
     Each is a tuple of arrays of one shape, some of them with leading axes, which are kept.
     """
-    whole: list[Any] = []
-    small: dict[Any, list[Any]] = {}
+    whole: list[tuple[Array, ...]] = []
+    small: dict[tuple[str, ...], list[list[Array]]] = {}
     for leaf in leaves:
         if is_small(leaf[-1]):
             flat = [v.reshape(*v.shape[: v.ndim - leaf[-1].ndim], -1) for v in leaf]
@@ -107,24 +112,24 @@ def joined(leaves: list[Any]) -> list[Any]:
     ]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Passed) -> Passed:
     """Return an array without axes as a number, and all else as it is."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
-def variance(noise_variance: Any, dtype: Any) -> Array:
+def variance(noise_variance: Passed, dtype: DType) -> Array:
     """Return a noise variance; only one that is traced may be out of range."""
     if not isinstance(noise_variance, jax.core.Tracer):
         check.positive("noise_variance", plain(noise_variance))
     return jnp.asarray(noise_variance, dtype)
 
 
-def coordinates(params: Any) -> int:
+def coordinates(params: Tree) -> int:
     """Return the number of real coordinates of a point."""
     return sum(p.size * (1 + jnp.iscomplexobj(p)) for p in jax.tree.leaves(params))
 
 
-def _array(name: str, where: str, leaf: Any) -> Any:
+def _array(name: str, where: str, leaf: Passed) -> Array | jax.ShapeDtypeStruct:
     if isinstance(leaf, (int, float, complex)):  # explicitly, so that it is not weakly typed
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))
     dtype = getattr(leaf, "dtype", None)
@@ -143,8 +148,8 @@ def _array(name: str, where: str, leaf: Any) -> Any:
 
 
 def hessian_bounds(
-    loss: Callable[[Any], Any],
-    params: Any,
+    loss: Callable[[Tree], Array],
+    params: Tree,
     *,
     seed: int = 0,
     steps: int = 32,

@@ -9,10 +9,12 @@ they came, and the tables are those for the centre of the last step. For another
 As long as c stays, nothing is added and nothing is lost. A new observation changes one row.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
+
+Slot: TypeAlias = int | Array
 
 
 class Tables(NamedTuple):
@@ -96,7 +98,7 @@ def recentred(tables: Tables, centre: Array) -> Tables:
     )
 
 
-def insert(tables: Tables, row: Array, variance: Array, slot: Any) -> Tables:
+def insert(tables: Tables, row: Array, variance: Array, slot: Slot) -> Tables:
     """Return the tables with another row (3, K), and another variance, of one slot."""
     here = jnp.arange(tables.variances.size) == slot
     row = jnp.where(here, 0.0, row)
@@ -112,13 +114,13 @@ def insert(tables: Tables, row: Array, variance: Array, slot: Any) -> Tables:
     )
 
 
-def admit(tables: Tables, row: Array, variance: Array, newest: Any) -> Tables:
+def admit(tables: Tables, row: Array, variance: Array, newest: Slot) -> Tables:
     """Return the tables with a new observation in the next slot; in a filter, after the past."""
     after = insert(tables, row, variance, newest)
     return after._replace(count=jnp.maximum(tables.count, newest + 1), next=tables.following)
 
 
-def fold_pair(tables: Tables, old: Any, new: Any, radius: Array) -> Fold:
+def fold_pair(tables: Tables, old: Slot, new: Slot, radius: Array) -> Fold:
     """Return how one observation is merged into another; an empty slot has no weight.
 
     The second half of their two-point problem, with the variance that fixed weights would give it.

@@ -65,13 +65,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is not an .npz archive")  # noqa: TRY301
+                raise ValueError("it is not an .npz archive")  # noqa: TRY301 - damage, as the rest
             file.seek(0)
             with np.load(file, allow_pickle=False) as content:
                 arrays = {name: content[name] for name in content.files}
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray):
-                raise TypeError(f"{name!r} is not an array")  # noqa: TRY301
+                raise TypeError(f"{name!r} is not an array")  # noqa: TRY301 - the same
     except MemoryError:
         raise
     except Exception as error:

@@ -7,13 +7,14 @@ are in the first group.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from coco_denoiser._validation import damaged, saved_count
 from coco_denoiser.torch import sharding
+from coco_denoiser.typing import Saved, State
 
 if TYPE_CHECKING:
     from coco_denoiser.torch.denoiser import GradientDenoiser
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 PREFIX = "coco_"
 
 
-def insert(state: dict[str, Any], window: "GradientDenoiser") -> None:
+def insert(state: State, window: "GradientDenoiser") -> None:
     """Add a window to a state_dict of an optimizer of the same parameters."""
     vectors = window.vectors
     if not vectors.members:
@@ -45,24 +46,24 @@ def insert(state: dict[str, Any], window: "GradientDenoiser") -> None:
             home[PREFIX + name] = torch.from_numpy(table)
 
 
-def _settings(window: "GradientDenoiser") -> dict[str, Any]:
+def _settings(window: "GradientDenoiser") -> State:
     """Return what a state must have been saved with, besides what the stream asks for."""
     return {"model": window.model.settings["model"]}
 
 
-def remove(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def remove(state: Saved) -> tuple[State, State]:
     """Return the wrapped optimizer's part of a state, and the windows' part; {} if none."""
     pairs = {index: _split(entries) for index, entries in state["state"].items()}
     groups = [_split(group) for group in state["param_groups"]]
     plain = {index: kept for index, (kept, taken) in pairs.items() if kept or not taken}
-    ours: dict[str, Any] = {}
+    ours: State = {}
     if any(f"{PREFIX}version" in taken for _, taken in groups):
         ours["state"] = {index: taken for index, (_, taken) in pairs.items()}
         ours["param_groups"] = [{**taken, "params": kept["params"]} for kept, taken in groups]
     return {**state, "state": plain, "param_groups": [kept for kept, _ in groups]}, ours
 
 
-def check(ours: Mapping[str, Any], window: "GradientDenoiser") -> Callable[[], None]:
+def check(ours: Saved, window: "GradientDenoiser") -> Callable[[], None]:
     """Check all that `insert` has saved; return what puts it back, and refuses nothing more.
 
     Raises:
@@ -93,7 +94,7 @@ def check(ours: Mapping[str, Any], window: "GradientDenoiser") -> Callable[[], N
     return restore
 
 
-def _tables(home: Mapping[str, Any], window: "GradientDenoiser") -> dict[str, Any]:
+def _tables(home: Saved, window: "GradientDenoiser") -> State:
     """Return the tables of a window, or refuse them."""
     settings = _settings(window)
     names = settings.keys() | window.stream.state_dict().keys()
@@ -111,8 +112,8 @@ def _tables(home: Mapping[str, Any], window: "GradientDenoiser") -> dict[str, An
 
 
 def _vectors(
-    saved: Mapping[Any, dict[str, Any]], window: "GradientDenoiser", names: list[Any]
-) -> dict[int, dict[str, Any]]:
+    saved: Mapping[object, State], window: "GradientDenoiser", names: list[object]
+) -> dict[int, State]:
     """Return the history of each parameter that has one, by its id, or refuse it."""
     held = {}
     slots = range(window.vectors.slots)
@@ -136,7 +137,7 @@ def _vectors(
     return held
 
 
-def _split(entries: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(entries: Saved) -> tuple[State, State]:
     """Return what is not ours, and what is."""
     ours = {k: v for k, v in entries.items() if str(k).startswith(PREFIX)}
     return {k: v for k, v in entries.items() if k not in ours}, ours

@@ -20,7 +20,7 @@ from coco_denoiser.solution import Status
 from coco_denoiser.stream import Stream
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
-from coco_denoiser.typing import Float64, ModelName
+from coco_denoiser.typing import Float64, ModelName, State
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
@@ -167,7 +167,7 @@ class GradientDenoiser:
         """Return True, even when empty."""
         return True
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # PyTorch's
     @torch.no_grad()
     def denoise(self, *, noise_variance: float = 1.0) -> bool:
         """Put the denoised gradients in place of the gradients.
@@ -181,7 +181,7 @@ class GradientDenoiser:
         changed = observe(self, variance_of(noise_variance))
         for parameter, theta in changed or ():
             try:
-                parameter.grad.copy_(theta)  # type: ignore[union-attr]
+                parameter.grad.copy_(theta)  # type: ignore[union-attr]  # see below
             except (AttributeError, RuntimeError):  # None, or expanded: there is no room in it
                 parameter.grad = theta.clone()
         return changed is not None
@@ -201,17 +201,17 @@ class GradientDenoiser:
             nbytes=self.vectors.nbytes,
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the window in the layout of an optimizer's state_dict.
 
         As in PyTorch, tensors are those in use, not copies.
         """
         names = list(range(len(self.parameters)))
-        state: dict[str, Any] = {"state": {}, "param_groups": [{"params": names}]}
+        state: State = {"state": {}, "param_groups": [{"params": names}]}
         checkpoint.insert(state, self)
         return state
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Go back to a saved state of the same parameters and settings.
 
         Raises:

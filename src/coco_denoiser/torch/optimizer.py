@@ -19,7 +19,7 @@ from coco_denoiser.torch.denoiser import (
     observe,
     variance_of,
 )
-from coco_denoiser.typing import ModelName
+from coco_denoiser.typing import ModelName, State
 
 Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 # What groups of optimizers have that divide by the size of the gradients they see.
@@ -156,11 +156,11 @@ class CocoOptimizer(Optimizer):
             self._warned = True
             warn_user(harm)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         names = ("wrapped", "denoiser", "_follows", "_warned")
         return {name: getattr(self, name) for name in names}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         # PyTorch adds an entry to `defaults`, which are the wrapped optimizer's: it gets others.
         super().__setstate__({**state, "defaults": {}})
         del self.defaults
@@ -186,7 +186,7 @@ class CocoOptimizer(Optimizer):
         """Clear the gradients, and whatever else the wrapped optimizer clears with them."""
         self.wrapped.zero_grad(set_to_none)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # PyTorch's
     @torch.no_grad()
     def step(
         self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
@@ -199,7 +199,7 @@ class CocoOptimizer(Optimizer):
                 batch of half the size has twice the variance.
         """
         args: tuple[Any, ...] = (self,) if closure is None else (self, closure)
-        kwargs: dict[str, Any] = {}
+        kwargs: State = {}
         if noise_variance != 1.0:
             kwargs["noise_variance"] = variance_of(noise_variance)
         for before in self._optimizer_step_pre_hooks.values():
@@ -268,11 +268,11 @@ class CocoOptimizer(Optimizer):
         """Forget every observation; the wrapped optimizer keeps its state."""
         self.denoiser.reset()
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: State) -> None:
         """Add parameters to the wrapped optimizer; the next step starts a new window."""
         self.wrapped.add_param_group(param_group)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the wrapped optimizer's state_dict, with the window in it.
 
         As in PyTorch, tensors are those in use, not copies.
@@ -288,7 +288,7 @@ class CocoOptimizer(Optimizer):
             state = state if replaced is None else replaced
         return state
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Go back to a saved state, of this optimizer or of the wrapped one alone.
 
         In the second case the window is empty afterwards, and a warning says so.

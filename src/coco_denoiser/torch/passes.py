@@ -9,6 +9,7 @@ import torch
 from coco_denoiser._core import kernels
 from coco_denoiser.typing import Float64
 
+Row: TypeAlias = Any  # a tensor as the passes of its device take it
 # Weights of the first slots, a shift, and whether the average is stored: see `kernels.commit`.
 Average: TypeAlias = tuple[Float64, float, bool]
 # Entries of a row whose differences are formed at a time, so that temporaries stay small.
@@ -24,7 +25,7 @@ class Passes(NamedTuple):
         commit: writes an observation, and its denoised gradient.
     """
 
-    read: Callable[[torch.Tensor], Any]
+    read: Callable[[torch.Tensor], Row]
     measure: Callable[..., None]
     commit: Callable[..., None]
 
@@ -85,7 +86,7 @@ def commit(
     residuals[slot] = h
 
 
-def _without_strides(tensor: torch.Tensor) -> Any:
+def _without_strides(tensor: torch.Tensor) -> Row:
     return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
 
 

@@ -19,8 +19,8 @@ import torch.distributed as dist
 
 from coco_denoiser._validation import LIMITS
 from coco_denoiser.torch import sharding
-from coco_denoiser.torch.passes import Average, Passes, passes_of
-from coco_denoiser.typing import Float64
+from coco_denoiser.torch.passes import Average, Passes, Row, passes_of
+from coco_denoiser.typing import Float64, State
 
 # It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate
 # and negative bits.
@@ -45,9 +45,9 @@ class Block:
     """
 
     passes: Passes
-    rows: list[Any]
-    _held: list[Any]  # points and residuals, as the passes take them
-    _buffers: dict[int, tuple[Any, list[torch.Tensor]]]
+    rows: list[Row]
+    _held: list[Row]  # points and residuals, as the passes take them
+    _buffers: dict[int, tuple[Row, list[torch.Tensor]]]
 
     def __init__(
         self, members: Sequence[torch.Tensor], slots: int, dtype: torch.dtype, share: float
@@ -67,11 +67,11 @@ class Block:
             )
         self.__setstate__(self.__dict__)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         views = ("passes", "rows", "_held", "_buffers")  # which would not survive pickling as views
         return {k: v for k, v in self.__dict__.items() if k not in views}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self.passes = passes_of(self.points.device)
         self._held = [self.passes.read(v).reshape(v.shape) for v in (self.points, self.residuals)]
@@ -92,20 +92,20 @@ class Block:
         # Rows without entries may have odd offsets, which PyTorch refuses.
         return [torch.view_as_complex(v if v.numel() else v.clone()) for v in views]
 
-    def _buffer(self, number: int) -> tuple[Any, list[torch.Tensor]]:
+    def _buffer(self, number: int) -> tuple[Row, list[torch.Tensor]]:
         """Make a row to write to, and its views in the shapes of the parameters."""
         with torch.inference_mode(mode=False):
             row = self.points.new_empty(self.points.shape[1])
         self._buffers[number] = self.passes.read(row), self._split(row)
         return self._buffers[number]
 
-    def _row(self, number: int, tensors: Sequence[Any]) -> Any:
+    def _row(self, number: int, tensors: Sequence[torch.Tensor | None]) -> Row:
         """Return tensors as a row to read: a single one as it is, if the passes can take it."""
         first, kind = tensors[0], (self._shapes[0], self.points.dtype)
         if len(tensors) == 1 and first is not None and (first.shape, first.dtype) == kind:
             # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
             with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
-                return self.passes.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001
+                return self.passes.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001 - no other
         row, views = self._buffers.get(number) or self._buffer(number)
         try:
             _copy(views, tensors)
@@ -124,7 +124,7 @@ class Block:
 
     def hold(self) -> None:
         """Read the parameters and their gradients; None is zeros."""
-        gradients: list[Any] = [p.grad for p in self.members]
+        gradients = [p.grad for p in self.members]
         if self._sharded:
             gradients = list(map(sharding.local_gradient, self.members, gradients))
         here = self._local() if self._sharded else self.members
@@ -139,7 +139,7 @@ class Block:
 
     def measure(
         self, used: int, centre: float, skip: int, reach: float = 0.0, *, at: int | None = None
-    ) -> Any:
+    ) -> Row:
         """Return this rank's part of what `kernels.measure` adds up, a tensor or an array.
 
         Args:
@@ -214,11 +214,11 @@ class TensorVectors:
         """Drop all references, and free the memory."""
         self.prepare([])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         # A process group belongs to its process; elsewhere it is derived anew, or set again.
         return {**self.__dict__, "process_group": None, "_group": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self._group = sharding.group_of(self.members, None)
 
@@ -227,7 +227,7 @@ class TensorVectors:
         self.members, self.blocks = list[torch.Tensor](), list[Block]()  # frees their memory
         sharding.refuse_flattened(members)
         self._group = sharding.group_of(members, self.process_group)
-        alike: dict[Any, list[torch.Tensor]] = {}
+        alike: dict[tuple[Any, ...], list[torch.Tensor]] = {}  # by key, below
         for number, p in enumerate(members):
             # At least float32: differences between close points need the digits.
             wide = p.dtype in (torch.float64, torch.complex128)

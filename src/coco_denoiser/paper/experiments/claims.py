@@ -226,7 +226,7 @@ class Judge:
         if premise is not None and verdict is Verdict.HOLDS:
             verdict = premise.verdict
         found = Claim(sentence, measure, number, relation, threshold, verdict, figure=self.figure)
-        found = replace(found, **about)  # type: ignore[misc]
+        found = replace(found, **about)  # type: ignore[misc]  # mypy: a dictionary may lack keys
         if premise is not None:
             found = replace(found, measure=f"{found.measure}; also: {premise.measure}")
         return found if verdict is Verdict.FAILS else replace(found, note="")

@@ -46,7 +46,7 @@ class LogisticConfig(Config):
     data: str = "fourclass"
     regularized: bool = False
     step_sizes: tuple[float, float, float] = (1.0, 1.0, 80.0)
-    divided_by_L: tuple[bool, bool, bool] = (True, True, True)  # noqa: N815
+    divided_by_L: tuple[bool, bool, bool] = (True, True, True)  # noqa: N815 - the paper's letter
     steps: tuple[int, int, int] = (800, 800, 800)
     around_minimizer: tuple[bool, bool, bool] = (False, False, False)
     starts: tuple[float, float, float] = (1.0, 1.0, 1.0)

@@ -196,11 +196,11 @@ def cluster(address: str) -> Iterator[Executor]:
     except ImportError as error:
         raise ExperimentError("--dask needs: pip install 'coco-denoiser[dask]'") from error
     try:
-        client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask's
     except (OSError, ValueError) as error:
         raise ExperimentError(f"no Dask scheduler answers at {address}") from error
     with client:
-        yield client.get_executor(pure=False, retries=5)  # type: ignore[no-untyped-call]
+        yield client.get_executor(pure=False, retries=5)  # type: ignore[no-untyped-call]  # Dask's
 
 
 def fingerprint(name: str, config: Config) -> str:

@@ -81,7 +81,7 @@ def settings(asked: Mapping[str, str]) -> Settings:
         if math.isfinite(number):
             number = min(max(number, least), largest)
             chosen[name] = round(number) if isinstance(chosen[name], int) else number
-    return Settings(**chosen)  # type: ignore[arg-type]
+    return Settings(**chosen)  # type: ignore[arg-type]  # in `LIMITS` by name
 
 
 @dataclass

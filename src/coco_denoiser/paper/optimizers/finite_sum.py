@@ -50,7 +50,7 @@ class STRSAGA(Optimizer):
         self._count = 0  # of the sample set, over which the mean is taken
         self._arrival = True
 
-    def denoised(self, x: Array, g: Array) -> Array:  # noqa: ARG002
+    def denoised(self, x: Array, g: Array) -> Array:  # noqa: ARG002 - of an interface
         """Return the direction as it is: the gradient in it was denoised."""
         return g
 

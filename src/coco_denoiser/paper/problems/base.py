@@ -30,7 +30,7 @@ class Problem(Oracle, Protocol):
     """A smooth objective f with a stochastic first-order oracle."""
 
     @property
-    def L(self) -> float:  # noqa: N802
+    def L(self) -> float:  # noqa: N802 - the paper's letter
         """The largest curvature of f, that is the Lipschitz constant of its gradient."""
 
     @property
