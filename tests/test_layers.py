@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def test_imports_go_down() -> None:
     assert upward == []
 
 
+@cache
 def _imports() -> dict[str, set[str]]:
     """Return which rooms each room imports: a module or folder of the package, or of `paper`."""
     rooms: dict[str, set[str]] = {}

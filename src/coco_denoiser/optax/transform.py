@@ -63,13 +63,14 @@ def coco_denoise(
     bit for bit. None in place of an update counts as zero, and stays None.
 
     Examples:
-        >>> import jax.numpy as jnp
+        >>> import jax
         >>> import optax
         >>> from coco_denoiser.optax import coco_denoise
         >>> tx = optax.chain(coco_denoise(L=1.0), optax.sgd(1.0))
-        >>> params = jnp.array([3.0, 4.0])
+        >>> params = jax.numpy.array([3.0, 4.0])
         >>> state = tx.init(params)
-        >>> updates, state = tx.update(0.5 * params, state, params)  # the gradient of |x|^2 / 4
+        >>> gradient = 0.5 * params  # of |x|^2 / 4
+        >>> updates, state = jax.jit(tx.update)(gradient, state, params)
         >>> optax.apply_updates(params, updates)
         Array([1.5, 2. ], dtype=float32)
 

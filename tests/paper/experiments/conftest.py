@@ -33,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gaussian": {
         "runs": 3,
         "calls": 40,
+        "steps": (0.1, 1.0, 3.0),
         "problems": ("quadratic", "least squares"),
     },
     **{
