@@ -5,7 +5,7 @@
 applies each mutation of `mutations.py` to a copy of the package, runs the tests of its file, then
 what every solver or every stream must pass, and prints those that survive both. WORDS select files
 by name. The build of the core that this machine uses is compiled anew where a mutation is in it.
-The exit code is 1 if one survives, or no longer applies.
+There are as many copies as processors. The exit code is 1 if one survives, or no longer applies.
 """
 
 # ruff: noqa: T201
@@ -14,12 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
+from coco_denoiser._core import kernels
 from tests.mutations import MUTATIONS, TABLE, Mutation
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src") / "coco_denoiser"
+LATER = 2**32  # when what must not be compiled was
 
 
 def apply(mutation: Mutation, package: Path) -> bool:
@@ -33,7 +37,10 @@ def apply(mutation: Mutation, package: Path) -> bool:
 
 
 def build(package: Path) -> bool:
-    """Compile the core of a package; return whether that succeeds."""
+    """Compile the build of the core that is used here; return whether that succeeds."""
+    for built in (package / "_core").glob("*.cpython-*"):
+        if built.name.partition(".")[0] != kernels.__name__.rpartition(".")[2]:
+            os.utime(built, (LATER, LATER))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     flags = {**os.environ, "COCO_DENOISER_CFLAGS": "-O1"}
     done = subprocess.run(
@@ -49,43 +56,48 @@ def passes(tests: str, package: Path) -> bool:
     path = {**os.environ, "PYTHONPATH": str(package.parent)}
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=path, capture_output=True, check=False, timeout=300.0
+            command, cwd=ROOT, env=path, capture_output=True, check=False, timeout=600.0
         )
     except subprocess.TimeoutExpired:  # a mutant that runs in circles is noticed too
         return False
     return done.returncode == 0
 
 
+def verdict(mutation: Mutation, sound: Path) -> str:
+    """Return what became of a mutation; nothing if it was noticed."""
+    with tempfile.TemporaryDirectory() as folder:
+        broken = Path(folder) / "broken"
+        shutil.copytree(sound, broken)
+        if not apply(mutation, broken / PACKAGE):
+            return "does not apply"
+        for tests in filter(None, TABLE[mutation.file][:2]):
+            if not passes(tests, broken / PACKAGE):
+                return "" if sound_passes(tests, sound) else f"not tried, since {tests} fail as is"
+    return "survives"
+
+
+@cache
+def sound_passes(tests: str, sound: Path) -> bool:
+    """Return whether some tests pass with the package as it is."""
+    return passes(tests, sound / PACKAGE)
+
+
 def main(words: list[str]) -> int:
     """Try the mutations, print survivors, and return 1 if there are any."""
     chosen = [m for m in MUTATIONS if not words or any(word in m.file for word in words)]
-    bad, sound_passes = 0, dict[str, bool]()
-    with tempfile.TemporaryDirectory() as folder:
-        sound, broken = Path(folder) / "sound", Path(folder) / "broken"
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        sound = Path(folder)
         for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "tools", "src"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            sound.mkdir(exist_ok=True)
             copy(ROOT / name, sound / name)
-        for number, mutation in enumerate(chosen, start=1):
+        found = pool.map(lambda mutation: verdict(mutation, sound), chosen)
+        for number, (mutation, word) in enumerate(zip(chosen, found, strict=True), start=1):
             print(f"{number} of {len(chosen)} ", end="\r", file=sys.stderr, flush=True)
-            shutil.rmtree(broken, ignore_errors=True)
-            shutil.copytree(sound, broken)
-            verdict = "survives"
-            if not apply(mutation, broken / PACKAGE):
-                verdict = "does not apply"
-            for tests in filter(None, TABLE[mutation.file][:2]):
-                if not verdict:
-                    break
-                if tests not in sound_passes:
-                    sound_passes[tests] = passes(tests, sound / PACKAGE)
-                if not sound_passes[tests]:
-                    verdict = f"not tried, since {tests} fail as it is"
-                elif verdict == "survives" and not passes(tests, broken / PACKAGE):
-                    verdict = ""
-            if verdict:
+            if word:
                 bad += 1
                 old, new = mutation.old.strip(), mutation.new.strip()
-                print(f"{verdict}: {mutation.file}: {old!r} -> {new!r}", flush=True)
+                print(f"{word}: {mutation.file}: {old!r} -> {new!r}", flush=True)
     spent = os.times()
     minutes = (spent.children_user + spent.children_system) / 60.0
     print(f"{len(chosen) - bad} of {len(chosen)} mutants killed, {minutes:.0f} min of CPU time")

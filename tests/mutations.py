@@ -261,7 +261,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "_core/workspace.pxi": (
-        "models/test_cocoercive.py test_status.py test_denoise.py",
+        "solvers/test_barrier.py test_denoise.py",
         STREAMS,
         [
             ('"newton" if self.distinct > 2 else', '"newton" if self.K > 2 else'),
@@ -322,7 +322,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "_core/step.pxi": (
-        NEWTON,
+        f"{NEWTON} test_status.py",
         STREAMS,
         [
             ("sums[3 * used] > 0.0 or fold.reach > limits.largest", "False"),
@@ -330,7 +330,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("insert_row(window, merged, used, fold.new)", "pass"),
             ("window.variance[fold.new] = fold.variance", "pass"),
             ("1 if merged else window.count, weights", "window.count, weights"),
-            ("weights[window.newest] != 1.0", "True"),
+            ("return solve_window(ws, -1, EITHER)", "return solve_window(ws, -1, EITHER) or True"),
             ("centre - window.centre, merged", "0.0, merged"),
             ("if i != slot and min(row[i], row[2 * room * room + i]) < CLOSE:", "if False:"),
             ("x, h, 0.0, used, fold.new)", "x, h, 1.0, used, fold.new)"),

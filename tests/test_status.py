@@ -61,6 +61,17 @@ def test_near_points_are_told_apart(case: Case, method: str) -> None:
     assert np.isfinite(found.multipliers).all() or case is not NEAR
 
 
+def test_what_the_compiled_call_of_a_stream_cannot_solve_is_solved_by_another_method() -> None:
+    case = Case(np.array(LAST_BIT[0]), np.array(LAST_BIT[1]), CURVATURE)
+    stream = coco.Denoiser(CURVATURE, 4)
+    for x, g in zip(case.points, case.gradients, strict=True):
+        stream(x, g)
+    found = stream.solution
+    assert found.method not in ("newton", "barrier")
+    assert max(found.gap, found.violation) <= 1e-9
+    assert not fuzz.judge(case, found).wrong
+
+
 @pytest.mark.parametrize(
     ("gap", "violation", "status"),
     [

@@ -58,6 +58,17 @@ def test_where_newtons_method_falls_short_it_follows_in_the_same_call() -> None:
     assert both[7] == "barrier"
 
 
+def test_it_tells_near_points_apart_in_the_same_call() -> None:
+    """As one, they are not good enough."""
+    points, gradients = np.array([[-0.47], [-0.46999999999669817], [0.68]]), np.ones((3, 1))
+    gradients[:, 0] = -0.235, -0.23499958442901214, 0.34
+    problem = reduced(points, gradients, mu=-1.0)
+    given = problem.residuals, problem.bounds, problem.precisions
+    *_, gap, violation, method = kernels.solve(*given, 1e-9, -1, 1e-10, "auto")
+    assert max(gap, violation) <= 1e-9
+    assert method == "barrier"
+
+
 def test_a_step_that_seems_to_reach_the_end_does_not_leave_the_path() -> None:
     """With all of tau gone at once, 200 steps did not suffice."""
     for name, number in (("ladder", 4), ("far point", 15)):
