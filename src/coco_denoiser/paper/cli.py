@@ -121,7 +121,7 @@ _REPRODUCE: dict[str, dict[str, Any]] = {
     },
     "--quick": {
         "action": "store_true",
-        "help": "fewer runs, the same code: for tests, since a third of the statements stay open",
+        "help": "fewer runs, the same code: for tests, since a quarter of the statements stay open",
     },
     "--all": {
         "dest": "everything",
@@ -215,7 +215,7 @@ COMMANDS = {
         "Recompute the figures of the paper and check what it says about them.",
         _reproduce,
         _REPRODUCE,
-        "synthetic-sgd tuned-step --quick --out results",
+        "synthetic-sgd tuned-step --out results",
     ),
     "list": Command("Describe the experiments that reproduce can run.", _list, {}),
     "explore": Command(
