@@ -27,7 +27,8 @@ from coco_denoiser.paper.problems import DatasetError, LogisticRegression, datas
 from coco_denoiser.typing import Array, Float64
 from tests.families import FAMILIES
 
-STEPS, SEEDS, REPEAT, EVERY = 400, 3, 3, 8
+STEPS, REPEAT, EVERY = 400, 3, 8
+SEEDS = range(3, 6)  # constants of Newton's method were chosen on 0 to 2
 DIMENSIONS = (1, 2, 3, 5)
 
 
@@ -57,7 +58,7 @@ def fourclass() -> Iterator[tuple[str, int, Float64, Float64]]:
     }
     for name, make in makers.items():
         for K in (4, 8, 16):
-            for seed in range(SEEDS):
+            for seed in SEEDS:
                 recorder, rng = Recorder(problem.L, K), np.random.default_rng(seed)
                 optimizer, x = make(recorder), np.ones(problem.dimension)
                 for _ in range(STEPS):
@@ -69,7 +70,7 @@ def fourclass() -> Iterator[tuple[str, int, Float64, Float64]]:
 def quadratics() -> Iterator[tuple[str, int, Float64, Float64]]:
     """Yield observations with noise 10 along SGD paths with step 0.7/L."""
     for d in DIMENSIONS:
-        for seed in range(SEEDS):
+        for seed in SEEDS:
             rng = np.random.default_rng([d, seed])
             curvature, x = np.linspace(1.0, 1.0 / 3.0, d), np.full(d, 100.0)
             points, gradients = np.empty((STEPS, d)), np.empty((STEPS, d))

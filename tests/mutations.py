@@ -289,6 +289,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("#define RIDGE 0.01", "#define RIDGE 1e-12"),
             ("#define CROWDED 0.6", "#define CROWDED 1e9"),
             ("HALVINGS = 4", "HALVINGS = 0"),
+            ("        settle(ws)\n", ""),
             ("elif not is_implied(ws.bounds, ws.K, i, j):", "else:"),
             (" & (a[p] < shorter) & (b[p] < shorter)", ""),
             ("min(0.01, excess * ws.inverse[e])", "0.01"),

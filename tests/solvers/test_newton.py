@@ -63,6 +63,20 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
     assert solved >= 0.92 * count
 
 
+@pytest.mark.parametrize("near", [1e-4, 1e-7])
+def test_near_points_are_no_obstacle(near: float) -> None:
+    """Every point has a near one; with multipliers from the model alone, half are solved."""
+    solved = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        points = rng.uniform(-10.0, 10.0, (8, 2))
+        points = np.concatenate([points, points + near * rng.normal(size=points.shape)])
+        window = reduced(points, points + 10.0 * rng.normal(size=points.shape))
+        lam, _ = newton.solve(window, tol=1e-9, max_iter=24)
+        solved += verdict(window, lam) <= 1e-9
+    assert solved >= 22
+
+
 @pytest.mark.parametrize("name", ["L off by 0.1", "rotated tight, variances 1e±6", "far gradients"])
 def test_most_hard_windows_are_solved_too(name: str) -> None:
     """Those of the first need the line search and multipliers that stay above zero, of the second

@@ -49,6 +49,11 @@ INLINE lanes absolute(lanes v) { return (lanes)((bits)v & 0x7fffffffffffffffLL);
 INLINE bits at_most(lanes a, lanes b) { return a <= b; }
 INLINE bits both(bits a, bits b) { return a & b; }
 INLINE lanes one_unless(bits a) { return (lanes)(~a & (bits)all(1.0)); }
+#ifdef __AVX__ /* GCC takes four roots one after the other */
+INLINE lanes root(lanes v) { return (lanes)_mm256_sqrt_pd((__m256d)v); }
+#else
+INLINE lanes root(lanes v) { return (lanes){sqrt(v[0]), sqrt(v[1]), sqrt(v[2]), sqrt(v[3])}; }
+#endif
 INLINE double total(lanes v) { return (v[0] + v[1]) + (v[2] + v[3]); }
 INLINE lanes larger(lanes a, lanes b) {
     const bits m = a > b;
@@ -83,6 +88,7 @@ INLINE lanes one_unless(bits a) {
     for (int k = 0; k < 4; ++k) r.v[k] = a.v[k] ? 0.0 : 1.0;
     return r;
 }
+INLINE lanes root(lanes a) { for (int k = 0; k < 4; ++k) a.v[k] = sqrt(a.v[k]); return a; }
 INLINE double total(lanes a) { return (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]); }
 INLINE lanes larger(lanes a, lanes b) {
     for (int k = 0; k < 4; ++k) a.v[k] = a.v[k] > b.v[k] ? a.v[k] : b.v[k];
@@ -175,8 +181,7 @@ static void distances_to(double *out, const double *columns, ptrdiff_t stride, c
             const lanes v = sub(load(columns + c * stride + j), all(x[c]));
             sum = add(sum, mul(v, v));
         }
-        store(out + j, sum);
-        for (int k = 0; k < 4; ++k) out[j + k] = sqrt(out[j + k]);
+        store(out + j, root(sum));
     }
 }
 

@@ -28,16 +28,18 @@ cdef extern from *:
     """
     /* Rounds end when no pair exceeds its bound by more than READY, and those nearer to it than
      * NEAR alone keep all others within CARRY. */
-    #define READY 1.05
+    #define READY 1.07
     #define NEAR 0.9
     #define CARRY 1.25
+    /* Multipliers that hold two points together, by what holds them where they are. */
+    #define STIFF 100.0
     /* The ridge is the relative gap, at most RIDGE, from CROWDED pairs per degree of freedom on. */
     #define RIDGE 0.01
     #define CROWDED 0.6
     /* Multiplications that a window of K points may cost: ALLOWED * max(K, 16)^3. */
     #define ALLOWED 300.0
     """
-    double READY, NEAR, CARRY, RIDGE, CROWDED, ALLOWED
+    double READY, NEAR, CARRY, STIFF, RIDGE, CROWDED, ALLOWED
 
 
 cdef bint solve_newton(Workspace ws, int max_iter) noexcept nogil:
@@ -237,6 +239,26 @@ cdef bint iterate(Workspace ws, double tol, int limit) noexcept nogil:
         ws.steps += 1
         if not make_step(ws, ws.model):
             return False
+        move(ws)
+        settle(ws)
+
+
+cdef void settle(Workspace ws) noexcept nogil:
+    """Fit the multipliers of near points, lam <- lam w / rho, to the forces on them.
+
+    The model takes the direction of v_e for fixed. Between near points it is not: that of a rod
+    turns with the forces on its ends, long before these change the dual. Its length is then off
+    by percents, and phi would be shrunk by them.
+    """
+    cdef bint off = False
+    cdef double a, b, ratio
+    cdef Py_ssize_t e
+    for e in range(ws.pairs):
+        a, b, ratio = ws.n[ws.first[e]], ws.n[ws.second[e]], ws.w[e] * ws.inverse[e]
+        if ws.lam[e] * (a + b) > STIFF * a * b and fabs(ratio - 1.0) > 0.1 * ws.tol and ratio > 0.1:
+            ws.lam[e] *= ratio
+            off = True
+    if off:
         move(ws)
 
 

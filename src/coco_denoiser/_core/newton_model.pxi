@@ -97,21 +97,21 @@ cdef Py_ssize_t minimise_model(Model model) noexcept nogil:
 
 
 cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
-    """Cholesky of H beside the target, from the last row on; False if a pivot is not positive.
+    """Factor H, R' D^-1 R, beside the target, from the last row on; False if D is not positive.
 
-    Row i of R holds the target's entry, then i + 1 entries of the factor, the last inverted.
+    Row i of R holds the target's entry, i entries of the factor, and the inverse of D.
     """
     cdef Py_ssize_t i, j, k
     cdef double *own
     cdef double *given
-    cdef double pivot
     for i in range(count - 1, -1, -1):
         own, given = row(model.R, i), row(model.H, model.at[i])
         own[0] = model.target[model.at[i]]
         for j in range(i + 1):
             own[j + 1] = given[model.at[j]]
         for k in range(i + 1, count):
-            model.factors[k] = -row(model.R, k)[i + 1]
+            given = row(model.R, k)
+            model.factors[k] = -given[i + 1] * given[k + 1]
         if i + 1 < count:
             combine(
                 own, model.factors + i + 1, row(model.R, i + 1), model.R.stride,
@@ -119,9 +119,7 @@ cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
             )
         if not own[i + 1] > 0.0:
             return False
-        pivot = 1.0 / sqrt(own[i + 1])
-        multiply(own, pivot, i + 2)
-        own[i + 1] = pivot
+        own[i + 1] = 1.0 / own[i + 1]
     return True
 
 

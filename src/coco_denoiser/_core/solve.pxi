@@ -2,7 +2,7 @@
 
 cdef enum:
     SMALL = 128  # unknowns, K q, up to which the barrier method follows at once
-    EARLY = 16  # steps that Newton's method has then
+    EARLY = 24  # steps that Newton's method has then
     PATH = 200  # steps of the barrier method
 
 
