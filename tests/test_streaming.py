@@ -142,17 +142,6 @@ def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(options: dict[
     assert np.isfinite(denoiser.state_dict()["residuals"]).all()
 
 
-@KINDS
-def test_points_on_opposite_ends_of_the_range_are_refused(options: dict[str, Any]) -> None:
-    denoiser = Denoiser(L=1e-150, **options)
-    denoiser(np.full(2, 1e150), np.ones(2))
-    with pytest.raises(ValueError, match="must not exceed"):
-        denoiser(np.full(2, -1.1e150), np.ones(2))
-    theta = denoiser(np.full(2, -1e150), np.zeros(2))
-    assert np.isfinite(theta).all()
-    assert np.isfinite(denoiser.state_dict()["point_distances"]).all()
-
-
 @pytest.mark.parametrize(("shape", "window"), [((), 4), ((5,), 1), ((2, 3), 2), ((2, 1, 4), 4)])
 def test_any_shape_comes_back_and_nothing_is_aliased(shape: tuple[int, ...], window: int) -> None:
     rng, x, g = np.random.default_rng(4), np.empty(shape), np.empty(shape)
@@ -186,16 +175,6 @@ def test_the_dtype_comes_back_and_long_vectors_are_summed_block_by_block(
     if "forget" not in options:
         batch = coco.denoise(*(v[-3:].astype(np.float64) for v in (x, g)), L=1.0)
         np.testing.assert_allclose(expected, batch[-1], atol=1e-3)
-
-
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-@pytest.mark.parametrize(("scale", "window"), [(1e-150, 4), (1e-150, 2), (1e147, 4)])
-def test_extreme_scales(scale: float, window: int, forget: Any) -> None:
-    points, gradients = sgd(np.random.default_rng(8), 8, 3)
-    extreme, plain = (Denoiser(L=1.0, window=window, forget=forget) for _ in range(2))
-    for x, g in zip(points, gradients, strict=True):
-        theta, expected = extreme(scale * x, scale * g), plain(x, g)
-        np.testing.assert_allclose(theta / scale, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -416,19 +395,20 @@ def test_a_collinear_stream_is_saved_and_restored(forget: Any) -> None:
 def test_the_largest_numbers_leave_room_for_their_differences(
     dtype: Any, options: dict[str, Any]
 ) -> None:
-    denoiser = Denoiser(L=1e-3, **options)
+    denoiser = Denoiser(L=1e-30, **options)
     x = np.ones(3, dtype)
     denoiser(x, x)
     largest = dtype(LIMITS[np.dtype(dtype)])
     for sign in (1, -1, 1, -1, 1):
-        theta = denoiser(x, sign * largest * np.ones(3, dtype))
+        theta = denoiser(sign * largest * x, -sign * largest * x)
         assert np.isfinite(theta).all()
         state = denoiser.state_dict()
-        assert all(np.isfinite(state[name]).all() for name in ("residuals", "residual_distances"))
+        for name in ("residuals", "point_distances", "residual_distances", "cosines"):
+            assert np.isfinite(state[name]).all()
     with pytest.raises(ValueError, match="must not exceed"):
         denoiser(x, np.nextafter(largest, dtype(np.inf)) * np.ones(3, dtype))
     with pytest.raises(ValueError, match="must not exceed"):
-        denoiser(x, -3e38 * np.ones(3, dtype) if dtype is np.float32 else -1.7e308 * x)
+        denoiser(-1.1 * largest * x, x)
 
 
 @KINDS

@@ -1,9 +1,7 @@
 """Bad input gets one clear error; legal but extreme input gets the right answer."""
 
-import inspect
 import re
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -301,13 +299,3 @@ def test_constant_input_is_unchanged(value: float) -> None:
     constant = np.full((3, 2), value)
     np.testing.assert_array_equal(coco.denoise(constant, constant, L=1.0), constant)
     np.testing.assert_array_equal(coco.denoise(0.0 * constant, constant, L=1.0), constant)
-
-
-@pytest.mark.parametrize("front", ["coco_denoiser", "coco_denoiser.torch", "coco_denoiser.optax"])
-def test_a_misspelt_option_fails_where_types_are_checked(front: str) -> None:
-    module = import_module(front)
-    public = [getattr(module, name) for name in module.__all__ if name != "__version__"]
-    for function in public:
-        if function is not coco.ConvergenceWarning:  # which Python itself has no signature for
-            kinds = {each.kind for each in inspect.signature(function).parameters.values()}
-            assert inspect.Parameter.VAR_KEYWORD not in kinds, function
