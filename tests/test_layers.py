@@ -53,7 +53,7 @@ def test_the_library_does_not_import_the_paper() -> None:
     assert upward == []
 
 
-def test_no_room_imports_one_that_imports_it() -> None:
+def test_no_folder_imports_one_that_imports_it() -> None:
     rooms = _imports()
     assert rooms["paper.cli"] >= {"paper.experiments", "paper.explore", "paper.files"}
     TopologicalSorter(rooms).prepare()  # raises CycleError, which names the cycle

@@ -58,7 +58,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
 
 
 def _solve_table(problem: Problem, tol: float, max_iter: int) -> tuple[Float64, int]:
-    """Do what `solve` does, for a precision of every coordinate of every residual."""
+    """Solve, as `solve`, with a precision for every coordinate of every residual."""
     n, h = problem.table, problem.residuals
     first, second = np.nonzero(np.triu(needed_bounds(problem.bounds) < np.inf))
     rho, tree = problem.bounds[first, second], _tree(problem)

@@ -58,7 +58,7 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
 def _newton(
     problem: Problem, bounds: Float64, table: Float64, tol: float, max_iter: int
 ) -> tuple[Float64, int]:
-    """Do as newton.py does, from multipliers above the diagonal; return the best, and the steps."""
+    """Run Newton's method from multipliers above the diagonal; return the best, and the steps."""
     cube = float(len(bounds)) ** 3
     small = min(max(_ALLOWED_SMALL * cube, _LEAST_SMALL), _MOST_SMALL)
     left = max(_ALLOWED * cube, small)
@@ -151,7 +151,7 @@ class System:
         return np.maximum(lam, 0.0)
 
     def _stored(self, lam: Float64, rest: Float64, free: Mask, ridge: float) -> Float64:
-        """Do what `nonnegative` does, by factorisations.
+        """Return what `nonnegative` does, by factorisations.
 
         With a diagonal of 1: between near points the entries are smaller by many decades, and the
         pivots would be chosen by them.

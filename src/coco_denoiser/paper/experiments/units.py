@@ -137,7 +137,7 @@ def work(tasks: deque[Task], executor: Executor, room: int) -> None:
                 running.pop(future)(future.result())
     except BrokenExecutor as error:
         raise ExperimentError(
-            "a worker process was killed, perhaps for want of memory: the same command resumes"
+            "a worker process was killed, perhaps for lack of memory: the same command resumes"
         ) from error
 
 

@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             asked = urlsplit(self.path)
         except ValueError:  # such as an address with half of an IPv6 host
-            self._answer(400, "text/plain", b"That is no address.\n")
+            self._answer(400, "text/plain", b"Malformed address.\n")
             return
         chosen = settings(dict(parse_qsl(asked.query)))
         if asked.path == "/":
