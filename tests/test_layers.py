@@ -47,38 +47,40 @@ def test_importing_the_core_and_the_command_imports_no_extra() -> None:
 
 def test_the_library_does_not_import_the_paper() -> None:
     found = _imports()
-    library = [room for room in found if not room.startswith("paper")]
+    library = [module for module in found if not module.startswith("paper")]
     assert {"__init__", "stream", "torch"} <= {*library}
-    upward = [(room, other) for room in library for other in found[room] if other[:5] == "paper"]
+    upward = [
+        (module, other) for module in library for other in found[module] if other[:5] == "paper"
+    ]
     assert upward == []
 
 
-def test_no_folder_imports_one_that_imports_it() -> None:
-    rooms = _imports()
-    assert rooms["paper.cli"] >= {"paper.experiments", "paper.explore", "paper.files"}
-    TopologicalSorter(rooms).prepare()  # raises CycleError, which names the cycle
+def test_no_import_cycles() -> None:
+    modules = _imports()
+    assert modules["paper.cli"] >= {"paper.experiments", "paper.explore", "paper.files"}
+    TopologicalSorter(modules).prepare()  # raises CycleError, which names the cycle
 
 
 def test_imports_go_down() -> None:
-    rooms = _imports()
-    level = {room: number for number, layer in enumerate(LAYERS, start=1) for room in layer}
+    modules = _imports()
+    level = {module: number for number, layer in enumerate(LAYERS, start=1) for module in layer}
     upward = [
-        f"{room} imports {other}"
-        for room, others in rooms.items()
+        f"{module} imports {other}"
+        for module, others in modules.items()
         for other in others
-        if room != "__init__" and level.get(other, 0) >= max(level.get(room, 0), 1)
+        if module != "__init__" and level.get(other, 0) >= max(level.get(module, 0), 1)
     ]
     assert upward == []
 
 
 @cache
 def _imports() -> dict[str, set[str]]:
-    """Return which rooms each room imports: a module or folder of the package, or of `paper`."""
-    rooms: dict[str, set[str]] = {}
+    """Return which modules each module imports: a module or folder of the package, or of `paper`."""
+    modules: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
-        room = _room(path.relative_to(ROOT).with_suffix("").parts)
-        rooms.setdefault(room, set()).update(_imported(ast.parse(path.read_text("utf-8"))))
-    return {room: others - {room} for room, others in rooms.items()}
+        module = _room(path.relative_to(ROOT).with_suffix("").parts)
+        modules.setdefault(module, set()).update(_imported(ast.parse(path.read_text("utf-8"))))
+    return {module: others - {module} for module, others in modules.items()}
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
@@ -91,10 +93,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         for name in names:
             package, *rest = name.split(".")
             if package == "coco_denoiser":
-                room = _room((*rest,))
-                place = ROOT / room.replace(".", "/")
+                module = _room((*rest,))
+                place = ROOT / module.replace(".", "/")
                 is_room = place.is_dir() or place.with_suffix(".py").exists()
-                yield room if is_room else "__init__"  # a name that the package collects
+                yield module if is_room else "__init__"  # a name that the package collects
 
 
 def _room(parts: tuple[str, ...]) -> str:
