@@ -11,7 +11,7 @@ from pathlib import Path
 import coco_denoiser
 
 ROOT = Path(coco_denoiser.__file__).parent
-# What is built on the core, from the ground up; everything else is the core. Rooms of one layer
+# What is built on the core, from the ground up; everything else is the core. Modules of one layer
 # do not know of each other. The package's own __init__ only collects names.
 LAYERS = (
     {"descent", "optax", "torch"},
@@ -75,10 +75,10 @@ def test_imports_go_down() -> None:
 
 @cache
 def _imports() -> dict[str, set[str]]:
-    """Return which modules each module imports: a module or folder of the package, or of `paper`."""
+    """Return what each module imports: files and folders of the package, or of `paper`."""
     modules: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
-        module = _room(path.relative_to(ROOT).with_suffix("").parts)
+        module = _module(path.relative_to(ROOT).with_suffix("").parts)
         modules.setdefault(module, set()).update(_imported(ast.parse(path.read_text("utf-8"))))
     return {module: others - {module} for module, others in modules.items()}
 
@@ -93,11 +93,11 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         for name in names:
             package, *rest = name.split(".")
             if package == "coco_denoiser":
-                module = _room((*rest,))
+                module = _module((*rest,))
                 place = ROOT / module.replace(".", "/")
-                is_room = place.is_dir() or place.with_suffix(".py").exists()
-                yield module if is_room else "__init__"  # a name that the package collects
+                exists = place.is_dir() or place.with_suffix(".py").exists()
+                yield module if exists else "__init__"  # a name that the package collects
 
 
-def _room(parts: tuple[str, ...]) -> str:
+def _module(parts: tuple[str, ...]) -> str:
     return ".".join(parts[: 2 if parts[:1] == ("paper",) else 1]) or "__init__"
