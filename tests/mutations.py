@@ -155,7 +155,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "solvers/interior_point.py": (
-        "solvers/test_interior_point.py solvers/test_newton.py",
+        "solvers/test_interior_point.py solvers/test_newton.py solvers/test_barrier.py",
         SOLVERS,
         [
             ("1e-3 * tol * dual", "1e-3 * tol"),

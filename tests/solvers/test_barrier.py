@@ -1,5 +1,7 @@
 """What the barrier method is for: windows that the others give up."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from coco_denoiser._core import kernels
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem
 from coco_denoiser.solution import Status
-from coco_denoiser.solvers import barrier
+from coco_denoiser.solvers import barrier, interior_point
 from tests import fuzz
 from tests.families import box
 from tests.windows import plain, reduced
@@ -114,7 +116,8 @@ def test_bounds_that_are_barely_broken_are_mended(tol: float) -> None:
     assert certificate == (found.gap, found.violation)
 
 
-def test_a_residual_far_away_takes_no_more_steps() -> None:
+@pytest.mark.parametrize("method", [barrier, interior_point])
+def test_a_residual_far_away_takes_no_more_steps(method: Any) -> None:
     rng = np.random.default_rng(3)
     x, h = rng.normal(size=(2, 7, 2))
     bounds = 0.5 * np.linalg.norm(x[:, None] - x, axis=2)
@@ -122,7 +125,7 @@ def test_a_residual_far_away_takes_no_more_steps() -> None:
     beside = np.vstack((1e-9 * alone.residuals, [1.0, 0.0]))
     wide = np.full((8, 8), 2.0)
     wide[:7, :7], wide[7, 7] = 1e-9 * alone.bounds, 0.0
-    lam, steps = barrier.solve(alone, tol=1e-9, max_iter=100)
-    same, more = barrier.solve(plain(beside, wide), tol=1e-9, max_iter=100)
+    lam, steps = method.solve(alone, tol=1e-9, max_iter=100)
+    same, more = method.solve(plain(beside, wide), tol=1e-9, max_iter=100)
     assert more <= steps + 2
     np.testing.assert_allclose(same[:7, :7], lam, rtol=1e-6, atol=1e-9)

@@ -7,7 +7,7 @@ import pytest
 
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import barrier, large, newton, solve_fast
+from coco_denoiser.solvers import barrier, interior_point, large, newton, solve_fast
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES, noisy, sgd
 from tests.windows import plain, reduced
@@ -122,7 +122,7 @@ def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
     assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2
 
 
-@pytest.mark.parametrize("method", [newton, barrier, large])
+@pytest.mark.parametrize("method", [newton, barrier, interior_point, large])
 @pytest.mark.parametrize("K", [9, 30])
 def test_points_on_a_line_need_only_their_neighbours(method: Any, K: int) -> None:
     rng = np.random.default_rng(1)
