@@ -2,10 +2,10 @@
 
     python -m tests.fuzz --windows 100000 --seed 1
 
-prints, family by family, how many windows were solved, given up, wrong and slow. An answer is
-wrong if it says that it is solved, and extended precision says that it is not: nothing of the
+prints, family by family, how many windows were solved, given up, wrong, slow and raised. An answer
+is wrong if it says that it is solved, and extended precision says that it is not: nothing of the
 package's own certificate is used. A window is slow if it takes more than SLOW times the median
-of its K. `--only FAMILY NUMBER` solves a single one of them again, and shows it.
+of its K, and raises if it ends with an exception or a warning. `--only FAMILY NUMBER` solves a single one of them again, and shows it.
 """
 
 # ruff: noqa: T201
@@ -188,7 +188,10 @@ class Outcome(NamedTuple):
 def examine(window: tuple[str, int, int]) -> Outcome:
     """Solve one window, (family, seed, number), and judge the answer."""
     case = draw(*window)
-    solution, seconds = attempt(case)
+    try:
+        solution, seconds = attempt(case)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other windows are tried too
+        return Outcome(window[0], window[2], len(case.points), 0.0, "raised", repr(error))
     if not solution.status.success:
         verdict, detail = "given up", f"gap {solution.gap:.1e}"
     else:
@@ -222,7 +225,7 @@ def report(outcomes: list[Outcome], seed: int) -> str:
                 f"{what}: {again}: K = {outcome.K}, {outcome.seconds:.2f} s, {outcome.detail}"
             )
     counts["all"] = sum(counts.values(), Counter())
-    columns = ("windows", "solved", "given up", "wrong", "slow")
+    columns = ("windows", "solved", "given up", "wrong", "slow", "raised")
     lines += ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for name in (*(name for name in FAMILIES if name in counts), "all"):
         lines.append(f"| {name} | " + " | ".join(f"{counts[name][c]:,}" for c in columns) + " |")
@@ -230,7 +233,7 @@ def report(outcomes: list[Outcome], seed: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the windows, print the table, and return 1 if an answer was wrong."""
+    """Run the windows, print the table, and return 1 if an answer was wrong or one raised."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--windows", type=int, default=2000, help="how many, in all")
     parser.add_argument("--seed", type=int, default=1, help="of the windows")
@@ -249,7 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
             if len(outcomes) % 1000 == 0:
                 print(f"{len(outcomes):,} of {len(todo):,} windows", file=sys.stderr, flush=True)
     print(report(outcomes, options.seed))
-    return int(any(outcome.verdict == "wrong" for outcome in outcomes))
+    return int(any(outcome.verdict in ("wrong", "raised") for outcome in outcomes))
 
 
 if __name__ == "__main__":

@@ -76,26 +76,6 @@ def test_a_damaged_archive_is_read_or_refused(
         assert all(isinstance(array, np.ndarray) for array in read_arrays(path).values())
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
-    [(6, 1, "encrypted"), (8, 99, "not supported"), (8, 8, "CRC"), (8, 12, "stream")],
-)
-def test_an_archive_that_cannot_be_unpacked_says_why(
-    tmp_path: Path, place: int, value: int, said: str
-) -> None:
-    """Byte 6 of a member's header holds the flag of encryption, byte 8 the compression method."""
-    path = tmp_path / "a.npz"
-    content = bytearray(npz(points=POINTS, gradients=-POINTS))
-    for signature, further in ((b"PK\3\4", 0), (b"PK\1\2", 2)):
-        start = content.find(signature)
-        while start >= 0:
-            content[start + place + further] = value
-            start = content.find(signature, start + 1)
-    path.write_bytes(content)
-    with pytest.raises(RefusedError, match=rf"a\.npz: .*{said}"):
-        read_arrays(path)
-
-
 def test_a_file_is_written_and_replaced_under_the_longest_name(tmp_path: Path) -> None:
     path = tmp_path / ("a" * 255)
     for content in (b"first", b"second"):
@@ -158,9 +138,3 @@ def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"cannot write .*result"):
         write_bytes(tmp_path / "result", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
-
-
-def test_a_prepared_folder_is_there_and_empty(tmp_path: Path) -> None:
-    prepare_folder(tmp_path / "a" / "b")
-    prepare_folder(tmp_path / "a" / "b")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
