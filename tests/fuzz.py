@@ -5,7 +5,8 @@
 prints, family by family, how many windows were solved, given up, wrong, slow and raised. An answer
 is wrong if it says that it is solved, and extended precision says that it is not: nothing of the
 package's own certificate is used. A window is slow if it takes more than SLOW times the median
-of its K, and raises if it ends with an exception or a warning. `--only FAMILY NUMBER` solves a single one of them again, and shows it.
+of its K, and raises if it ends with an exception or a warning. `--only FAMILY NUMBER` solves a
+single one of them again, and shows it.
 """
 
 # ruff: noqa: T201
