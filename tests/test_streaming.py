@@ -305,14 +305,17 @@ def test_it_shows_its_settings_and_how_much_it_holds() -> None:
 
 
 @pytest.mark.parametrize("forget", ["drop", "fold"])
-def test_algorithm_1_agrees_with_the_default(forget: Any) -> None:
+def test_algorithm_1_agrees_with_the_default_also_when_it_is_restored(forget: Any) -> None:
     rng = np.random.default_rng(0)
     points, gradients = sgd(rng, 14, 5)
     paper = Denoiser(L=1.0, window=6, forget=forget, method="fdpg")
     default = Denoiser(L=1.0, window=6, forget=forget)
+    restored = Denoiser(L=1.0, window=6, forget=forget, method="fdpg")
     for x, g, v in zip(points, gradients, rng.uniform(0.5, 2.0, 14), strict=True):
-        theta, expected = (d(x, g, noise_variance=v) for d in (paper, default))
-        np.testing.assert_allclose(theta, expected, atol=1e-3)
+        restored.load_state_dict(paper.state_dict())  # which has no warm start
+        expected = default(x, g, noise_variance=v)
+        for denoiser in (paper, restored):
+            np.testing.assert_allclose(denoiser(x, g, noise_variance=v), expected, atol=1e-3)
     assert paper.solution.method == "fdpg"
     assert paper.solution.gap <= 1e-9
 
