@@ -14,7 +14,7 @@ from coco_denoiser import Denoiser
 from coco_denoiser.models import slope as core
 from coco_denoiser.optax import CocoState, coco_denoise
 from coco_denoiser.optax.models import gaussian
-from coco_denoiser.optax.window import Tables
+from coco_denoiser.optax.window import Window
 from coco_denoiser.solution import Status
 from coco_denoiser.typing import Array, Float64
 from tests.optax.streams import as_tree, noisy_gradient, same
@@ -29,9 +29,10 @@ def distances(v: Float64) -> Float64:
 
 @partial(jax.jit, static_argnums=(4,))
 def estimated(points: Any, gradients: Any, variances: Any, slot: Any, d: int, known: Any) -> Any:
-    tables = Tables(slot, slot, variances[0], points, points, gradients, variances)
+    tables = jnp.stack([points, points, gradients])  # the second is not read
+    held = Window(slot, slot, variances[0], tables, variances)
     given = {"L": None} | known
-    return gaussian(tables, slot, d=d, tol=1e-6, **given)
+    return gaussian(held, slot, d=d, tol=1e-6, **given)
 
 
 def both(
@@ -212,4 +213,4 @@ def test_single_observations_and_trees_without_leaves_pass() -> None:
     assert np.isnan(state.std)
     u, state = jax.jit(empty.update)({}, empty.init({}), {})
     assert u == {}
-    assert int(state.tables.count) == 1
+    assert int(state.window.count) == 1

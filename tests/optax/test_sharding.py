@@ -61,12 +61,12 @@ def difference(a, b):
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return max(float(np.max(np.abs(np.asarray(x) - np.asarray(y)))) for x, y in pairs)
 
-def table_error(path, tables):
+def table_error(path, window):
     # Of ||dx||, relative to the same in float64 by NumPy.
     flat = [np.concatenate([np.ravel(leaf).astype(float) for leaf in jax.tree.leaves(p)])
             for p in path[-K:]]
-    slots = [(int(tables.next) + n) % K for n in range(K)]
-    found = tables.point_distances
+    slots = [(int(window.next) + n) % K for n in range(K)]
+    found = window.tables[0]
     return max(abs(found[slots[i], slots[j]] / np.linalg.norm(flat[i] - flat[j]) - 1)
                for i in range(K) for j in range(i))
 
@@ -98,7 +98,7 @@ def sharded(kind):
         "difference": difference(alone, after),
         "collectives": collectives(program),
         "window": state[0].points["w"].sharding.shard_shape((K, LONG // 64, 64)),
-        "table error": float(table_error(path, state[0].tables)),
+        "table error": float(table_error(path, state[0].window)),
     }}
 
 def own(params):  # a model of its own on each device

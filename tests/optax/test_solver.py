@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import coco_denoiser
 from coco_denoiser.optax import coco_denoise, solver
 from coco_denoiser.optax.models import projected
-from coco_denoiser.optax.window import Tables
+from coco_denoiser.optax.window import Window
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 from tests.optax.streams import K, as_tree, noisy_gradient
@@ -42,9 +42,9 @@ def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
     dx, dg = x[:, None] - x, g[:, None] - g
     dh = dg - c * dx
     points, residuals = (jnp.sqrt((v * v).sum(-1)) for v in (dx, dh))
-    one = jnp.ones(K, x.dtype)
-    tables = Tables(jnp.array(K), jnp.array(0), c, points, points, residuals, one)
-    w, *judged = projected(tables, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
+    tables = jnp.stack([points, points, residuals])  # the second is not read
+    held = Window(jnp.array(K), jnp.array(0), c, tables, jnp.ones(K, x.dtype))
+    w, *judged = projected(held, jnp.array(K - 1), 0.5 * (L - mu), tol=tol)
     return g[-1] + w @ (dh[:, -1]), judged
 
 

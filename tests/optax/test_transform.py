@@ -48,7 +48,7 @@ def test_extra_arguments_are_accepted_and_the_second_call_does_not_recompile() -
     for seed in range(1, 2 * K):  # while the window fills up, and after
         _, state = update(noisy_gradient(params, seed), state, params, 1.0 + seed)
     assert cast("Any", update)._cache_size() == programs > 0
-    assert int(state.tables.count) == K
+    assert int(state.window.count) == K
 
 
 def test_scan_cond_and_vmap_give_what_a_loop_gives() -> None:
@@ -108,7 +108,7 @@ def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> N
     expected: list[Any] = [P(None, "data"), P("data"), P()]  # type: ignore[no-untyped-call]
     assert found[0].points["w"] == found[0].gradients["w"] == expected[0]
     assert found[1][0].trace["w"] == expected[1]
-    assert found[0].tables.cosines == expected[2]
+    assert found[0].window.tables == expected[2]
 
 
 def test_the_program_hardly_grows_with_the_number_of_small_leaves() -> None:
@@ -194,10 +194,10 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             dx = points[i] - points[j]
             dh = gradients[i] - gradients[j] - L / 2 * dx
             size = np.linalg.norm(dx) * np.linalg.norm(dh)
-            told = state.tables
-            assert np.isclose(told.point_distances[i, j], np.linalg.norm(dx), rtol=1e-6)
-            assert np.isclose(told.residual_distances[i, j], np.linalg.norm(dh), rtol=1e-6)
-            assert np.isclose(told.cosines[i, j], dx @ dh / size, rtol=0.0, atol=2e-6)
+            apart, cosine, residuals = state.window.tables[:, i, j]
+            assert np.isclose(apart, np.linalg.norm(dx), rtol=1e-6)
+            assert np.isclose(residuals, np.linalg.norm(dh), rtol=1e-6)
+            assert np.isclose(cosine, dx @ dh / size, rtol=0.0, atol=2e-6)
 
 
 def filtered(g: Any, state: Any, x: Any) -> Any:

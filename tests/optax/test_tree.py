@@ -114,7 +114,7 @@ def test_dtypes_are_kept(wide: bool, state_dtype: str | None) -> None:
             u, state = mixed(g, state, params)
         shapes = [jax.tree.map(lambda a: (a.shape, a.dtype), s) for s in (before, state)]
         assert shapes[0] == shapes[1]
-        assert state.tables.cosines.dtype == ("float64" if wide and not state_dtype else "float32")
+        assert state.window.tables.dtype == ("float64" if wide and not state_dtype else "float32")
         for dtype in kinds:
             assert u[dtype].dtype == dtype
             kept = state.points[dtype].dtype

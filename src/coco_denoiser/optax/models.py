@@ -11,7 +11,7 @@ from coco_denoiser.models import slope
 from coco_denoiser.optax import certificate, solver
 from coco_denoiser.optax.state import ESTIMATED, SOLVED, STALLED, UNCHANGED, UNKNOWN
 from coco_denoiser.optax.tree import Number
-from coco_denoiser.optax.window import Slot, Tables, fold_pair
+from coco_denoiser.optax.window import Slot, Window, fold_pair
 
 
 class Answer(NamedTuple):
@@ -22,28 +22,28 @@ class Answer(NamedTuple):
     outcome: Array
 
 
-def cocoercive(tables: Tables, newest: Slot, *, radius: Array, tol: Number) -> Answer:
+def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> Answer:
     """Return the answer of the paper's projection."""
-    weights, moved, gap, violation = projected(tables, newest, radius, tol=tol)
+    weights, moved, gap, violation = projected(window, newest, radius, tol=tol)
     good = (gap <= tol) & (violation <= tol)
     outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
     return _told(weights, [gap, violation, UNKNOWN, UNKNOWN, UNKNOWN], outcome)
 
 
 def projected(
-    tables: Tables, newest: Slot, radius: Array, *, tol: Number
+    window: Window, newest: Slot, radius: Array, *, tol: Number
 ) -> tuple[Array, Array, Array, Array]:
     """Return the weights (K,) that denoise a slot, whether any differ, gap and violation."""
-    K, n, used = tables.variances.size, tables.precisions, tables.used
-    apart, bounds = tables.residual_distances, radius * tables.point_distances
+    K, n, used = window.variances.size, window.precisions, window.used
+    bounds, apart = radius * window.tables[0], window.tables[2]
     if K == 1:
         zero = jnp.zeros_like(radius)
         return jnp.ones_like(n), zero > 0.0, zero, zero
     if K == 2:
         old = 1 - newest
-        weight, _ = fold_pair(tables, old, newest, radius)
-        two = apart[old, newest], bounds[old, newest], tables.variances[old]
-        judged = certificate.certify_two(*two, tables.variances[newest], weight)
+        weight, _ = fold_pair(window, old, newest, radius)
+        two = apart[old, newest], bounds[old, newest], window.variances[old]
+        judged = certificate.certify_two(*two, window.variances[newest], weight)
         weights = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight)
         return weights, weight > 0.0, *judged
     pair = used[:, None] & used
@@ -85,13 +85,12 @@ def _embed(apart: Array, origin: Array, pair: Array) -> Array:
     return factor
 
 
-def gaussian(tables: Tables, newest: Array, *, d: int, L: Number | None, tol: Number) -> Answer:
+def gaussian(window: Window, newest: Array, *, d: int, L: Number | None, tol: Number) -> Answer:
     """Return the answer of the Gaussian model, in d coordinates."""
-    used, d = tables.used, max(d, 1)
-    pair = used[:, None] & used
-    x, g = (jnp.where(pair, t, 0.0) for t in (tables.point_distances, tables.residual_distances))
+    used, d = window.used, max(d, 1)
+    x, _, g = jnp.where(used[:, None] & used, window.tables, 0.0)
     with jax.default_matmul_precision("highest"):
-        fitted = slope.fit(x, g, tables.precisions, newest[None], d, L=L, xp=jnp)
+        fitted = slope.fit(x, g, window.precisions, newest[None], d, L=L, xp=jnp)
     # Before the second observation there is nothing to estimate.
     alone = used.sum() < 2
     weights = jnp.where(alone, jnp.arange(used.size) == newest, fitted.weights[0])

@@ -42,7 +42,7 @@ def merge(
         return _put(successor, G, _shifted(pair[3], _weighted_sum(*pair, centre, weight[None])))
 
     merged = held[0], jax.tree.map(mix, *held)
-    after: Two = jax.tree.map(lambda V, v: _put(old, V, v), merged, new)
+    after = _written(merged, new, old)
     return after, measure(after, jax.tree.map(lambda V: V[successor], after), centre)
 
 
@@ -54,7 +54,8 @@ def commit(
     That is g + sum_i w_i (h_i - h): the weights (K,) sum to 1, and what all residuals have in
     common cancels before it is rounded. A centre of None is one of 0.
     """
-    held = _written(newest, fits, held, new)
+    # In a branch, so that compiled code writes in place: a selection would make a copy.
+    held = lax.cond(fits, lambda: _written(held, new, newest), lambda: held)
     leaves, structure = jax.tree.flatten(new[1])
 
     def averaged() -> list[Array]:
@@ -100,22 +101,9 @@ def _leaf_by_leaf(held: Two, new: Two) -> list[_Leaf]:
     return [(X, G, x.astype(X.dtype), g.astype(G.dtype)) for X, G, x, g in zip(*trees, strict=True)]
 
 
-def _written(slot: Slot, fits: Array, held: Two, new: Two) -> Two:
-    """Return what is held, (slots, *shape), with the observation in a slot, if it fits.
-
-    A large leaf is written in a branch, so that compiled code updates it in place: a selection
-    would make a copy, and for large rows new memory is slow. For small ones a selection is
-    quicker to compile.
-    """
-
-    def written(X: Array, x: Array) -> Array:
-        if not tree.is_small(x):
-            after: Array = lax.cond(fits, lambda: _put(slot, X, x), lambda: X)
-            return after
-        here = (jnp.arange(X.shape[0]) == slot) & fits
-        return jnp.where(here.reshape(-1, *(1 for _ in x.shape)), x.astype(X.dtype), X)
-
-    after: Two = jax.tree.map(written, held, new)
+def _written(held: Two, new: Two, slot: Slot) -> Two:
+    """Return what is held with an observation in a slot."""
+    after: Two = jax.tree.map(lambda V, v: _put(slot, V, v), held, new)
     return after
 
 

@@ -335,8 +335,7 @@ def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
 
 def _edges(phi: Array) -> Array:
     """Return phi_m - phi_l for every pair, (P, q)."""
-    first, second, _ = pairs(len(phi))
-    return _at(phi, first) - _at(phi, second)
+    return jnp.matmul(pairs(len(phi))[2], phi)
 
 
 def _lengths(phi: Array) -> Array:
@@ -348,18 +347,11 @@ def _of_pairs(tables: Array) -> Array:
     """Return of each table (K, K) what belongs to every pair, (P,)."""
     K = tables.shape[-1]
     first, second, _ = pairs(K)
-    return _at(tables.reshape(len(tables), -1).T, first * np.int32(K) + second).T
+    flat = tables.reshape(len(tables), -1).T.at[first * np.int32(K) + second]
+    return flat.get(mode="promise_in_bounds", wrap_negative_indices=False).T
 
 
 def _table(lam: Array, K: int) -> Array:
-    """Return multipliers (P,) as a symmetric table (K, K)."""
-    first, second, _ = pairs(K)
-    place = np.full((K, K), first.size, np.int32)
-    place[first, second] = place[second, first] = np.arange(first.size)
-    return _at(jnp.append(lam, jnp.zeros(1, lam.dtype)), place)
-
-
-def _at(values: Array, index: Indices) -> Array:
-    """Return values[index], the index being known to be in range."""
-    found: Array = values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-    return found
+    """Return multipliers (P,) as a symmetric table (K, K), whose diagonal nobody reads."""
+    ends = np.abs(pairs(K)[2])
+    return jnp.matmul(ends.T, lam[:, None] * ends)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from coco_denoiser.optax import window
+from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.tree import DType, Tree
 from coco_denoiser.solution import Status
 
@@ -39,7 +39,7 @@ class CocoState(NamedTuple):
         points: the tree of the parameters, its leaves (slots, *shape): K, or one if a window of
             two folds.
         gradients: the same, the noisy gradients; in place of folded ones their mixture.
-        tables: distances, cosines and variances, (K, K), named as in `coco_denoiser.window`.
+        window: distances, cosines and variances, named as in `coco_denoiser.window`.
         found: (5,), `gap`, `violation`, `std`, `noise_std` and `curvature`; -1 where they are
             unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used.
         outcome: which `status` it is, as a number.
@@ -50,7 +50,7 @@ class CocoState(NamedTuple):
 
     points: Tree
     gradients: Tree
-    tables: window.Tables
+    window: windows.Window
     found: Array
     outcome: Array
     refused: Array
@@ -104,8 +104,8 @@ def empty(params: Tree, slots: int, K: int, dtype: DType) -> CocoState:
     rest = [jnp.zeros_like(zero, jnp.int32) for _ in range(2)]
     found = jnp.asarray([0.0, 0.0, UNKNOWN, UNKNOWN, UNKNOWN], zero.dtype) + zero
     version = jnp.full(VERSION, VERSION, jnp.int8)
-    gradients, tables = jax.tree.map(jnp.copy, points), window.empty(K, zero)
-    return CocoState(points, gradients, tables, found, rest[0], rest[1], version)
+    gradients, window = jax.tree.map(jnp.copy, points), windows.empty(K, zero)
+    return CocoState(points, gradients, window, found, rest[0], rest[1], version)
 
 
 def _zeros(p: Array, dtype: DType) -> Array:

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from coco_denoiser.optax import passes, window
+from coco_denoiser.optax import passes
+from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.models import Answer
 from coco_denoiser.optax.state import REFUSED, UNKNOWN, CocoState
 from coco_denoiser.optax.tree import Tree
-from coco_denoiser.optax.window import Limits, Slot, Tables
+from coco_denoiser.optax.window import Limits, Slot, Window
 
-Model: TypeAlias = Callable[[Tables, Slot], Answer]
+Model: TypeAlias = Callable[[Window, Slot], Answer]
 
 # Of points, and of residuals: a square fits, and so do sums of some.
 _FARTHEST = {"float64": 1e150, "float32": 1e18}
@@ -39,29 +40,29 @@ def step(
         folds: whether the observation that leaves is merged into the next. A window of two is then
             a filter, whose one slot stands for everything.
     """
-    held, tables, centre = state[:2], state.tables, state.tables.centre
-    is_filter = folds and tables.variances.size == 2
+    held, window, centre = state[:2], state.window, state.window.centre
+    is_filter = folds and window.variances.size == 2
     if limits is not None:
         centre = limits.centre
-        moved = tables._replace(centre=centre)  # of a filter's tables nothing is kept
-        tables = moved if is_filter else window.recentred(tables, centre)
-    newest = 1 if is_filter else tables.next
-    row = window.row_of(passes.measure(held, new, centre))
+        moved = window._replace(centre=centre)  # of a filter's tables nothing is kept
+        window = moved if is_filter else windows.recentred(window, centre)
+    newest = 1 if is_filter else window.next
+    row = windows.row_of(passes.measure(held, new, centre))
     fits = _fits(row, variance)
-    after = window.admit(tables, row, variance, newest)
+    after = windows.admit(window, row, variance, newest)
     if limits is not None and folds and not is_filter:
-        held, after = _fold_oldest(held, new, tables, after, limits, fits)
-    tables = _if(fits, after, state.tables)
-    answer = model(tables, newest)
+        held, after = _fold_oldest(held, new, window, after, limits, fits)
+    window = after if is_filter else _if(fits, after, state.window)
+    answer = model(window, newest)
     if limits is not None and is_filter:
         theta, held = passes.commit_merged(held, new, answer.weights[0], centre, fits)
-        after = window.settle(after, window.fold_pair(after, 0, 1, limits.radius).variance)
-        tables = _if(fits, after, state.tables)
+        after = windows.settle(after, windows.fold_pair(after, 0, 1, limits.radius)[1])
+        window = _if(fits, after, state.window)
     else:
         shift = None if limits is None else centre
         theta, held = passes.commit(held, new, newest, answer.weights, shift, fits)
     told = jnp.where(fits, answer.found, UNKNOWN), jnp.where(fits, answer.outcome, REFUSED)
-    return theta, CocoState(*held, tables, *told, state.refused + ~fits, state.version)
+    return theta, CocoState(*held, window, *told, state.refused + ~fits, state.version)
 
 
 def _fits(row: Array, variance: Array) -> Array:
@@ -71,23 +72,23 @@ def _fits(row: Array, variance: Array) -> Array:
 
 
 def _fold_oldest(
-    held: passes.Two, new: passes.Two, before: Tables, after: Tables, limits: Limits, fits: Array
-) -> tuple[passes.Two, Tables]:
+    held: passes.Two, new: passes.Two, before: Window, after: Window, limits: Limits, fits: Array
+) -> tuple[passes.Two, Window]:
     """Merge the observation that leaves, if there is one, into the next."""
     slots = before.next, before.following
-    weight, variance = window.fold_pair(before, *slots, limits.radius)
+    weight, variance = windows.fold_pair(before, *slots, limits.radius)
 
-    def merged() -> tuple[passes.Two, Tables]:
+    def merged() -> tuple[passes.Two, Window]:
         # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
         vectors, sums = passes.merge(held, new, slots, weight, limits.centre)
-        return vectors, window.insert(after, window.row_of(sums), variance, slots[1])
+        return vectors, windows.insert(after, windows.row_of(sums), variance, slots[1])
 
-    found: tuple[passes.Two, Tables] = lax.cond(
+    found: tuple[passes.Two, Window] = lax.cond(
         fits & (weight > 0.0), merged, lambda: (held, after)
     )
     return found
 
 
-def _if(condition: Array, yes: Tables, no: Tables) -> Tables:
-    found: Tables = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+def _if(condition: Array, yes: Window, no: Window) -> Window:
+    found: Window = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
     return found

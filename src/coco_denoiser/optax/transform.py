@@ -117,7 +117,7 @@ def coco_denoise(
     ) -> tuple[Tree, CocoState]:
         check_version(state)
         new = tree.observation(updates, params, state.points, slots)
-        number = state.tables.centre.dtype
+        number = state.window.centre.dtype
         variance = tree.variance(noise_variance, number)
         within = solver.precision(number).tol if tol is None else tol
         answer: Model = partial(models.gaussian, d=tree.coordinates(new[0]), L=L, tol=within)

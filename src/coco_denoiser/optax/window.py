@@ -17,7 +17,7 @@ from jax import Array
 Slot: TypeAlias = int | Array
 
 
-class Tables(NamedTuple):
+class Window(NamedTuple):
     """K by K numbers, named as in `coco_denoiser.window`; slots in use are the first ones.
 
     Those of a filter, whose one slot stands for everything, are of the past and the newest.
@@ -26,9 +26,7 @@ class Tables(NamedTuple):
     count: Array  # type: ignore[assignment]  # of slots in use; Optax's states have it, too
     next: Array  # the slot that the next observation takes
     centre: Array  # c of the tables
-    point_distances: Array
-    cosines: Array
-    residual_distances: Array
+    tables: Array  # (3, K, K): distances between points, cosines, distances between residuals
     variances: Array  # (K,), relative to those of other observations; 0 for empty slots
 
     @property
@@ -54,18 +52,11 @@ class Limits(NamedTuple):
     radius: Array
 
 
-class Fold(NamedTuple):
-    """How one observation is merged into another: its weight, and the variance of the result."""
-
-    weight: Array
-    variance: Array
-
-
-def empty(K: int, zero: Array) -> Tables:
-    """Return the tables of a window without observations."""
+def empty(K: int, zero: Array) -> Window:
+    """Return a window without observations."""
     # No array twice: a buffer cannot be donated twice.
     numbers = [jnp.zeros_like(zero, kind) for kind in (jnp.int32, jnp.int32, zero.dtype)]
-    return Tables(*numbers, *(jnp.zeros_like(zero, shape=s) for s in 3 * [(K, K)] + [(K,)]))
+    return Window(*numbers, *(jnp.zeros_like(zero, shape=shape) for shape in ((3, K, K), (K,))))
 
 
 def row_of(sums: Array) -> Array:
@@ -82,60 +73,49 @@ def _or_one(length: Array) -> Array:
     return jnp.where(length > 0.0, length, 1.0)
 
 
-def recentred(tables: Tables, centre: Array) -> Tables:
-    """Return the tables for a centre."""
-    e, cosines, dh = centre - tables.centre, tables.cosines, tables.residual_distances
-    by = e * tables.point_distances
-    top = jnp.maximum(dh, jnp.abs(by))
-    a, b = dh / _or_one(top), by / _or_one(top)
+def recentred(window: Window, centre: Array) -> Window:
+    """Return the window with the tables of a centre."""
+    e, (dx, cosines, dh) = centre - window.centre, window.tables
+    top = jnp.maximum(dh, jnp.abs(e * dx))
+    a, b = dh / _or_one(top), e * dx / _or_one(top)
     # A sum of squares that are not negative, which cannot overflow.
     length = jnp.sqrt(jnp.maximum((a - b) ** 2 + 2.0 * a * b * (1.0 - cosines), 0.0))
-    stays = e == 0.0
-    return tables._replace(
-        centre=centre,
-        cosines=jnp.where(stays, cosines, _cosine(a * cosines - b, length)),
-        residual_distances=jnp.where(stays, dh, top * length),
-    )
+    moved = jnp.stack([dx, _cosine(a * cosines - b, length), top * length])
+    return window._replace(centre=centre, tables=jnp.where(e == 0.0, window.tables, moved))
 
 
-def insert(tables: Tables, row: Array, variance: Array, slot: Slot) -> Tables:
-    """Return the tables with another row (3, K), and another variance, of one slot."""
-    here = jnp.arange(tables.variances.size) == slot
+def insert(window: Window, row: Array, variance: Array, slot: Slot) -> Window:
+    """Return the window with another row (3, K), and another variance, of one slot."""
+    here = jnp.arange(window.variances.size) == slot
     row = jnp.where(here, 0.0, row)
-
-    def replaced(table: Array, row: Array) -> Array:
-        return jnp.where(here[:, None], row, jnp.where(here, row[:, None], table))
-
-    return tables._replace(
-        point_distances=replaced(tables.point_distances, row[0]),
-        cosines=replaced(tables.cosines, row[1]),
-        residual_distances=replaced(tables.residual_distances, row[2]),
-        variances=jnp.where(here, variance, tables.variances),
-    )
+    tables = jnp.where(here, row[:, :, None], window.tables)
+    tables = jnp.where(here[:, None], row[:, None, :], tables)
+    return window._replace(tables=tables, variances=jnp.where(here, variance, window.variances))
 
 
-def admit(tables: Tables, row: Array, variance: Array, newest: Slot) -> Tables:
-    """Return the tables with a new observation in the next slot; in a filter, after the past."""
-    after = insert(tables, row, variance, newest)
-    return after._replace(count=jnp.maximum(tables.count, newest + 1), next=tables.following)
+def admit(window: Window, row: Array, variance: Array, newest: Slot) -> Window:
+    """Return the window with a new observation in the next slot; in a filter, after the past."""
+    after = insert(window, row, variance, newest)
+    return after._replace(count=jnp.maximum(window.count, newest + 1), next=window.following)
 
 
-def fold_pair(tables: Tables, old: Slot, new: Slot, radius: Array) -> Fold:
-    """Return how one observation is merged into another; an empty slot has no weight.
+def fold_pair(window: Window, old: Slot, new: Slot, radius: Array) -> tuple[Array, Array]:
+    """Return the weight with which one observation is merged into another, and the variance then.
 
     The second half of their two-point problem, with the variance that fixed weights would give it.
+    An empty slot has no weight.
     """
-    apart, rho = tables.residual_distances[old, new], radius * tables.point_distances[old, new]
-    older, newer = tables.variances[old], tables.variances[new]
+    distance, _, apart = window.tables[:, old, new]
+    rho, older, newer = radius * distance, window.variances[old], window.variances[new]
     # At coinciding points, even equal gradients count as two observations.
     within = rho / jnp.maximum(apart, _or_one(rho))
     share = jnp.where(older > 0.0, newer / _or_one(older + newer), 0.0)
     weight = (1.0 - within) * share
-    return Fold(weight, (1.0 - weight) ** 2 * newer + weight**2 * older)
+    return weight, (1.0 - weight) ** 2 * newer + weight**2 * older
 
 
-def settle(tables: Tables, variance: Array) -> Tables:
-    """Return those of a filter whose newest observation, merged, stands for everything."""
+def settle(window: Window, variance: Array) -> Window:
+    """Return that of a filter whose newest observation, merged, stands for everything."""
     variances = jnp.where(jnp.arange(2) == 0, variance, 0.0)
-    count, first = jnp.ones_like(tables.count), jnp.zeros_like(tables.next)
-    return tables._replace(count=count, next=first, variances=variances)
+    count, first = jnp.ones_like(window.count), jnp.zeros_like(window.next)
+    return window._replace(count=count, next=first, variances=variances)
