@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from coco_denoiser._core import kernels
 from coco_denoiser.typing import AnyArray, AnyDType, Array, Float64, Saved
 
-# The largest magnitude of an entry of a point, a gradient or a residual, in every interface:
-# squares of differences stay in range, with room for ten million of them.
+# The largest magnitude of an entry of a point, a gradient or a residual: squares of differences
+# stay in range, with room for ten million of them. In JAX distances are limited: `optax/step.py`.
 LIMITS = {np.dtype(np.float32): 1e37, np.dtype(np.float64): 1e150}
 _UNKNOWN_L = (
     " If you do not know it, pass model='gaussian', which needs none, or compute it with "

@@ -335,7 +335,7 @@ def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
 
 def _edges(phi: Array) -> Array:
     """Return phi_m - phi_l for every pair, (P, q)."""
-    return jnp.matmul(pairs(len(phi))[2], phi)
+    return jnp.matmul(pairs(len(phi))[2], phi, precision="highest")
 
 
 def _lengths(phi: Array) -> Array:
@@ -354,4 +354,4 @@ def _of_pairs(tables: Array) -> Array:
 def _table(lam: Array, K: int) -> Array:
     """Return multipliers (P,) as a symmetric table (K, K), whose diagonal nobody reads."""
     ends = np.abs(pairs(K)[2])
-    return jnp.matmul(ends.T, lam[:, None] * ends)
+    return jnp.matmul(ends.T, lam[:, None] * ends, precision="highest")

@@ -16,7 +16,7 @@ from coco_denoiser.optax.window import Limits, Slot, Window
 
 Model: TypeAlias = Callable[[Window, Slot], Answer]
 
-# Of points, and of residuals: a square fits, and so do sums of some.
+# Of points, and of residuals, how far they may be apart: a square fits, and so do sums of some.
 _FARTHEST = {"float64": 1e150, "float32": 1e18}
 
 
