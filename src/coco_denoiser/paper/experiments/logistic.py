@@ -77,7 +77,7 @@ def regression(data: str, *, regularized: bool, published: bool = False) -> Logi
 
 
 @lru_cache(maxsize=4)
-def _load(data: str, regularized: bool, published: bool, _: str | None) -> LogisticRegression:  # noqa: FBT001
+def _load(data: str, regularized: bool, published: bool, _: str | None) -> LogisticRegression:  # noqa: FBT001 - a cache
     found = _SOURCES[data]()
     weight = 1.00001 / np.sqrt(len(found.labels)) if regularized else 0.0
     right = LogisticRegression(found.features, found.labels, regularization=weight)
@@ -112,7 +112,7 @@ def _unit(config: LogisticConfig, index: int) -> Unit:
             methods,
             paths.starts(config, index, start),
             config.steps[which],
-            lambda name=f"{config.data} {base}": generator(config, name, index),  # type: ignore[misc]
+            lambda name=f"{config.data} {base}": generator(config, name, index),  # type: ignore[misc]  # the default of a lambda
         )
     return unit
 

@@ -44,7 +44,7 @@ def save_the_rest(name: str, config: Config, folder: Path) -> None:
     ):
         write_whole(
             folder / f"figure.{kind}",
-            lambda file, kind=kind, about=about: figure.savefig(  # type: ignore[misc]
+            lambda file, kind=kind, about=about: figure.savefig(  # type: ignore[misc]  # the default of a lambda
                 file, format=kind, dpi=130, metadata=about
             ),
         )

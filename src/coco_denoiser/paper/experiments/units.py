@@ -89,7 +89,7 @@ class Store:
     def save(self, index: int, unit: Unit) -> None:
         """Save a unit under a name that is also inside it: files get copied."""
         arrays = {**unit, _NAME: np.array(self._name(index))}
-        write_whole(self._path(index), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+        write_whole(self._path(index), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # no name is an option
 
     def _name(self, index: int) -> str:
         return f"{self._configuration}/{index:05d}"
