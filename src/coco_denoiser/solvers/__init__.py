@@ -137,13 +137,12 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Ans
         h, bounds, n, tol, limit, within, "auto"
     )
     exhausted = steps >= (max_iter or METHODS[name].max_iter)
-    good = gap <= tol and violation <= tol
-    status = _status(good=good, moved=moved, exhausted=exhausted)
+    status = _status(gap, violation, tol, moved=moved, exhausted=exhausted)
     return Answer(phi, weights, multipliers, gap, violation, steps, name, status)
 
 
-def _status(*, good: bool, moved: bool, exhausted: bool) -> Status:
-    if good:
+def _status(gap: float, violation: float, tol: float, *, moved: bool, exhausted: bool) -> Status:
+    if gap <= tol and violation <= tol:
         return Status.SOLVED if moved else Status.UNCHANGED
     return Status.ITERATION_LIMIT if exhausted else Status.STALLED
 
@@ -195,8 +194,7 @@ def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     gap, violation = certify(problem, phi, multipliers)
     moved, exhausted = phi is not problem.residuals, iterations >= limit
-    good = gap <= tol and violation <= tol
-    status = _status(good=good, moved=moved, exhausted=exhausted)
+    status = _status(gap, violation, tol, moved=moved, exhausted=exhausted)
     return Answer(phi, weights, multipliers, gap, violation, iterations, name, status)
 
 
