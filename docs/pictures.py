@@ -269,21 +269,21 @@ def projection() -> Figure:
 
 def minimum() -> Figure:
     """Draw the excess of `minimize` over the calls, with and without a fit, and the limit."""
-    h, budgets, runs = np.array([1.0, 0.1, 0.03]), np.geomspace(60, 1000, 6).astype(int), 8
+    h, budgets, runs = np.array([1.0, 0.1, 0.03]), np.geomspace(60, 2000, 6).astype(int), 24
     found = np.empty((2, len(budgets), runs))
     for i, calls in enumerate(budgets):
         for seed in range(runs):
             rng = np.random.default_rng(seed)
             result = coco.minimize(lambda x, r=rng: h * x + r.normal(size=3), [30.0] * 3, calls)
             path = result._path  # noqa: SLF001 - not in the interface
-            for j, x in enumerate((path._last_part().x, result.x)):  # noqa: SLF001
+            for j, x in enumerate((path.unit * path.average()[1], result.x)):
                 found[j, i, seed] = 0.5 * h @ x**2
     figure = Figure(figsize=(4.6, 2.8), layout="constrained")
     axes = figure.subplots()
-    for values, name, colour in zip(found, ("average", "fit"), (PLAIN, COCO), strict=True):
+    for values, name, colour in zip(found, ("average", "minimize"), (PLAIN, COCO), strict=True):
         axes.loglog(budgets, values.mean(axis=1), "o-", color=colour, label=name)
     axes.loglog(budgets, (1 / h).sum() / (2 * budgets), "--", color=EXACT, label="limit")
-    axes.set(xlabel="calls", ylabel="mean excess")
+    axes.set(xlabel="calls", ylabel="mean suboptimality")
     axes.legend(frameon=False)
     return figure
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import descent, path, regression
+from coco_denoiser import path, regression
 from coco_denoiser.paper.optimizers import SGD, TailAverage, run, soft_threshold
 from coco_denoiser.typing import Float64
 
@@ -40,9 +40,8 @@ def tail_average(make: Callable[[int], Gradient], runs: int, x0: Float64, at: fl
     return float(np.mean([excess(path.iterates[-1] - at) for path in paths]))
 
 
-@pytest.mark.parametrize("L", [1.0, None])
-def test_more_calls_come_nearer_at_the_rate_of_an_average(L: float | None) -> None:
-    few, many = (mean_excess(noisy, 10, calls, L=L) for calls in (100, 1600))
+def test_more_calls_come_nearer_at_the_rate_of_an_average() -> None:
+    few, many = (mean_excess(noisy, 10, calls) for calls in (100, 1600))
     assert many < few / 8  # 1 / 16, as noise averages out, and chance
 
 
@@ -51,56 +50,56 @@ def test_points_from_before_noise_fell_are_left_out() -> None:
         calls = iter([noisy(seed, 100.0)] * 140 + [noisy(seed, 1.0)] * 200)
         return lambda x: np.asarray(next(calls)(x))
 
-    x0 = np.full(3, 100.0)
-    assert mean_excess(falling, 20, 200, x0=x0) < 0.5 * tail_average(falling, 20, x0)
+    results = [coco.minimize(falling(seed), np.full(3, 100.0), 200) for seed in range(20)]
+    begins = [result._path.average()[0] for result in results]
+    assert np.mean(np.array(begins) >= 140) >= 0.9
 
 
 def test_a_path_that_arrives_early_is_averaged_for_longer() -> None:
-    assert mean_excess(noisy, 40, 200, L=1.0) < 0.8 * tail_average(noisy, 40, X0)
+    assert mean_excess(noisy, 40, 200) < 0.8 * tail_average(noisy, 40, X0)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "flat", "noise", "x0", "share"),
-    [
-        ("_TRAVEL", 0.0, 0.02, 1.0, [30.0, 30.0], 0.9),  # points still travelling are left out
-        ("_FASTEST", 1.0, 0.01, 0.0, [1.0, 100.0], 0.3),  # momentum is for valleys
-    ],
-)
-def test_a_valley_is_left_sooner_than_without(
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-    value: float,
-    flat: float,
-    noise: float,
-    x0: list[float],
-    share: float,
-) -> None:
-    curvature = np.array([1.0, flat])
+def test_points_that_still_travel_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    curvature = np.array([1.0, 0.02])
     monkeypatch.setattr(regression, "_FEWEST", 10**6)  # the average, not the fit
 
     def end() -> float:
-        paths = (noisy(seed, noise, curvature) for seed in range(20 if noise else 1))
-        found = [coco.minimize(gradient, x0, 200, L=1.0).x for gradient in paths]
-        return float(np.mean([excess(x, curvature) for x in found]))
+        paths = (noisy(seed, 1.0, curvature) for seed in range(20))
+        found = [coco.minimize(gradient, [30.0, 30.0], 200) for gradient in paths]
+        return float(np.mean([excess(x.x, curvature) for x in found]))
 
     chosen = end()
-    monkeypatch.setattr(path, option, value)
-    assert chosen < share * end()
+    monkeypatch.setattr(path, "_TRAVEL", 0.0)
+    assert chosen < 0.9 * end()
 
 
-@pytest.mark.parametrize("L", [1.0, None])
+def test_noise_moves_the_path_less_where_curvature_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An implicit step shrinks like 1 / sqrt(calls) there; a plain one as far as DoG's does."""
+    curvature = np.array([1.0, 0.02])
+
+    def scatter() -> float:
+        ends = [coco.minimize(noisy(s, 3.0, curvature), [1.0, 100.0], 300) for s in range(20)]
+        return float(np.sqrt(np.mean([end._path.point[0] ** 2 for end in ends])))
+
+    implicit = scatter()
+    monkeypatch.setattr(path, "_LARGEST", 0)
+    assert implicit < 0.7 * scatter()
+
+
 @pytest.mark.parametrize(
     "minimum", [lambda k: 30.0 * (k >= 160), lambda k: 0.15 * k], ids=["jumps", "drifts"]
 )
 def test_what_was_seen_before_the_minimum_moved_is_left_out(
-    minimum: Callable[[int], float], L: float | None
+    minimum: Callable[[int], float],
 ) -> None:
     def moving(seed: int) -> Gradient:
         gradient, calls = noisy(seed, 5.0), itertools.count()
         return lambda x: gradient(x - minimum(next(calls)))
 
     x0, last = np.full(3, 30.0), minimum(199)
-    ours = mean_excess(moving, 20, 200, L=L, x0=x0, minimum=last)
+    ours = mean_excess(moving, 20, 200, x0=x0, minimum=last)
     assert ours < 1.2 * tail_average(moving, 20, x0, last)
 
 
@@ -115,33 +114,24 @@ def test_without_a_bound_it_is_sane_however_far_the_minimum(stretch: float) -> N
     assert np.mean(ends) < 0.02 * excess(X0)
 
 
-@pytest.mark.parametrize("prox", [None, lambda x, step: soft_threshold(x, 0.1 * step)])
-def test_a_bound_however_loose_leaves_the_answer_where_it_is(prox: descent.Prox | None) -> None:
-    without = coco.minimize(noisy(), X0, 200, prox=prox).x
-    for L in (0.01, 1.0, 1e4):
-        assert np.array_equal(coco.minimize(noisy(), X0, 200, L=L, prox=prox).x, without)
-
-
 def test_the_error_of_the_gradient_is_as_large_as_it_says() -> None:
     results = [coco.minimize(noisy(seed), X0, 300) for seed in range(40)]
     fitted = [result for result in results if np.isfinite(result.std).all()]
-    assert len(fitted) > 30
+    assert len(fitted) > 20
     errors = [(result.grad - CURVATURE * result.x) / result.std for result in fitted]
-    assert np.mean(np.abs(errors) < 1.96) > 0.9
-    assert 0.6 < np.sqrt(np.mean(np.square(errors))) < 1.2
+    assert np.mean(np.abs(errors) < 1.96) > 0.95
+    assert 0.4 < np.sqrt(np.mean(np.square(errors))) < 1.0  # it also counts what two fits differ by
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
-@pytest.mark.parametrize("L", [1.0, None])
-def test_units_do_not_matter(scale: float, L: float | None) -> None:
-    one, same = coco.minimize(noisy(), X0, 100, L=L), noisy()
-    other = coco.minimize(lambda x: scale * same(x / scale), scale * X0, 100, L=L)
+def test_units_do_not_matter(scale: float) -> None:
+    one, same = coco.minimize(noisy(), X0, 100), noisy()
+    other = coco.minimize(lambda x: scale * same(x / scale), scale * X0, 100)
     assert np.allclose(other.x, scale * one.x, rtol=1e-6)
     np.testing.assert_allclose(other.std, scale * one.std, rtol=1e-6)
 
 
-@pytest.mark.parametrize("L", [1.0, None])
-def test_noise_before_a_proximal_map_does_not_bias_the_answer(L: float | None) -> None:
+def test_noise_before_a_proximal_map_does_not_bias_the_answer() -> None:
     minimum = np.array([8.0, 6.0, 1.0, -1.0, 0.0, 0.3])
     exact = soft_threshold(minimum, 3.0)
     for seed in range(5):
@@ -151,7 +141,6 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer(L: float | None) -
             np.ones(6),
             400,
             prox=lambda x, step: soft_threshold(x, 3.0 * step),
-            L=L,
         )
         assert np.array_equal(result.x != 0.0, exact != 0.0)  # SGD's average has no zeros
         assert np.allclose(result.x, exact, atol=0.3)
@@ -162,7 +151,7 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer(L: float | None) -
 def test_momentum_leaves_the_solution_of_a_penalty_where_it_is() -> None:
     curvature, minimum = np.array([1.0, 0.02]), np.array([1.0, 50.0])
     result = coco.minimize(
-        lambda x: curvature * (x - minimum), [5.0, 1.0], 2000, L=1.0,
+        lambda x: curvature * (x - minimum), [5.0, 1.0], 2000,
         prox=lambda x, step: soft_threshold(x, 0.1 * step),
     )  # fmt: skip
     assert np.allclose(result.x, [0.9, 45.0], atol=1e-6)
@@ -182,7 +171,6 @@ def test_a_projection_keeps_shape_budget_and_state() -> None:
 
     first = solve(90)
     assert first.nfev == len(asked) == 90
-    assert np.array_equal(asked[-1], first.x)  # the last call is at the answer
     assert np.array_equal(first.x, np.ones((2, 2)))
     assert solve(50, pickle.loads(pickle.dumps(first))).nfev == 140
     assert min(x.min() for x in asked) == 1.0
@@ -192,27 +180,18 @@ def test_a_projection_keeps_shape_budget_and_state() -> None:
 
 def test_going_on_keeps_the_constraint() -> None:
     first = coco.minimize(noisy(), X0, 90, project=lambda x: np.maximum(x, 1.0))
-    assert np.array_equal(first.x, np.ones(3))
-    assert np.array_equal(coco.minimize(noisy(), X0, 50, resume=first).x, np.ones(3))
+    assert first.x.min() == 1.0
+    assert coco.minimize(noisy(), X0, 50, resume=first).x.min() == 1.0
     # A function cannot be saved in general: it has to be passed again, and is asked for.
     saved = pickle.loads(pickle.dumps(first))
     with pytest.raises(ValueError, match="project or prox must be passed again"):
         coco.minimize(noisy(), X0, 50, resume=saved)
     other = coco.minimize(noisy(), X0, 50, resume=saved, project=lambda x: np.maximum(x, 2.0))
-    assert np.array_equal(other.x, np.full(3, 2.0))
-
-
-def test_a_bound_given_later_counts_from_then_on() -> None:
-    def go_on(before: float | None, after: float | None) -> Float64:
-        first = coco.minimize(noisy(), X0, 20, L=before)
-        return coco.minimize(noisy(1), X0, 10, L=after, resume=first).grad
-
-    assert not np.array_equal(go_on(None, 1e-3), go_on(None, None))
-    assert np.array_equal(go_on(None, 1e-3), go_on(1e-3, None))
+    assert other.x.min() == 2.0
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
-    whole = coco.minimize(noisy(), X0, 200, L=1.0)
+    whole = coco.minimize(noisy(), X0, 200)
     gradient, calls = noisy(), itertools.count(1)
 
     def failing(x: Float64) -> Float64:
@@ -222,7 +201,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
 
     words = r"call 81 failed: ConnectionError: no answer\. The error"
     with pytest.raises(coco.MinimizeError, match=words) as caught:
-        coco.minimize(failing, X0, 200, L=1.0)
+        coco.minimize(failing, X0, 200)
     assert isinstance(caught.value.__cause__, ConnectionError)
     for _ in "12":  # a result can be gone on from more than once
         later = noisy()
@@ -237,7 +216,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
 def test_a_gradient_that_is_not_finite_ends_with_the_best_point_so_far() -> None:
     gradient, calls = noisy(), itertools.count(1)
     with pytest.raises(coco.MinimizeError, match=r"call 60 .* must be finite") as caught:
-        coco.minimize(lambda x: x * np.nan if next(calls) == 60 else gradient(x), X0, 100, L=1.0)
+        coco.minimize(lambda x: x * np.nan if next(calls) == 60 else gradient(x), X0, 100)
     assert excess(caught.value.result.x) < 0.1 * excess(X0)
 
 
@@ -254,14 +233,14 @@ def test_the_callback_can_end_the_run_and_sees_a_path_that_no_budget_changes() -
     assert result.message == "the callback ended it after 600 calls."
     for calls in (2, 9, 100, 300):
         found = coco.minimize(noisy(), X0, calls).x
-        assert np.array_equal(found, answers[calls - 2])  # the last call is not a step
+        assert np.array_equal(found, answers[calls - 1])
 
 
 def test_progress_is_shown_a_few_times_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    coco.minimize(noisy(), X0, 20, L=1.0)
+    coco.minimize(noisy(), X0, 20)
     assert capsys.readouterr().err == ""
     begun = time.monotonic()
-    result = coco.minimize(noisy(), X0, 200, L=1.0, progress=True)
+    result = coco.minimize(noisy(), X0, 200, progress=True)
     printed = capsys.readouterr().err.split("\r")[1:]
     assert len(printed) <= 2 + (time.monotonic() - begun) / 0.2
     length, error = np.linalg.norm(result.grad), np.linalg.norm(result.std)
@@ -279,55 +258,55 @@ def test_the_result_has_scipys_names_and_a_history_for_a_plot() -> None:
         asked.append(float(np.linalg.norm(g)))
         return g
 
-    result = coco.minimize(watched, X0, 300, L=1.0)
+    result = coco.minimize(watched, X0, 300)
     assert result.success
     assert result.message == "used all 300 calls; the gradient is within its standard error."
     np.testing.assert_allclose(result.history, asked)
     names = [line.split(":")[0].strip() for line in repr(result).splitlines()]
     assert names == ["message", "success", "nfev", "x", "grad", "std"]
-    early = coco.minimize(noisy(), X0, 6, L=1.0)
+    early = coco.minimize(noisy(), X0, 6)
     assert "the error of the gradient is not known" in early.message
     assert np.isnan(early.std).all()
     assert not early.success
 
 
-@pytest.mark.parametrize("L", [1.0, None])
 @pytest.mark.parametrize(
     "gradient", [lambda x: -x, lambda x: 0 * x + [1.0, 2.0, 3.0], lambda x: -(x**3)]
 )
-def test_an_objective_without_a_minimum_is_said_to_have_none(
-    gradient: Gradient, L: float | None
-) -> None:
+def test_an_objective_without_a_minimum_is_said_to_have_none(gradient: Gradient) -> None:
     rng = np.random.default_rng(0)
-    result = coco.minimize(lambda x: gradient(x) + 0.1 * rng.normal(size=3), [1.0] * 3, 500, L=L)
+    result = coco.minimize(lambda x: gradient(x) + 0.1 * rng.normal(size=3), [1.0] * 3, 500)
     assert not result.success
-    # With L given, a constant gradient leads away at a constant pace, and not far.
-    far = np.linalg.norm(result.x) > 1e5
-    assert ("unbounded below" in result.message) == far
-    assert far == (result.nfev < 500)
-    assert far or L is not None
+    assert "unbounded below" in result.message
+    assert result.nfev < 500
 
 
-def test_a_fit_that_is_trusted_is_nearer_than_the_average_of_its_path(
+def test_a_fit_that_is_trusted_comes_near_the_limit_which_an_average_does_not() -> None:
+    """The limit, tr(H^-1 Sigma) / 2n, holds for many calls: the flattest curvature takes 2000."""
+    curvature, fits, averages = np.array([1.0, 0.1, 0.03]), list[float](), list[float]()
+    for seed in range(40):
+        result = coco.minimize(noisy(seed, 1.0, curvature), np.full(3, 30.0), 2000)
+        if np.isfinite(result.std).all():
+            fits.append(excess(result.x, curvature))
+            average = result._path.unit * result._path.average()[1]
+            averages.append(excess(average, curvature))
+    assert len(fits) > 30
+    limit = float((1.0 / curvature).sum()) / 4000
+    assert np.mean(fits) < min(1.5 * limit, 0.8 * float(np.mean(averages)))
+
+
+def test_the_newton_step_removes_what_an_average_remembers_of_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The limit for many calls is tr(H^-1 Sigma) / 2n; an average remembers the way."""
-    curvature, x0 = np.array([1.0, 0.1, 0.03]), np.full(3, 30.0)
+    curvature = np.linspace(1.0, 0.3, 10)
 
-    def found() -> list[coco.MinimizeResult]:
-        return [coco.minimize(noisy(seed, 1.0, curvature), x0, 1000) for seed in range(40)]
+    def mean() -> float:
+        runs = (coco.minimize(noisy(s, 1.0, curvature), np.full(10, 10.0), 60) for s in range(20))
+        return float(np.mean([excess(run.x, curvature) for run in runs]))
 
-    fitted = found()
-    monkeypatch.setattr(regression, "answer", lambda *_: None)
-    pairs = [
-        (excess(fit.x, curvature), excess(average.x, curvature))
-        for fit, average in zip(fitted, found(), strict=True)
-        if np.isfinite(fit.std).all()
-    ]
-    assert len(pairs) > 20
-    fits, averages = np.mean(pairs, axis=0)
-    limit = float((1.0 / curvature).sum()) / 2000
-    assert fits < min(2.0 * limit, 0.8 * averages)
+    fitted = mean()
+    monkeypatch.setattr(regression.Field, "newton", lambda _, x: x)
+    assert fitted < 0.7 * mean()
 
 
 @pytest.mark.parametrize(
@@ -378,10 +357,10 @@ def test_gradients_that_are_mostly_zero_are_not_taken_for_precise() -> None:
 
 def test_many_calls_are_joined_and_many_coordinates_are_averaged_only() -> None:
     many = coco.minimize(noisy(), X0, 5000)
-    assert len(many._path.points.blocks) <= 1024
+    assert len(many._path.points) <= 1024
     assert np.isfinite(many.std).all()
     large = coco.minimize(lambda x: x - 1.0, np.full(2000, 3.0), 40)
-    assert large._path.points.blocks == []
+    assert len(large._path.points) < 64
     assert np.isnan(large.std).all()
     assert excess(large.x - 1.0, np.ones(2000)) < 0.01 * excess(np.full(2000, 2.0), np.ones(2000))
 

@@ -117,7 +117,7 @@ MINIMIZE: Bad = [
     ({"calls": 0}, ValueError, "calls"),
     ({"calls": 2.5}, TypeError, "calls"),
     ({"x0": [np.nan]}, ValueError, "x0"),
-    ({"L": -1.0}, ValueError, "L must be positive"),
+    ({"L": 1.0}, TypeError, "unexpected keyword argument 'L'"),
     ({"project": abs, "prox": soft_threshold}, ValueError, "project or prox, not both"),
 ]
 LINEAR_MODEL: Bad = [

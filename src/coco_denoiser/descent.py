@@ -1,8 +1,6 @@
 """minimize(): from a noisy gradient and a budget of calls to a point, its gradient and its error.
 
-The answer is that of a `path`. The fitted field tells the gradient there and its standard error.
-Where it does not hold, the last call, which is spent at the answer, and the last points of the path
-give the gradient by the Gaussian model, and its error is not known. A path that leads ever further
+The answer, the gradient there and its error are those of a `path`. A path that leads ever further
 away along gradients that do not shrink is ended.
 """
 
@@ -19,6 +17,7 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
 from coco_denoiser.path import Path, length
+from coco_denoiser.regression import Answer
 from coco_denoiser.typing import Array, ArrayLike, Float64
 
 Project: TypeAlias = Callable[[Array], Array]
@@ -80,7 +79,6 @@ def minimize(
     *,
     project: Project | None = None,
     prox: Prox | None = None,
-    L: float | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
     callback: Callable[[Float64, int], object] | None = None,
@@ -93,8 +91,7 @@ def minimize(
     There is nothing to tune: stochastic gradient descent finds its own step, and a linear field of
     gradients is fitted to all calls. Where the field holds, its minimum is the answer, and it tells
     the gradient there with standard errors. Where it does not, as when the minimum moves, the
-    answer is the average of the last part of the path, and the errors are NaN. L is not needed:
-    it serves the estimate of the gradient where the field does not hold, never the answer.
+    answer and its gradient are averages over the last part of the path, and the errors are NaN.
 
     The first step is 10% of the length of x0, or 0.1 if x0 is zero. If the minimum is far nearer
     than that, start from a point whose size says so.
@@ -115,14 +112,13 @@ def minimize(
         project: project(x) returns the nearest point of a set that the answer must be in.
         prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
             psi of which f has no part.
-        L: upper bound on the curvature of f, if known, for `grad`. Err upwards.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
-            returns True, the run ends. Every answer costs three fits, $d^3$ operations.
+            returns True, the run ends. Every answer costs 17 fits, each $d^3$ operations.
         resume: an earlier result, or that of an error, to go on from. The start is then its own,
-            and so are L and the projection or proximal map, unless they are passed again. A result
-            that was pickled has lost the map, which must then be passed.
+            and so is the projection or proximal map, unless it is passed again. A result that was
+            pickled has lost the map, which must then be passed.
 
     Raises:
         MinimizeError: if `gradient` fails, or returns NaN, infinity or another shape.
@@ -134,36 +130,38 @@ def minimize(
     _check_call(gradient, x0)
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
-    known = None if L is None else check.positive("L", L)
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
     if oracle.draws and not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"rng must be a numpy.random.Generator, which gradient(x, rng) takes, got {rng!r}."
         )
-    path = _open(start, known, proximal_map(project, prox), resume)
+    path = _open(start, proximal_map(project, prox), resume)
     end, due = len(path.history) + budget, 0.0
 
     def ask(point: Float64) -> Float64:
-        path.history.append(math.nan)
         try:
             g = oracle.oracle(point.reshape(start.shape), rng)
             if not np.isfinite(g).all():
                 raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301 - counts as a failure of the call
         except Exception as error:
+            path.history.append(math.nan)
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             raise MinimizeError(stop(f"call {len(path.history)} failed: {reason}.")) from error
-        flat = np.asarray(g.reshape(-1), np.float64)
-        path.history[-1] = length(flat)
-        return flat
+        return np.asarray(g.reshape(-1), np.float64)
 
-    def stop(message: str) -> MinimizeResult:
+    def stop(
+        message: str, answer: Answer | None = None, *, success: bool = False
+    ) -> MinimizeResult:
         unknown = np.full(start.size, np.nan)
-        return _result(path, start.shape, path.answer()[0], (unknown, unknown), message)
+        found = answer or (path.answer()[0], unknown, unknown)
+        x, g, std = (v.reshape(start.shape) for v in found)
+        history = np.array(path.history)
+        return MinimizeResult(x, success, message, len(history), g, std, history, path)
 
     try:
-        while len(path.history) < end - 1:
-            path.step(ask(path.x))
-            asked = len(path.history)
+        while (asked := len(path.history)) < end:
+            path.step(ask(path.point))
+            asked += 1
             if progress and time.monotonic() >= due:
                 due = time.monotonic() + _SHOWN
                 _show(path, end)
@@ -174,23 +172,21 @@ def minimize(
                 )
             if callback is not None and callback(path.answer()[0].reshape(start.shape), asked):
                 return stop(f"the callback ended it after {asked} calls.")
-        answer, field = path.answer()
-        path.recent.append((answer, ask(answer)))
-        theta, std = path.estimate(answer, field)
     finally:
         if progress:
             _show(path, end, "\n")
-    within = path.is_stationary(answer, theta, std)
-    found = _UNKNOWN if field is None else _WITHIN if within else _LARGER
-    message = f"used all {len(path.history)} calls; {found}"
-    return _result(path, start.shape, answer, (theta, std), message, success=within)
+    found = path.answer()
+    within = path.is_stationary(*found)
+    known = np.isfinite(found[2]).all()
+    outcome = _WITHIN if within else _LARGER if known else _UNKNOWN
+    return stop(f"used all {end} calls; {outcome}", found, success=within)
 
 
 def _show(path: Path, end: int, last: str = "") -> None:
     line = f"minimize: {len(path.history)} of {end} calls"
-    if path.recent:
-        theta, std = path.estimate(*path.answer())
-        line += f", |gradient| {length(theta):.3g} ± {length(std):.2g}"
+    if path.points:
+        _, g, std = path.answer()
+        line += f", |gradient| {length(g):.3g} ± {length(std):.2g}"
     sys.stderr.write(f"\r{line:60s}{last}")
     sys.stderr.flush()
 
@@ -216,8 +212,8 @@ def _check_call(gradient: object, x0: object) -> None:
     )
 
 
-def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResult | None) -> Path:
-    """Return a new path, or the one of an earlier result, with what is new of L and the map."""
+def _open(start: Array, map_: Prox | None, resume: MinimizeResult | None) -> Path:
+    """Return a new path, or the one of an earlier result, with a new map if there is one."""
     x = start.reshape(-1).astype(np.float64)
     path = Path.begin(x)
     if resume is not None:
@@ -226,7 +222,6 @@ def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResu
         path.prox = earlier.prox
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
-    path.L = L or path.L
     if map_ is not None:
         path.constrained = True
         path.prox = lambda z, step: np.asarray(
@@ -238,17 +233,3 @@ def _open(start: Array, L: float | None, map_: Prox | None, resume: MinimizeResu
             "without it."
         )
     return path
-
-
-def _result(
-    path: Path,
-    shape: tuple[int, ...],
-    x: Float64,
-    estimate: tuple[Float64, Float64],
-    message: str,
-    *,
-    success: bool = False,
-) -> MinimizeResult:
-    x, history = x.reshape(shape).copy(), np.array(path.history)
-    g, std = (v.reshape(shape) for v in estimate)
-    return MinimizeResult(x, success, message, len(history), g, std, history, path)
