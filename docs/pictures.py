@@ -268,7 +268,7 @@ def projection() -> Figure:
 
 
 def minimum() -> Figure:
-    """Draw the excess of `minimize` over the calls, with and without a fit, and the limit."""
+    """Draw the suboptimality of `minimize` and of the average over the calls, and the limit."""
     h, budgets, runs = np.array([1.0, 0.1, 0.03]), np.geomspace(60, 2000, 6).astype(int), 24
     found = np.empty((2, len(budgets), runs))
     for i, calls in enumerate(budgets):
