@@ -234,7 +234,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "_core/groups.pxi": (
-        NEWTON,
+        f"test_denoise.py {NEWTON}",
         SOLVERS,
         [
             ("part.n[a] += ws.n[i]", "part.n[a] = ws.n[i]"),
