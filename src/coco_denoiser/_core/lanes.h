@@ -15,6 +15,7 @@
 #ifdef __AVX__
 #include <immintrin.h>
 #endif
+#define FETCH(p) __builtin_prefetch(p)
 typedef double lanes __attribute__((vector_size(32)));
 typedef float narrow_lanes __attribute__((vector_size(16)));
 typedef long long bits __attribute__((vector_size(32)));
@@ -60,6 +61,7 @@ INLINE lanes larger(lanes a, lanes b) {
     return (lanes)(((bits)a & m) | ((bits)b & ~m));
 }
 #else /* the same in plain C, for compilers without vectors */
+#define FETCH(p) ((void)(p))
 typedef struct { double v[4]; } lanes;
 typedef struct { int v[4]; } bits;
 #define INLINE static inline

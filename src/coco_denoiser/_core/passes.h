@@ -31,14 +31,23 @@ static void NAME(observe)(const REAL *x, const REAL *g, double c, double limit, 
 }
 
 /* Fill sums[i] with ||dx||^2, <dx, dh>, ||dh||^2, where dx = points[i] - x, dh = residuals[i] - h.
- * For a count that is known when this is compiled, all is kept in registers. */
+ * For a count that is known when this is compiled, all is kept in registers. Rows of memory are
+ * fetched AHEAD, since the processor loses sight of so many streams. */
+#ifndef AHEAD
+#define AHEAD (2048 / sizeof(REAL))
+#define LINE (64 / sizeof(REAL))
+#endif
 INLINE void NAME(products_of)(const int count, const REAL *const *points,
                               const REAL *const *residuals, const double *x, const double *h,
                               ptrdiff_t n, double (*sums)[3]) {
     lanes xx[4], xh[4], hh[4];
     for (int i = 0; i < count; ++i) xx[i] = xh[i] = hh[i] = all(0.0);
     ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4)
+    for (; j + 4 <= n; j += 4) {
+        for (int i = 0; i < count && j % LINE == 0; ++i) {
+            FETCH(points[i] + j + AHEAD);
+            FETCH(residuals[i] + j + AHEAD);
+        }
         for (int i = 0; i < count; ++i) {
             const lanes dx = sub(LOAD(points[i] + j), load(x + j));
             const lanes dh = sub(LOAD(residuals[i] + j), load(h + j));
@@ -46,6 +55,7 @@ INLINE void NAME(products_of)(const int count, const REAL *const *points,
             xh[i] = add_aside(xh[i], mul(dx, dh));
             hh[i] = add(hh[i], mul(dh, dh));
         }
+    }
     for (int i = 0; i < count; ++i) {
         sums[i][0] = total(xx[i]), sums[i][1] = total(xh[i]), sums[i][2] = total(hh[i]);
         for (ptrdiff_t k = j; k < n; ++k) {

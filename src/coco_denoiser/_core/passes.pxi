@@ -52,7 +52,6 @@ cdef enum:
     # Entries of a vector worked on at once: long enough for the processor to fetch ahead in 2K
     # streams, short enough for a few such blocks to stay in the cache.
     BLOCK = 4096
-    PIECE = 1024  # for the second pass, which has fewer streams and more to do with each block
 
 
 cdef struct Slots:
@@ -141,10 +140,10 @@ cdef void store_and_average(
     cdef const real *x
     cdef const real *g
     cdef real *out
-    cdef real h[PIECE]
-    for block in range((at.size + PIECE - 1) // PIECE):
-        a = block * PIECE
-        n = min(PIECE, at.size - a)
+    cdef real h[BLOCK]
+    for block in range((at.size + BLOCK - 1) // BLOCK):
+        a = block * BLOCK
+        n = min(BLOCK, at.size - a)
         x, g, out = <const real *> at.x + a, <const real *> at.g + a, <real *> at.out + a
         subtract_slope(h, x, g, entry.centre, n)
         memmove(out, g, n * sizeof(real))
