@@ -26,7 +26,8 @@ from coco_denoiser.paper.explore import page as explore
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _FIGURE = re.compile(r'(<img [^>]*\bsrc="([^"]+)"[^>]*>)')
-_LISTED = re.compile(r"(?<=<code>)[^<]+(?=</code>)(?=[^\n]*</(?:t[dh]|li)>)")
+_CELL_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)(?=[^\n]*</t[dh]>)")
+_LONG_NAME = re.compile(r"(?<=<code>)[^<\s]{36,}(?=</code>[^\n]*</li>)")  # wider than a phone
 _HYPHENATED = re.compile(r"(?<=<code>)[^<\n]*-[^<\n]*(?=</code>)")
 _PUNCTUATED = re.compile(r"(<math (?:(?!</math>).)*</math>)([.,;:)]+)", re.DOTALL)
 _INCHES = 6.1  # a picture wider than this has several panels, or too much for a phone
@@ -52,7 +53,8 @@ def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
         kind = f'"wide" style="--width: {80 * inches:.0f}px"' if inches > _INCHES else '"figure"'
         return f'<a class={kind} href="{match[2]}">{match[1]}</a>'
 
-    html = _LISTED.sub(lambda name: re.sub(r"(?<=[._/])|(?<=::)", "<wbr>", name[0]), html)
+    for names in (_CELL_CODE, _LONG_NAME):
+        html = names.sub(lambda name: re.sub(r"(?<=[._/])|(?<=::)", "<wbr>", name[0]), html)
     # Browsers break after any hyphen: `--quick` would become `--` and `quick`.
     html = _HYPHENATED.sub(
         lambda code: re.sub(r"[\w-]*-[\w-]*", r'<span class="whole">\g<0></span>', code[0]), html
