@@ -172,16 +172,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
         ],
     ),
-    "solvers/line.py": (
-        "solvers/test_line.py",
-        SOLVERS,
-        [
-            ("bounds[new, order[0]] < bounds[new, order[-1]]", "bool(order)"),
-            ("np.where(ahead, np.cumsum(force)[:-1], ", "np.where(True, np.cumsum(force)[:-1], "),
-            ("k = right if values[right] < -values[right - 1] else right - 1", "k = right"),
-            ("problem.precisions[order]", "np.ones(len(order))"),
-        ],
-    ),
     "stream.py": (
         "test_streaming.py test_folding.py",
         STREAMS,
@@ -256,7 +246,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         SOLVERS,
         [
             ("if ws.distinct < ws.K and solve_groups(", "if False and solve_groups("),
-            ("    ws.hard, steps = True,", "    ws.hard, steps = False,"),
+            ("    ws.answered, steps = BARRIER,", "    ws.answered, steps = NEWTON,"),
         ],
     ),
     "_core/workspace.pxi": (
@@ -265,6 +255,19 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         [
             ('"newton" if self.distinct > 2 else', '"newton" if self.K > 2 else'),
             ("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True"),
+        ],
+    ),
+    "_core/line.pxi": (
+        "solvers/test_line.py",
+        SOLVERS,
+        [
+            ("row(bounds, new)[order[first]] < row(bounds, new)[order[last]]", "k % 2"),
+            ("(ahead[k] if size[k] <= total else force)", "ahead[k]"),
+            ("k = right if self.value[right] < -self.value[right - 1] else right - 1", "k = right"),
+            (
+                "row(ws.h, line.order[k])[0], ws.n[line.order[k]]",
+                "row(ws.h, line.order[k])[0], 1.0",
+            ),
         ],
     ),
     "_core/newton_model.pxi": (

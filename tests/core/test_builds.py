@@ -49,6 +49,7 @@ def answers(build: Any, method: str, h: Float64, bounds: Float64, n: Float64) ->
 def test_both_builds_give_the_same_bits() -> None:
     for k, problem in enumerate(windows(2500)):
         method = "barrier" if k % 10 == 9 else "newton"
+        method = "line" if problem.residuals.shape[1] == 1 else method
         given = method, np.ascontiguousarray(problem.residuals), problem.bounds, problem.precisions
         for one, other in zip(*(answers(build, *given) for build in BUILDS), strict=True):
             np.testing.assert_array_equal(one, other)

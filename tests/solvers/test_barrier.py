@@ -62,8 +62,11 @@ def test_where_newtons_method_falls_short_it_follows_in_the_same_call() -> None:
 
 def test_it_tells_near_points_apart_in_the_same_call() -> None:
     """As one, they are not good enough."""
-    points, gradients = np.array([[-0.47], [-0.46999999999669817], [0.68]]), np.ones((3, 1))
-    gradients[:, 0] = -0.235, -0.23499958442901214, 0.34
+    points, gradients = np.zeros((3, 2)), np.zeros((3, 2))
+    points[:, 0], gradients[:, 0] = (
+        (-0.47, -0.46999999999669817, 0.68),
+        (-0.235, -0.23499958442901214, 0.34),
+    )
     problem = reduced(points, gradients, mu=-1.0)
     given = problem.residuals, problem.bounds, problem.precisions
     *_, gap, violation, method = kernels.solve(*given, 1e-9, -1, 1e-10, "auto")

@@ -12,7 +12,7 @@ cdef Py_ssize_t solve_groups(Workspace ws, double near, int max_iter) noexcept n
         if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
             ws.part = Workspace(count, ws.most)
     merge_groups(ws, ws.part)
-    ws.part.tol, ws.part.within, ws.part.hard = ws.tol, ws.within, ws.hard
+    ws.part.tol, ws.part.within, ws.part.answered = ws.tol, ws.within, ws.answered
     solve_distinct(ws.part, near, max_iter)
     expand_groups(ws, ws.part)
     return count
@@ -20,7 +20,9 @@ cdef Py_ssize_t solve_groups(Workspace ws, double near, int max_iter) noexcept n
 
 cdef void solve_distinct(Workspace ws, double near, int max_iter) noexcept nogil:
     """Solve a problem whose bounds are all above `near`."""
-    if ws.hard:
+    if ws.answered == LINE:
+        solve_line(ws, ws.line)
+    elif ws.answered == BARRIER:
         solve_barrier(ws, near, max_iter)
     else:
         solve_newton(ws, max_iter)

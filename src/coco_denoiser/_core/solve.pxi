@@ -9,13 +9,18 @@ cdef enum:
 cdef bint solve_window(Workspace ws, int max_iter, Route route) noexcept nogil:
     """Solve the problem of a workspace, and judge the answer; return whether it is good enough.
 
-    Newton's method first, then the barrier method. Both take points that nearly coincide for one;
-    where the certificate tells that this was not good enough, the latter tells them apart. A
-    negative max_iter leaves the limit to the method.
+    On a line dynamic programming first; then Newton's method, and then the barrier method. These
+    take points that nearly coincide for one; where the certificate tells that this was not good
+    enough, the latter tells them apart. A negative max_iter leaves the limit to the method.
     """
     cdef bint small = ws.K * ws.q <= SMALL
     cdef int steps = max_iter if max_iter >= 0 else <int> STEPS
-    ws.hard, ws.distinct = False, ws.K
+    if route == LINE or (route == EITHER and ws.q == 1 and ws.K > 2):
+        ws.answered = LINE
+        ws.distinct = solve_groups(ws, 0.0, 0)
+        if certify_answer(ws) or route == LINE:
+            return ws.gap <= ws.tol and ws.violation <= ws.tol
+    ws.answered, ws.distinct = NEWTON, ws.K
     if route != BARRIER:
         if small and route == EITHER:
             steps = min(steps, <int> EARLY)
@@ -23,7 +28,7 @@ cdef bint solve_window(Workspace ws, int max_iter, Route route) noexcept nogil:
             ws.distinct = solve_groups(ws, COINCIDENT, steps)
         if certify_answer(ws) or route == NEWTON or not small:
             return ws.gap <= ws.tol and ws.violation <= ws.tol
-    ws.hard, steps = True, max_iter if max_iter >= 0 else <int> PATH
+    ws.answered, steps = BARRIER, max_iter if max_iter >= 0 else <int> PATH
     ws.distinct = solve_groups(ws, COINCIDENT, steps)
     if certify_answer(ws):
         return True

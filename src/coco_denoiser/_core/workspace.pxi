@@ -1,9 +1,13 @@
 # One problem, its answer, and everything that is computed on the way.
 
 cdef enum Route:
-    EITHER  # Newton's method, and the barrier method where it falls short
+    EITHER  # one after the other, until an answer is good enough
+    LINE
     NEWTON
     BARRIER
+
+
+cdef class Line(Memory)  # line.pxi
 
 
 cdef class Model(Memory):
@@ -51,7 +55,6 @@ cdef class Workspace(Memory):
         steps: how many Newton's method took.
         active: how many pairs are at their bounds.
         distinct: how many points were told apart.
-        hard: whether the barrier method answered.
         gap: relative duality gap of the answer, by the certificate.
         violation: worst relative violation of a bound, by the certificate.
         shift: from the centre of a window's residuals to that of its problem.
@@ -65,7 +68,7 @@ cdef class Workspace(Memory):
 
     cdef readonly Py_ssize_t K, q, active, distinct
     cdef readonly int steps
-    cdef readonly bint hard
+    cdef Route answered  # which of them did
     cdef readonly double gap, violation, least
     cdef Py_ssize_t most, pairs
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
@@ -93,6 +96,7 @@ cdef class Workspace(Memory):
     # What the last evaluation found: the relative gap, the dual, the worst ratio to a bound.
     cdef double relative_gap, dual, worst
     cdef Model model
+    cdef Line line
     cdef Table multipliers
     cdef double *scratch  # of the certificate
     cdef Py_ssize_t *label  # of the group of each point
@@ -114,7 +118,7 @@ cdef class Workspace(Memory):
         self.old_lam, self.old_w = self.vector(pairs), self.vector(pairs)
         self.term = self.vector(pairs)
         self.scratch = self.vector(certificate_room(K, q))
-        self.model = Model(K, q, pairs)
+        self.model, self.line = Model(K, q, pairs), Line(K)
         self.label = <Py_ssize_t *> self.allocate(K * sizeof(Py_ssize_t))
         for i in range(K):
             for j in range(i):
@@ -161,18 +165,22 @@ cdef class Workspace(Memory):
     @property
     def method(self) -> str:
         """The name of the method that answered."""
-        return "barrier" if self.hard else "newton" if self.distinct > 2 else "closed-form"
+        if self.answered == BARRIER:
+            return "barrier"
+        return "closed-form" if self.distinct <= 2 else "line" if self.answered == LINE else "newton"
 
     def solve(self, int max_iter=-1, str method="auto") -> bool:
         """Solve the problem, and judge the answer; return whether it is good enough.
 
         Args:
             max_iter: limit on the steps; -1 leaves it to the method.
-            method: "newton", "barrier", or "auto": the second where the first falls short, if the
-                problem is small.
+            method: "line", "newton", "barrier", or "auto": one after the other, the first for one
+                coordinate, the last for small problems.
         """
         cdef bint solved
-        cdef Route route = NEWTON if method == "newton" else BARRIER if method == "barrier" else EITHER
+        cdef Route route = EITHER
+        if method != "auto":
+            route = LINE if method == "line" else NEWTON if method == "newton" else BARRIER
         with nogil:
             solved = solve_window(self, max_iter, route)
         return solved
@@ -216,7 +224,7 @@ def solve(residuals, bounds, precisions, double tol, int max_iter, double within
         tol: relative gap to reach.
         max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
-        method: "newton", "barrier", or "auto".
+        method: "line", "newton", "barrier", or "auto".
 
     Returns:
         W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its

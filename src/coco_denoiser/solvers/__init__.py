@@ -97,10 +97,10 @@ def solve(
 
     Args:
         problem: residuals and what is asked of them.
-        method: a name in METHODS, or "auto": the closed form for two distinct points, Newton's
-            method and the barrier method for more; from LARGE points on, or with a covariance,
-            `large` comes first. On a line dynamic programming is next, elsewhere the
-            interior-point method.
+        method: a name in METHODS, or "auto": the closed form for two distinct points, dynamic
+            programming for points on a line, Newton's method and the barrier method for others;
+            from LARGE points on, or with a covariance, `large` comes before these two. The
+            interior-point method is next.
         tol: relative duality gap and relative violation to reach.
         max_iter: limit on the iterations; None leaves it to the method.
 
@@ -128,8 +128,8 @@ def solve(
 def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Answer:
     """Solve a problem with the same noise in all directions in one compiled call.
 
-    By Newton's method, or for two points the closed form; where it falls short and the problem is
-    small, by the barrier method.
+    By the closed form for two points, dynamic programming for points on a line, and Newton's method
+    for others; where these fall short and the problem is small, by the barrier method.
     """
     within, limit = min(0.1 * tol, FEASIBLE), max_iter or -1
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
@@ -167,12 +167,12 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
     finer, exact = (int(coincident(problem.bounds, near).max()) + 1 for near in (ROUNDING, 0.0))
     levels = (COINCIDENT, ROUNDING)[: 1 + (count < finer)]
     work = barrier.multiplications(problem)
+    if tried is None and len(problem.bounds) > 2 and line.applies(problem):
+        yield "line", 0.0
     if tried is None:
         yield "closed-form" if count <= 2 else "large", COINCIDENT
     if work <= _BARRIER and (tried is None or tried.method != "barrier"):
         yield from (("barrier", near) for near in levels)
-    if len(problem.bounds) > 2 and line.applies(problem):
-        yield "line", 0.0
     if tried is not None:
         yield from (("interior-point", near) for near in levels)
         yield "large", COINCIDENT
