@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coco_denoiser._core import kernels
 from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import barrier, interior_point, large, newton, solve_fast
@@ -133,3 +134,18 @@ def test_points_on_a_line_need_only_their_neighbours(method: Any, K: int) -> Non
     pulled = lam[np.ix_(order, order)] > 0.0
     assert not np.triu(pulled, 2).any()
     assert pulled.any()
+
+
+def test_coinciding_points_are_held_by_their_smallest_bound() -> None:
+    """The first two are one point; what pulls at it must act on the one with the smaller bound."""
+    residuals = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
+    bounds = np.full((4, 4), 10.0)
+    np.fill_diagonal(bounds, 0.0)
+    bounds[0, 1] = bounds[1, 0] = 0.0
+    bounds[1, 2] = bounds[2, 1] = 1.0 - 1e-5
+    bounds[0, 2] = bounds[2, 0] = bounds[1, 2] - 5e-12
+    *_, lam, _, _, gap, violation, _ = kernels.solve(
+        residuals, bounds, np.ones(4), 1e-9, -1, 1e-10, "newton"
+    )
+    assert max(gap, violation) <= 1e-9
+    assert lam[0, 2] > lam[1, 2] == 0.0
