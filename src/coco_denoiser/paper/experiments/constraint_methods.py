@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from coco_denoiser.paper.experiments.constraint_problems import Composite
-from coco_denoiser.paper.experiments.paths import Rows, named
+from coco_denoiser.paper.experiments.paths import named
 from coco_denoiser.paper.optimizers import (
     SGD,
     Adam,
@@ -111,7 +111,7 @@ def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:
         denoiser = GradientMean(_WEIGHTS[weight], slope=1 / step if share is None else share * L)
     elif method in _OURS + _STEP_L:
         bound = 1 / step if method in _STEP_L else L
-        denoiser = Rows(lambda: named(method.removesuffix(", L=1/s"), bound))
+        denoiser = named(method.removesuffix(", L=1/s"), bound)
     if math.isnan(multiple):
         return FrankWolfe(of.map.corner, denoiser=denoiser)
     if method == "Adam":

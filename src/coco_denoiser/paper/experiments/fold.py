@@ -16,9 +16,7 @@ from coco_denoiser.paper.experiments.curves import Curve, Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.logistic import regression
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.optimizers import SGD, decreasing
 from coco_denoiser.paper.problems import Problem, Quadratic
-from coco_denoiser.typing import Float64
 
 NAME = "fold"
 FOLD = "SGD+COCO_2, folding"
@@ -71,8 +69,8 @@ def _methods(step: float) -> list[paths.Method]:
         alone,
         *(paths.sgd(K, step) for K in (2, 8)),
         *(paths.sgd(K, step, forget="fold") for K in (2, 8)),
-        paths.Method("SGD+PRaveraging", alone.make, averaged=True),
-        paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
+        alone._replace(series="SGD+PRaveraging", averaged=True),
+        paths.DECREASING,
     ]
 
 
@@ -80,29 +78,18 @@ _SERIES = [method.series for method in _methods(1.0)]
 
 
 def _unit(config: FoldConfig, index: int) -> Unit:
-    unit: dict[str, Float64] = {}
-    for name, setting in SETTINGS.items():
-        problem = setting.problem()
-        starts = paths.starts(config, index, np.full(problem.dimension, setting.start))
-
-        def rng(name: str = name) -> np.random.Generator:
-            return generator(config, f"{NAME} {name}", index)
-
-        found = paths.follow(problem, _methods(setting.step), starts, setting.steps, rng)
-        unit |= {f"{name}: {key}": array for key, array in found.items()}
-    return unit
+    races = {
+        f"{name} ": paths.Race(f"{NAME} {name}", problem(), _methods(step), start, steps)
+        for name, (_, step, steps, problem, start) in SETTINGS.items()
+    }
+    return paths.unit(config, index, races, lambda name: generator(config, name, index))
 
 
 def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for name, setting in SETTINGS.items():
-        start = f"{name}: "
-        own = [
-            {key.removeprefix(start): unit[key] for key in unit if key.startswith(start)}
-            for unit in units
-        ]
         early, late = setting.steps // 5, setting.steps // 2
-        paths.gather(curves, own, _SERIES, early=early, late=late, prefix=f"{name} ")
+        paths.gather(curves, units, _SERIES, early=early, late=late, prefix=f"{name} ")
     return curves
 
 

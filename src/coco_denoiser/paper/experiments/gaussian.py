@@ -20,7 +20,7 @@ from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.experiments.paths import Rows, named, short_windows
+from coco_denoiser.paper.experiments.paths import named, short_windows
 from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
@@ -75,7 +75,7 @@ def _optimizer(method: str, step: float, problem: Scenario) -> Optimizer:
     if method in _DENOISED:
         bound = problem.L / step if method.endswith(_STEP_L) else problem.L
         name = method.removeprefix("SGD+").removesuffix(_STEP_L)
-        return SGD(step / problem.L, denoiser=Rows(lambda: named(name, bound)))
+        return SGD(step / problem.L, denoiser=named(name, bound))
     return _OTHERS[method](step / problem.L)
 
 

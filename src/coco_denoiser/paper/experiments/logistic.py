@@ -8,7 +8,7 @@ point: this is COCO outside its assumptions. Mushrooms comes twice: as published
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +22,8 @@ from coco_denoiser.paper.optimizers import SGD, STRSAGA, Adam, Optimizer
 from coco_denoiser.paper.problems import Dataset, LogisticRegression, Problem, datasets
 from coco_denoiser.typing import Float64
 
-_BASES = ("SGD", "STRSAGA", "Adam")
+_KINDS: tuple[type[Optimizer], ...] = (SGD, STRSAGA, Adam)
+_BASES = tuple(kind.__name__ for kind in _KINDS)
 _SLACK = 0.1  # what a bias regime may lose and still be "almost" or "without significant" delay
 
 
@@ -90,31 +91,25 @@ def _load(data: str, regularized: bool, published: bool, _: str | None) -> Logis
     return problem
 
 
-def _method(config: LogisticConfig, which: int, window: int) -> paths.Method:
-    def make(problem: Problem) -> Optimizer:
-        size = config.step_sizes[which] / (problem.L if config.divided_by_L[which] else 1.0)
-        kind: type[Optimizer] = (SGD, STRSAGA, Adam)[which]
-        return kind(size, denoiser=paths.coco(problem, window))
-
-    return paths.Method(paths.coco_name(_BASES[which], window), make)
+def _step(config: LogisticConfig, which: int, problem: Problem) -> float:
+    return config.step_sizes[which] / (problem.L if config.divided_by_L[which] else 1.0)
 
 
 def _unit(config: LogisticConfig, index: int) -> Unit:
     problem = _problem(config)
-    unit: dict[str, np.ndarray] = {}
-    for which, base in enumerate(_BASES):
-        start = np.full(problem.dimension, config.starts[which])
-        if config.around_minimizer[which]:
-            start = start + problem.minimizer
-        methods = [_method(config, which, window) for window in config.windows[which]]
-        unit |= paths.follow(
+    races = {}
+    for which, (base, kind) in enumerate(zip(_BASES, _KINDS, strict=True)):
+        step = partial(_step, config, which)
+        centre = problem.minimizer if config.around_minimizer[which] else 0.0
+        methods = [paths.helped(base, window, kind, step) for window in config.windows[which]]
+        races[f"{base} "] = paths.Race(
+            f"{config.data} {base}",
             problem,
             methods,
-            paths.starts(config, index, start),
+            config.starts[which] + centre,
             config.steps[which],
-            lambda name=f"{config.data} {base}": generator(config, name, index),  # type: ignore[misc]  # the default of a lambda
         )
-    return unit
+    return paths.unit(config, index, races, lambda name: generator(config, name, index))
 
 
 def _late(config: LogisticConfig, which: int) -> int:
@@ -136,7 +131,7 @@ def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for which, base in enumerate(_BASES):
         late = _late(config, which)
-        alone = paths.distances(units, [base])[base]
+        alone = paths.distances(units, [base], f"{base} ")[base]
         early, names = _arrival(alone.mean(axis=0), late), _names(config, base)
         batches = np.array_split(alone, _batches(config))
         arrivals = [_arrival(batch.mean(axis=0), late) for batch in batches]

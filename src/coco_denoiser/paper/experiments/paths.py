@@ -6,9 +6,9 @@ is the method alone, and differences are taken run by run.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from coco_denoiser.typing import Array, Float64
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
 _BLOCK = 20  # runs of a unit, which go side by side
+Forget: TypeAlias = Literal["drop", "fold"]
 
 
 class Method(NamedTuple):
@@ -35,21 +36,30 @@ class Method(NamedTuple):
     averaged: bool = False
 
 
-def coco(
-    problem: Problem, window: int | None, *, forget: Literal["drop", "fold"] = "drop"
-) -> "Rows | None":
+class Race(NamedTuple):
+    """Methods on one problem and the same noise, which has a name, all from one start."""
+
+    noise: str
+    problem: Problem
+    methods: Sequence[Method]
+    start: float | Array
+    steps: int
+
+
+def coco(problem: Problem, window: int | None, *, forget: Forget = "drop") -> "Rows | None":
     """Return COCO_K for runs on a problem; K=1 is no denoiser, and None keeps all points."""
     if window == 1:
         return None
     return Rows(lambda: Denoiser(problem.L, window, tol=TOLERANCE, forget=forget))
 
 
-def named(name: str, L: float) -> Denoiser:
+def named(name: str, L: float) -> "Rows":
     """Return the denoiser of a name, such as COCO_8, fold 2 or Gaussian_32, which ignores L."""
     kind, window = name.replace(" ", "_").split("_")
     if kind == "Gaussian":
-        return Denoiser(model="gaussian", window=int(window))
-    return Denoiser(L, int(window), tol=TOLERANCE, forget="fold" if kind == "fold" else "drop")
+        return Rows(lambda: Denoiser(model="gaussian", window=int(window)))
+    forget: Forget = "fold" if kind == "fold" else "drop"
+    return Rows(lambda: Denoiser(L, int(window), tol=TOLERANCE, forget=forget))
 
 
 def coco_name(base: str, window: int | None) -> str:
@@ -59,41 +69,59 @@ def coco_name(base: str, window: int | None) -> str:
     return f"{base}+COCO" if window is None else f"{base}+COCO_{window}"
 
 
-def sgd(
-    window: int | None, step: float = 1.0, *, forget: Literal["drop", "fold"] = "drop"
+def helped(
+    base: str,
+    window: int | None,
+    make: Callable[..., Optimizer],
+    step: Callable[[Problem], float],
+    *,
+    forget: Forget = "drop",
 ) -> Method:
+    """Return a method with COCO_K, from what makes its optimizer and its step on a problem."""
+    return Method(
+        coco_name(base, window) + ", folding" * (forget == "fold"),
+        lambda problem: make(step(problem), denoiser=coco(problem, window, forget=forget)),
+    )
+
+
+def sgd(window: int | None, step: float = 1.0, *, forget: Forget = "drop") -> Method:
     """Return SGD+COCO_K, with a step in multiples of 1/L."""
-
-    def make(problem: Problem) -> Optimizer:
-        return SGD(step / problem.L, denoiser=coco(problem, window, forget=forget))
-
-    return Method(coco_name("SGD", window) + ", folding" * (forget == "fold"), make)
+    return helped("SGD", window, SGD, lambda problem: step / problem.L, forget=forget)
 
 
-def follow(
-    problem: Problem,
-    methods: Iterable[Method],
-    starts: Float64,
-    steps: int,
-    rng: Callable[[], np.random.Generator],
+DECREASING = Method("SGD+DecreasingSS", lambda problem: SGD(optimizers.decreasing(1 / problem.L)))
+
+
+def unit(
+    config: Config,
+    index: int,
+    races: Mapping[str, Race],
+    rng: Callable[[str], np.random.Generator],
 ) -> Unit:
-    """Follow every method from the starts (runs, d), side by side.
+    """Follow every method of every race, the runs of the unit side by side.
 
     Returns:
-        By series, the distances to the minimiser (runs, steps + 1), and the share of steps whose
-        window was solved to less than the tolerance.
+        By prefix of the race and series, the distances to the minimiser (runs, steps + 1), and the
+        share of steps whose window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
-    for method in methods:
-        average = PolyakRuppert() if method.averaged else None
-        with short_windows() as short:
-            optimizer = method.make(problem)
-            path = optimizers.run(
-                optimizer, problem, starts, steps=steps, rng=rng(), average=average
-            )
-        distance = np.linalg.norm(path.iterates - problem.minimizer, axis=-1)
-        unit[f"{method.series} distance"] = np.ascontiguousarray(distance.T)
-        unit[f"{method.series} steps short"] = np.array([short() / steps / len(starts)])
+    runs = len(block(config, index, _BLOCK))
+    for prefix, race in races.items():
+        start = np.full((runs, race.problem.dimension), race.start)
+        for series, make, averaged in race.methods:
+            average = PolyakRuppert() if averaged else None
+            with short_windows() as short:
+                path = optimizers.run(
+                    make(race.problem),
+                    race.problem,
+                    start,
+                    steps=race.steps,
+                    rng=rng(race.noise),
+                    average=average,
+                )
+            distance = np.linalg.norm(path.iterates - race.problem.minimizer, axis=-1)
+            unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
+            unit[f"{prefix}{series} steps short"] = np.array([short() / race.steps / runs])
     return unit
 
 
@@ -135,7 +163,7 @@ def gather(
 
     The steps 1..early are those where the start is forgotten; in the last ones noise dominates.
     """
-    distance = distances(units, series)
+    distance = distances(units, series, prefix)
     for name in series:
         curves.add(f"{prefix}distance", name, np.arange(distance[name].shape[1]), distance[name])
     steps = distance[series[0]].shape[1] - 1
@@ -146,23 +174,18 @@ def gather(
         means = {name: distance[name][:, part].mean(axis=1, keepdims=True) for name in series}
         curves.compare(f"{prefix}{regime}", part.start, means)
     for name in series:
-        short = np.stack([unit[f"{name} steps short"] for unit in units])
+        short = np.stack([unit[f"{prefix}{name} steps short"] for unit in units])
         curves.exact(f"{prefix}steps short of the tolerance", name, TOLERANCE, short.mean())
 
 
-def distances(units: Sequence[Unit], series: Sequence[str]) -> dict[str, Float64]:
+def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") -> dict[str, Float64]:
     """Return the distances of all runs, (runs, steps + 1), by series."""
-    return {name: np.concatenate([unit[f"{name} distance"] for unit in units]) for name in series}
+    return {n: np.concatenate([unit[f"{prefix}{n} distance"] for unit in units]) for n in series}
 
 
 def count(config: Config) -> int:
     """Return the number of units."""
     return blocks(config.runs, _BLOCK)
-
-
-def starts(config: Config, index: int, point: Float64) -> Float64:
-    """Return the same start for every run of a unit, (runs, d)."""
-    return np.tile(point, (len(block(config, index, _BLOCK)), 1))
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coco_denoiser.paper.experiments.paths import Rows, named, short_windows
+from coco_denoiser.paper.experiments.paths import named, short_windows
 from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
@@ -112,7 +112,7 @@ def walk(
     steps whose window was solved to less than the tolerance. Beyond twice the start's distance it
     counts as twice, so that a mean over runs says something of the others.
     """
-    rows = Rows(lambda: named(rival.denoiser, problem.L)) if rival.denoiser else None
+    rows = named(rival.denoiser, problem.L) if rival.denoiser else None
     given = {rival.second: second} if rival.second else {}
     optimizer = rival.make(step, denoiser=rows, **given)
     with short_windows() as short:

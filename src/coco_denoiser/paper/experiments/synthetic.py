@@ -8,6 +8,7 @@ against the other ways to reduce the variance of SGD.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +18,8 @@ from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.optimizers import SGD, Adam, Optimizer, decreasing
-from coco_denoiser.paper.problems import Problem, Quadratic
+from coco_denoiser.paper.optimizers import Adam
+from coco_denoiser.paper.problems import Quadratic
 
 _ADAM_STEP = 10.0
 _NO_MOMENTUM = ", beta1=0"  # beside the figure: what COCO_2 does for Adam without momentum
@@ -49,34 +50,26 @@ class SyntheticConfig(Config):
 
 
 def _adam(window: int | None, beta1: float = 0.5) -> paths.Method:
-    def make(problem: Problem) -> Optimizer:
-        return Adam(_ADAM_STEP, beta1=beta1, denoiser=paths.coco(problem, window))
-
-    return paths.Method(paths.coco_name("Adam", window) + _NO_MOMENTUM * (beta1 == 0), make)
+    found = paths.helped("Adam", window, partial(Adam, beta1=beta1), lambda _: _ADAM_STEP)
+    return found._replace(series=found.series + _NO_MOMENTUM * (beta1 == 0))
 
 
 _SGD_ALONE = paths.sgd(1)
+_TUNED = {K: paths.sgd(1, step) for K, step in _SMALLER_STEPS.items()}
+_HELPED = {step: paths.sgd(_AT_ANY_STEP, step) for step in _SMALLER_STEPS.values()}
 METHODS = {
     "synthetic-sgd": [paths.sgd(window) for window in _WINDOWS],
     "synthetic-adam": [*map(_adam, _WINDOWS), _adam(1, 0.0), _adam(2, 0.0)],
     "tuned-step": [
         _SGD_ALONE,
         *(paths.sgd(K) for K in _SMALLER_STEPS),
-        *(
-            paths.Method(f"SGD+SS(COCO_{K})", paths.sgd(1, scale).make)
-            for K, scale in _SMALLER_STEPS.items()
-        ),
-        *(
-            paths.Method(
-                f"SGD+COCO_{_AT_ANY_STEP}, step {scale}/L", paths.sgd(_AT_ANY_STEP, scale).make
-            )
-            for scale in _SMALLER_STEPS.values()
-        ),
+        *(tuned._replace(series=f"SGD+SS(COCO_{K})") for K, tuned in _TUNED.items()),
+        *(ours._replace(series=f"{ours.series}, step {step}/L") for step, ours in _HELPED.items()),
     ],
     "variance-reduction": [
         _SGD_ALONE,
-        paths.Method("SGD+DecreasingSS", lambda problem: SGD(decreasing(1 / problem.L))),
-        paths.Method("SGD+PRaveraging", _SGD_ALONE.make, averaged=True),
+        paths.DECREASING,
+        _SGD_ALONE._replace(series="SGD+PRaveraging", averaged=True),
         paths.sgd(None),
     ],
 }
@@ -84,15 +77,9 @@ METHODS = {
 
 def _unit(config: SyntheticConfig, index: int) -> Unit:
     problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
-    starts = paths.starts(config, index, np.full(config.dimension, config.start))
     # One name for the noise of all four figures, so that SGD is the same curve in each.
-    return paths.follow(
-        problem,
-        METHODS[config.figure],
-        starts,
-        config.steps,
-        lambda: generator(config, "synthetic", index),
-    )
+    race = paths.Race("synthetic", problem, METHODS[config.figure], config.start, config.steps)
+    return paths.unit(config, index, {"": race}, lambda name: generator(config, name, index))
 
 
 def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
