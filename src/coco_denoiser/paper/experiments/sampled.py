@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, huber, log_softmax, softmax
 
 from coco_denoiser.paper.problems import datasets
 from coco_denoiser.typing import Array
@@ -33,24 +33,17 @@ class _Loss(NamedTuple):
     curvature: Field = np.ones_like
 
 
-def _smooth_hinge(m: Array, b: Array) -> Array:
-    short = np.maximum(0.0, 1.0 - b * m)
-    return np.where(short < 1.0, 0.5 * short**2, short - 0.5)
-
-
-def _huber(m: Array, b: Array) -> Array:
-    r = np.abs(m - b)
-    return np.where(r < 1.0, 0.5 * r**2, r - 0.5)
-
-
 def _exp(m: Array) -> Array:
     return np.asarray(np.exp(np.minimum(m, 30.0)))
 
 
 _LOSSES = {
     "square": _Loss(lambda m, b: 0.5 * (m - b) ** 2, lambda m, b: m - b),
-    "huber": _Loss(_huber, lambda m, b: np.clip(m - b, -1.0, 1.0)),
-    "hinge": _Loss(_smooth_hinge, lambda m, b: -b * np.clip(1.0 - b * m, 0.0, 1.0)),
+    "huber": _Loss(lambda m, b: huber(1.0, m - b), lambda m, b: np.clip(m - b, -1.0, 1.0)),
+    "hinge": _Loss(
+        lambda m, b: huber(1.0, np.maximum(0.0, 1.0 - b * m)),
+        lambda m, b: -b * np.clip(1.0 - b * m, 0.0, 1.0),
+    ),
     "logistic": _Loss(
         lambda m, b: np.logaddexp(0.0, -b * m),
         lambda m, b: -b * expit(-b * m),
