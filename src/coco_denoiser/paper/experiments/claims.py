@@ -132,7 +132,7 @@ class Judge:
         t = _statistics(differences)
         lowest, each = float(t.min()), critical(1, self.runs)
         verdict = _verdict(shown=lowest >= each, refuted=lowest <= -critical(t.size, self.runs))
-        return self._claim(sentence, _SMALLEST, lowest, ">=", each, verdict, about)
+        return self._said(Claim(sentence, _SMALLEST, lowest, ">=", each, verdict), about)
 
     def decreases_somewhere(
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
@@ -141,7 +141,7 @@ class Judge:
         t = _statistics(differences)
         threshold, lowest = -critical(t.size, self.runs), float(t.min())
         verdict = _verdict(shown=lowest <= threshold, refuted=lowest >= critical(1, self.runs))
-        return self._claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict, about)
+        return self._said(Claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict), about)
 
     def equivalent(
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
@@ -188,14 +188,14 @@ class Judge:
         surely, perhaps = (float(np.mean(mean + side > limit)) for side in (-reach, reach))
         verdict = _verdict(shown=enough and perhaps <= share, refuted=enough and surely > share)
         measure = "largest share that the runs leave possible"
-        return self._claim(sentence, measure, perhaps, "<=", share, verdict, about)
+        return self._said(Claim(sentence, measure, perhaps, "<=", share, verdict), about)
 
     def at_most(
         self, sentence: str, number: float, threshold: float, **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that a number, which is exact, does not exceed a threshold."""
         verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
-        return self._claim(sentence, "", number, "<=", threshold, verdict, about)
+        return self._said(Claim(sentence, "", number, "<=", threshold, verdict), about)
 
     def _within(
         self, sentence: str, what: str, mean: Float64, sem: Float64, about: ClaimOptions
@@ -210,26 +210,16 @@ class Judge:
         beyond = enough and float(np.max(mean - sure * sem)) > margin
         verdict = _verdict(shown=enough and highest <= margin, refuted=beyond)
         measure = f"largest {what} that the runs leave possible, as a share"
-        return self._claim(sentence, measure, highest, "<=", margin, verdict, about)
+        return self._said(Claim(sentence, measure, highest, "<=", margin, verdict), about)
 
-    def _claim(
-        self,
-        sentence: str,
-        measure: str,
-        number: float,
-        relation: str,
-        threshold: float,
-        verdict: Verdict,
-        about: ClaimOptions,
-    ) -> Claim:
+    def _said(self, claim: Claim, about: ClaimOptions) -> Claim:
         premise = about.pop("provided", None)
-        if premise is not None and verdict is Verdict.HOLDS:
-            verdict = premise.verdict
-        found = Claim(sentence, measure, number, relation, threshold, verdict, figure=self.figure)
-        found = replace(found, **about)  # type: ignore[misc]  # mypy: a dictionary may lack keys
+        found = replace(claim, figure=self.figure, **about)  # type: ignore[misc]  # mypy: a dictionary may lack keys
         if premise is not None:
-            found = replace(found, measure=f"{found.measure}; also: {premise.measure}")
-        return found if verdict is Verdict.FAILS else replace(found, note="")
+            verdict = premise.verdict if found.verdict is Verdict.HOLDS else found.verdict
+            measure = f"{found.measure}; also: {premise.measure}"
+            found = replace(found, verdict=verdict, measure=measure)
+        return found if found.verdict is Verdict.FAILS else replace(found, note="")
 
 
 def _verdict(*, shown: bool, refuted: bool) -> Verdict:
