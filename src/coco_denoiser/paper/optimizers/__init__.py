@@ -1,8 +1,7 @@
 """The paper's baselines and others, as small NumPy classes that take an optional denoiser."""
 
-from coco_denoiser.paper.optimizers.averaging import PolyakRuppert, TailAverage
-from coco_denoiser.paper.optimizers.base import SGD, DenoiserLike, Optimizer
-from coco_denoiser.paper.optimizers.driver import Trajectory, run
+from coco_denoiser.paper.optimizers.base import SGD, DenoiserLike, Optimizer, Schedule, decreasing
+from coco_denoiser.paper.optimizers.driver import PolyakRuppert, TailAverage, Trajectory, run
 from coco_denoiser.paper.optimizers.finite_sum import STRSAGA
 from coco_denoiser.paper.optimizers.momentum import IGT, Adam, GradientEMA, HeavyBall, ScheduleFree
 from coco_denoiser.paper.optimizers.proximal import (
@@ -13,7 +12,6 @@ from coco_denoiser.paper.optimizers.proximal import (
     project_simplex,
     soft_threshold,
 )
-from coco_denoiser.paper.optimizers.schedules import Schedule, decreasing
 
 __all__ = [
     "IGT",

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from coco_denoiser._validation import positive
-from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer
-from coco_denoiser.paper.optimizers.schedules import StepSize, fraction
+from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer, StepSize, fraction
 from coco_denoiser.typing import Array
 
 

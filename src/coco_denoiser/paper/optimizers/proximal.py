@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer
-from coco_denoiser.paper.optimizers.schedules import StepSize, as_schedule
+from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer, StepSize, as_schedule
 from coco_denoiser.typing import Array
 
 
