@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from coco_denoiser.paper.experiments import ExperimentError
 from coco_denoiser.paper.experiments.reproduce import select
 from coco_denoiser.paper.experiments.rival_methods import RIVALS, Rival, walk
 from coco_denoiser.paper.experiments.rivals import EXPERIMENTS, limit
+from coco_denoiser.paper.files import RefusedError
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic
 from coco_denoiser.typing import Array
 
@@ -65,5 +65,5 @@ def test_the_limit_is_attained_by_whoever_knows_the_hessian() -> None:
 def test_the_first_words_of_a_name_stand_for_the_family() -> None:
     assert select(["rivals"]) == list(EXPERIMENTS)
     assert [e.name for e in select(["rivals-quadratic"])] == ["rivals-quadratic"]
-    with pytest.raises(ExperimentError, match="rival'"):
+    with pytest.raises(RefusedError, match="rival'"):
         select(["rival"])

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_denoiser.paper.experiments import ExperimentError, units
+from coco_denoiser.paper.experiments import units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.experiment import Config, Unit
+from coco_denoiser.paper.files import RefusedError
 from tests.paper.experiments.conftest import small
 
 NAME = "warm-start"
@@ -72,7 +73,7 @@ def test_what_follows_a_task_is_done_too_and_no_more_than_there_is_room_for(
     with units.workers(2) as executor:
         units.work(tasks, executor, 1)
     assert done == ["2"]
-    with units.workers(2) as executor, pytest.raises(ExperimentError, match="was killed"):
+    with units.workers(2) as executor, pytest.raises(RefusedError, match="was killed"):
         units.work(deque([units.Task(os._exit, (1,), done.append)]), executor, 1)
 
 
@@ -114,7 +115,7 @@ def test_no_scheduler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(units, "_PATIENCE", 0.5)
     nobody = "tcp://127.0.0.1:1"
     with (
-        pytest.raises(ExperimentError, match=f"no Dask scheduler answers at {nobody}"),
+        pytest.raises(RefusedError, match=f"no Dask scheduler answers at {nobody}"),
         units.cluster(nobody),
     ):
         pass

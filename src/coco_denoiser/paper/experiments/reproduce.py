@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments import ExperimentError, results, summary, units
+from coco_denoiser.paper.experiments import results, summary, units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment
 from coco_denoiser.paper.experiments.page import page
-from coco_denoiser.paper.files import prepare_folder, write_bytes
+from coco_denoiser.paper.files import RefusedError, prepare_folder, write_bytes
 from coco_denoiser.paper.problems import DatasetError
 
 PAGE = "index.html"
@@ -61,7 +61,7 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
         if not found:
             near = difflib.get_close_matches(name, EXPERIMENTS, n=2, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
-            raise ExperimentError(
+            raise RefusedError(
                 f"there is no experiment {name!r}: {hint}coco-denoiser list shows them all"
             )
     chosen = {known for found in meant.values() for known in found}
@@ -124,7 +124,7 @@ def _run(
         except DatasetError as error:
             absent[experiment.name] = str(error)
     if not configs:
-        raise ExperimentError(next(iter(absent.values())))
+        raise RefusedError(next(iter(absent.values())))
     tasks: deque[units.Task] = deque()
     progress = _Progress(len(configs))
     # The longest first, so that none is left for one core in the end.

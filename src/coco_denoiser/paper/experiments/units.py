@@ -34,7 +34,6 @@ import numpy as np
 
 from coco_denoiser._core import kernels
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments import ExperimentError
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Unit
 from coco_denoiser.paper.files import RefusedError, prepare_folder, read_arrays, write_whole
 
@@ -136,7 +135,7 @@ def work(tasks: deque[Task], executor: Executor, room: int) -> None:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 running.pop(future)(future.result())
     except BrokenExecutor as error:
-        raise ExperimentError(
+        raise RefusedError(
             "a worker process was killed, perhaps for lack of memory: the same command resumes"
         ) from error
 
@@ -194,11 +193,11 @@ def cluster(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ExperimentError("--dask needs: pip install 'coco-denoiser[dask]'") from error
+        raise RefusedError("--dask needs: pip install 'coco-denoiser[dask]'") from error
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask's
     except (OSError, ValueError) as error:
-        raise ExperimentError(f"no Dask scheduler answers at {address}") from error
+        raise RefusedError(f"no Dask scheduler answers at {address}") from error
     with client:
         yield client.get_executor(pure=False, retries=5)  # type: ignore[no-untyped-call]  # Dask's
 
