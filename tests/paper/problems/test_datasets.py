@@ -82,55 +82,59 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """An address, and the file that can be had there."""
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """What can be downloaded, by way of an empty cache beside it."""
     monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
     monkeypatch.setattr(datasets, "FOURCLASS_SHA256", hashlib.sha256(CONTENT).hexdigest())
-    folder = tmp_path / "served"
-    folder.mkdir()
-    (folder / "fourclass").write_bytes(CONTENT)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "served" / "fourclass"
+    file.parent.mkdir()
+    file.write_bytes(CONTENT)
+    handler = partial(Handler, directory=str(file.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        yield f"http://127.0.0.1:{server.server_port}/", folder / "fourclass"
+        monkeypatch.setattr(datasets, "LIBSVM_URL", f"http://127.0.0.1:{server.server_port}/")
+        yield file
         server.shutdown()
 
 
 def test_a_good_file_is_downloaded_once_and_a_damaged_one_again(
-    served: tuple[str, Path], tmp_path: Path
+    served: Path, tmp_path: Path
 ) -> None:
-    cache = tmp_path / "cache"
-    cache.mkdir()
+    cache = tmp_path / "cache" / "coco-denoiser"
+    cache.mkdir(parents=True)
     (cache / "fourclass").write_bytes(CONTENT[:-5])
     for _ in range(2):
-        path = datasets.fetch_fourclass(cache=cache, base_url=served[0])
-        assert path.read_bytes() == CONTENT
-        served[1].unlink(missing_ok=True)
+        np.testing.assert_array_equal(fourclass().features, [[167.0, 178.0], [162.0, 31.0]])
+        served.unlink(missing_ok=True)
     assert [file.name for file in cache.iterdir()] == ["fourclass"]
 
 
 def test_a_named_folder_comes_before_the_network(
-    served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(datasets.DATA_VARIABLE, str(served[1].parent))
-    assert datasets.fetch_fourclass(base_url="http://127.0.0.1:9/") == served[1]
+    monkeypatch.setenv(datasets.DATA_VARIABLE, str(served.parent))
+    monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
+    assert len(fourclass().labels) == 2
 
 
 @pytest.mark.parametrize("failure", ["wrong", "dropped", "missing", "no network"])
 def test_a_failed_download_names_the_remedy_and_leaves_nothing(
-    served: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    url = "http://127.0.0.1:9/" if failure == "no network" else served[0]
     monkeypatch.setattr(Handler, "dropped", failure == "dropped")
-    if failure == "wrong":
-        served[1].write_bytes(b"<html>moved</html>")
+    if failure == "no network":
+        monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
+    elif failure == "wrong":
+        served.write_bytes(b"<html>moved</html>")
     elif failure == "missing":
-        served[1].unlink()
+        served.unlink()
     with pytest.raises(DatasetError) as caught:
-        datasets.fetch_fourclass(cache=tmp_path / "cache", base_url=url)
+        fourclass()
     message = str(caught.value)
-    assert f"{url}fourclass" in message
+    assert f"{datasets.LIBSVM_URL}fourclass" in message
     assert datasets.DATA_VARIABLE in message
     assert "\n" not in message
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list((tmp_path / "cache" / "coco-denoiser").iterdir()) == []

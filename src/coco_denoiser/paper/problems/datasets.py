@@ -72,7 +72,7 @@ def fourclass() -> Dataset:
             fails leaves nothing behind.
     """
     # Lines of `label 1:value 2:value`, as the checksum says.
-    rows = [line.split() for line in fetch_fourclass().read_text("ascii").splitlines()]
+    rows = [line.split() for line in _fourclass().read_text("ascii").splitlines()]
     table = np.array([[entry.rpartition(":")[2] for entry in row] for row in rows], float)
     return Dataset("fourclass", table[:, 1:], signed_labels(table[:, 0]))
 
@@ -129,30 +129,20 @@ def signed_labels(labels: ArrayLike) -> Array:
     return np.where(values == classes[1], 1.0, -1.0)
 
 
-def fetch_fourclass(*, cache: Path | None = None, base_url: str | None = None) -> Path:
-    """Return the path of the file, from the user's folder, from the cache or from the network.
-
-    Args:
-        cache: where downloads are kept; the user's cache folder when left out.
-        base_url: the address of the folder to download from; LIBSVM_URL when left out.
-    """
+def _fourclass() -> Path:
+    """Return the path of the file, from the user's folder, from the cache or from the network."""
     path = _in_folder()
     if path is not None:
         return path
     pooch = _require("pooch", "pooch")
-    cached = Path(pooch.os_cache("coco-denoiser") if cache is None else cache) / "fourclass"
     # Pooch takes the cached file if its hash is right, and fetches it again if it is damaged.
-    url = f"{LIBSVM_URL if base_url is None else base_url}fourclass"
+    url = f"{LIBSVM_URL}fourclass"
     pooch.get_logger().setLevel("WARNING")
+    # Read at once, the file being small: a refused stream would leave its socket open.
+    downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False)
+    cache = pooch.os_cache("coco-denoiser")
     try:
-        pooch.retrieve(
-            url,
-            known_hash=FOURCLASS_SHA256,
-            fname=cached.name,
-            path=cached.parent,
-            # Read at once, the file being small: a refused stream would leave its socket open.
-            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False),
-        )
+        return Path(pooch.retrieve(url, FOURCLASS_SHA256, "fourclass", cache, None, downloader))
     except (OSError, ValueError) as error:
         # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
         reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
@@ -160,7 +150,6 @@ def fetch_fourclass(*, cache: Path | None = None, base_url: str | None = None) -
             f"fourclass could not be downloaded from {url} ({reason}); put the file into a folder "
             f"and set {DATA_VARIABLE} to that folder."
         ) from error
-    return cached
 
 
 def _in_folder() -> Path | None:
