@@ -59,8 +59,11 @@ _WINDOWS = {
     "": Style("#111111", (4, 1.5, 1, 1.5), 5),  # all points
 }
 _WINDOW = re.compile(r"\w+\+COCO_?(\d*)$")
-_SMALLER = {"2": (6, 2, 1, 1, 1, 2), "4": (10, 2, 1, 2), "8": (2, 2)}
-_SMALLER_STEP = re.compile(r"SGD\+SS\(COCO_(\d+)\)$")
+# Smaller steps have the colour of the COCO_K that they are compared with.
+_NAMED |= {
+    f"SGD+SS(COCO_{window})": _WINDOWS[window]._replace(dash=dash)
+    for window, dash in (("2", (6, 2, 1, 1, 1, 2)), ("4", (10, 2, 1, 2)), ("8", (2, 2)))
+}
 
 
 def method(name: str) -> Style | None:
@@ -69,9 +72,4 @@ def method(name: str) -> Style | None:
     `SGD+COCO_4` and `Adam+COCO_4` look alike: a figure shows one of them.
     """
     window = _WINDOW.match(name)
-    if window:
-        return _WINDOWS.get(window[1])
-    tuned = _SMALLER_STEP.match(name)
-    if tuned:  # the colour of the COCO_K that it is compared with
-        return _WINDOWS[tuned[1]]._replace(dash=_SMALLER[tuned[1]])
-    return _NAMED.get(name)
+    return _WINDOWS.get(window[1]) if window else _NAMED.get(name)
