@@ -223,7 +223,7 @@ def _claims(result: Result) -> list[Claim]:
             lost,
             provided=tighter,
         ),
-        _isolation_claim(result),
+        _isolation_claim(result, box=1),
         *_grid_claims(result),
         Judge(runs, figure=10).no_worse(
             "MSE(θ_k) ≤ MSE(g_k) for every point of every further configuration, in every box.",
@@ -243,8 +243,17 @@ def _claims(result: Result) -> list[Claim]:
     ]
 
 
-def _isolation_claim(result: Result) -> Claim:
-    rank, spread = _isolation(result, 1)
+def _isolation_claim(result: Result, box: int) -> Claim:
+    config, curves = result.config, result.curves
+    correlations = [
+        _rank_correlation(
+            curves["distance to the nearest", f"{number + 1}"].mean,
+            curves[_panel(config, number, box), "COCO"].mean,
+        )
+        for number in range(config.configurations)
+    ]
+    rank = np.mean(correlations)
+    spread = 1 / np.sqrt((config.points - 1) * config.configurations)
     return Judge(1000, figure=3).increases(  # the spread is known, not estimated
         "In the middle box, more isolated points have larger errors: the rank correlation of "
         f"error and distance to the nearest point is {rank:.2f}.",
@@ -269,20 +278,6 @@ def _grid_claims(result: Result) -> list[Claim]:
             [curve.times(-1) for curve in result.curves.panel("grid variance")],
         ),
     ]
-
-
-def _isolation(result: Result, box: int) -> tuple[float, float]:
-    """Return the mean rank correlation over the configurations, and its spread by chance."""
-    config, curves = result.config, result.curves
-    correlations = [
-        _rank_correlation(
-            curves["distance to the nearest", f"{number + 1}"].mean,
-            curves[_panel(config, number, box), "COCO"].mean,
-        )
-        for number in range(config.configurations)
-    ]
-    chance = 1 / np.sqrt((config.points - 1) * config.configurations)
-    return float(np.mean(correlations)), float(chance)
 
 
 def _rank_correlation(a: Float64, b: Float64) -> float:
