@@ -95,7 +95,7 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
     of, free = problem(name), math.isnan(step)
     calls, far = min(of.calls, config.calls), _FAR * of.reach
     exact = of.map.active(of.minimizer[None])[0]
-    unit: dict[str, Float64] = {"start": np.asarray(of.excess(of.start[None]))}
+    unit: dict[str, Float64] = {}
     with short_windows() as short:
         for method in FW_METHODS if free else BASELINES if step < 0.03 else METHODS:
             slow = method in SLOW and not free
@@ -112,7 +112,6 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
             hits = np.sum(found & exact, axis=1)
             ends = [_ends(of, path[: max(int(share * calls), 1) + 1]) for share in SHARES]
             unit[f"{method} last"], unit[f"{method} average"] = np.swapaxes(ends, 0, 1)
-            unit[f"{method} non-zeros"] = np.sum(found, axis=1).astype(float)
             unit[f"{method} F1"] = 2.0 * hits / np.maximum(found.sum(axis=1) + exact.sum(), 1)
         unit["short"] = np.array([float(short())])
     return unit
@@ -133,12 +132,10 @@ def _gather(config: ConstraintsConfig, units: Sequence[Unit]) -> Curves:
     walks: dict[str, Table] = {}
     for i, name in enumerate(config.problems):
         cells = units[i * count : (i + 1) * count]
-        _details(curves, name, config.steps, cells, METHODS)
-        logs[name] = {method: _log_excess(cells, method) for method in METHODS}
+        logs[name] = _details(curves, name, config.steps, cells, METHODS)
         missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in METHODS}
     for name, unit in zip(config.frank_wolfe, units[len(config.problems) * count :], strict=True):
-        _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], FW_METHODS)
-        walks[name] = {method: _log_excess([unit], method) for method in FW_METHODS}
+        walks[name] = _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], FW_METHODS)
     for kind in _KINDS:
         if names := _of(config, kind):
             _compare(curves, kind, [logs[name] for name in names], FAMILIES, BASELINES)
@@ -157,16 +154,14 @@ def _of(config: ConstraintsConfig, kind: str) -> list[str]:
 
 def _details(
     curves: Curves, panel: str, x: Sequence[float], cells: Sequence[Unit], methods: Sequence[str]
-) -> None:
-    """Add what one problem shows by step, for every method by itself."""
+) -> Table:
+    """Add the suboptimality on one problem by step, for every method; return its logarithms."""
     for method in methods:
-        for what in ("non-zeros", "F1"):
-            curves.add(f"{panel}: {what}", method, x, _by_run(cells, f"{method} {what}").T)
         for i, share in enumerate(SHARES):
             title = f"{panel}: excess" + f" after {share:g} of the calls" * (i > 0)
             each = [tuned(cell) for cell in _log_excess(cells, method, i)]
             curves.ratios(title, method, x, np.stack(each, axis=1))
-    curves.exact(f"{panel}: start", "start", x, [unit["start"][0] for unit in cells])
+    return {method: _log_excess(cells, method) for method in methods}
 
 
 def _by_run(cells: Sequence[Unit], key: str, share: int = 0) -> Float64:
@@ -263,22 +258,12 @@ def _supports(curves: Curves, kind: str, steps: Sequence[float], problems: Seque
 
 def _panels(result: Result) -> list[Panel]:
     def panels(kinds: Sequence[str], what: str, title: str, y: str) -> list[Panel]:
-        log, y_range = ("x", (0.0, 1.05)) if what else ("xy", (0.5, 1e3))
-        titles = {kind: title or _KINDS[kind][0] for kind in kinds if _of(result.config, kind)}
-        return [
-            Panel(
-                k + what,
-                t.format(_KINDS[k][0]),
-                "step, in 1/L",
-                y,
-                SHOWN,
-                log=log,
-                y_range=y_range,
-            )
-            for k, t in titles.items()
-        ]
+        like = Panel("", "", "step, in 1/L", y, SHOWN, log="x", y_range=(0.0, 1.05))
+        shown = [kind for kind in kinds if _of(result.config, kind)]
+        return [replace(like, name=k + what, title=title.format(_KINDS[k][0])) for k in shown]
 
-    above = panels(("seen", "held out", "free"), "", "", "suboptimality / best baseline's")
+    over = panels(("seen", "held out", "free"), "", "{}", "suboptimality / best baseline's")
+    above = [replace(panel, log="xy", y_range=(0.5, 1e3)) for panel in over]
     usable = panels(("constrained", "free"), ": usable", "{}: usable", "share of problems")
     f1 = panels(("constrained",), ": F1", "Support of the last point", "F1")
     return [*above, replace(usable[0], new_row=True), *usable[1:], *f1]
