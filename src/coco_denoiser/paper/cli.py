@@ -166,11 +166,9 @@ def _needs(extra: str) -> Iterator[None]:
 
 def _reproduce(arguments: argparse.Namespace) -> None:
     with _needs("paper"):
-        from coco_denoiser.paper.experiments.reproduce import Options, reproduce
+        from coco_denoiser.paper.experiments.reproduce import reproduce
 
-    options = vars(arguments)
-    del options["command"]
-    reproduce(Options(**options))
+    reproduce(arguments)
 
 
 def _list(_: argparse.Namespace) -> None:

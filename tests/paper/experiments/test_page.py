@@ -17,7 +17,7 @@ from coco_denoiser.paper.experiments import units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
 from coco_denoiser.paper.experiments.reproduce import write_page
-from coco_denoiser.paper.experiments.results import finish, store
+from coco_denoiser.paper.experiments.results import finish
 from tests.browser import chromium, complaints, resize
 from tests.paper.experiments.conftest import small
 
@@ -31,7 +31,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
         config = small(name)
-        missing = units.missing(EXPERIMENTS[name], config, store(name, config, out), float)
+        missing = units.missing(EXPERIMENTS[name], config, out, float)
         units.work(deque(missing), units.Here(), 1)
         finish(name, config, out, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})

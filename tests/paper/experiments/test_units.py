@@ -29,9 +29,8 @@ def _complete(
     config: Config = CONFIG,
     then: Callable[[float], object] = lambda _: None,
 ) -> list[Unit]:
-    store = units.Store(folder, NAME, config)
-    units.work(deque(units.missing(EXPERIMENT, config, store, then)), executor, 8)
-    return store.everything(EXPERIMENT.count(config))
+    units.work(deque(units.missing(EXPERIMENT, config, folder, then)), executor, 8)
+    return units.Store(NAME, config, folder).everything(EXPERIMENT.count(config))
 
 
 def _bytes(found: Sequence[Unit], config: Config = CONFIG) -> bytes:
@@ -53,8 +52,7 @@ class _Watched(units.Here):
 
 
 def test_an_interruption_loses_the_units_under_way_and_no_other(tmp_path: Path) -> None:
-    store = units.Store(tmp_path, NAME, CONFIG)
-    tasks = deque(units.missing(EXPERIMENT, CONFIG, store, lambda _: None))
+    tasks = deque(units.missing(EXPERIMENT, CONFIG, tmp_path, lambda _: None))
     tasks.rotate(2)  # out of order, as from many processes
     with pytest.raises(KeyboardInterrupt):
         units.work(tasks, _Watched(limit=2), 1)
@@ -83,9 +81,9 @@ def test_another_configuration_finds_nothing_and_neither_does_other_code(
     _complete(tmp_path)
     changes: list[dict[str, Any]] = [{"seed": 1}, {"sigma": 9.0}, {"runs": 3}]
     for change in changes:
-        assert units.Store(tmp_path, NAME, replace(CONFIG, **change)).load(0) is None
+        assert units.Store(NAME, replace(CONFIG, **change), tmp_path).load(0) is None
     monkeypatch.setattr(units, "_code", lambda: "edited")
-    assert units.Store(tmp_path, NAME, CONFIG).load(0) is None
+    assert units.Store(NAME, CONFIG, tmp_path).load(0) is None
 
 
 def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Path) -> None:
@@ -97,7 +95,7 @@ def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Pat
     others = [path.read_bytes() for path in (second, same_number, tmp_path / "other.npz")]
     for content in (b"", b"no archive", first.read_bytes()[:-100], *others):
         first.write_bytes(content)
-        assert units.Store(tmp_path / "a", NAME, CONFIG).load(0) is None
+        assert units.Store(NAME, CONFIG, tmp_path / "a").load(0) is None
         assert _bytes(_complete(tmp_path / "a")) == good
 
 

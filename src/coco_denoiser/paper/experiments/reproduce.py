@@ -8,9 +8,10 @@ import difflib
 import os
 import sys
 import time
+from argparse import Namespace
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from coco_denoiser._version import __version__
@@ -26,20 +27,6 @@ _DRAWING = 1.0  # seconds that a figure takes
 _TOO_EARLY = 0.02  # share of the work from which no time is foretold
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line says."""
-
-    names: Sequence[str]
-    out: Path
-    quick: bool = False
-    everything: bool = False
-    jobs: int | None = None
-    seed: int = 0
-    dask: str | None = None
-    verbose: bool = False
-
-
 def configuration(experiment: Experiment, *, quick: bool, seed: int) -> Config:
     """Return the paper's configuration, or the quick one, with a seed."""
     return replace(experiment.paper, seed=seed, **(experiment.quick if quick else {}))
@@ -51,20 +38,17 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
     The first words of several names stand for all of them, as `rivals` for `rivals-quadratic`
     and the others.
     """
-    meant = {
-        name: [known for known in EXPERIMENTS if f"{known}-".startswith(f"{name}-")]
-        if name not in EXPERIMENTS
-        else [name]
-        for name in names
-    }
-    for name, found in meant.items():
+    chosen: set[str] = set()
+    for name in names:
+        family = [known for known in EXPERIMENTS if known.startswith(f"{name}-")]
+        found = [name] if name in EXPERIMENTS else family
         if not found:
             near = difflib.get_close_matches(name, EXPERIMENTS, n=2, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
             raise RefusedError(
                 f"there is no experiment {name!r}: {hint}coco-denoiser list shows them all"
             )
-    chosen = {known for found in meant.values() for known in found}
+        chosen.update(found)
     if not names:
         chosen = {known for known, e in EXPERIMENTS.items() if everything or e.numbers}
     return [e for name, e in EXPERIMENTS.items() if name in chosen]
@@ -78,8 +62,8 @@ def describe(experiment: Experiment) -> str:
     return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}"
 
 
-def reproduce(options: Options) -> Path:
-    """Run the experiments, and return the path of the page."""
+def reproduce(options: Namespace) -> Path:
+    """Run the experiments that the command line asks for, and return the path of the page."""
     selected = select(options.names, everything=options.everything)
     for folder in (options.out, *(options.out / experiment.name for experiment in selected)):
         prepare_folder(folder)
@@ -111,7 +95,7 @@ def reproduce(options: Options) -> Path:
 
 
 def _run(
-    selected: Sequence[Experiment], options: Options, jobs: int
+    selected: Sequence[Experiment], options: Namespace, jobs: int
 ) -> tuple[Path, dict[str, str]]:
     """Compute and draw; return the page and what is missing, with the reason."""
     absent: dict[str, str] = {}
@@ -129,50 +113,36 @@ def _run(
     progress = _Progress(len(configs))
     # The longest first, so that none is left for one core in the end.
     for name in sorted(configs, key=lambda name: -EXPERIMENTS[name].seconds):
-        tasks += _Schedule(name, configs[name], options.out, tasks, progress).begin()
+        tasks += _schedule(name, configs[name], options.out, tasks, progress)
     progress.show()
     with units.cluster(options.dask) if options.dask else units.workers(jobs) as executor:
         units.work(tasks, executor, sys.maxsize if options.dask else 2 * jobs)
     return write_page(options.out, absent), absent
 
 
-class _Schedule:
-    """The work of one experiment: its units, then the figure and the claims."""
+def _schedule(
+    name: str, config: Config, out: Path, tasks: deque[units.Task], progress: "_Progress"
+) -> list[units.Task]:
+    """Return what can be done at once of one experiment; its figure and claims follow its units."""
+    experiment = EXPERIMENTS[name]
+    weight, spent = experiment.seconds / experiment.count(config), [0.0]
 
-    def __init__(
-        self, name: str, config: Config, out: Path, tasks: deque[units.Task], progress: "_Progress"
-    ) -> None:
-        self._name, self._config, self._out = name, config, out
-        self._tasks, self._progress = tasks, progress
-        self._spent, self._left = 0.0, 0
-        experiment = EXPERIMENTS[name]
-        self._weight = experiment.seconds / experiment.count(config)
+    def computed(seconds: float) -> None:
+        spent.append(seconds)
+        progress.advance(weight)
+        if len(spent) > len(found):
+            tasks.appendleft(last())
 
-    def begin(self) -> list[units.Task]:
-        """Return what can be done at once."""
-        experiment, store = (
-            EXPERIMENTS[self._name],
-            results.store(self._name, self._config, self._out),
-        )
-        found = units.missing(experiment, self._config, store, self._computed)
-        self._left = len(found)
-        self._progress.expect(self._left * self._weight + _DRAWING)
-        return found or [self._last()]
+    def last() -> units.Task:
+        return units.Task(results.finish, (name, config, out, sum(spent)), finished)
 
-    def _computed(self, seconds: float) -> None:
-        self._spent += seconds
-        self._left -= 1
-        self._progress.advance(self._weight)
-        if not self._left:
-            self._tasks.appendleft(self._last())
+    def finished(_: object) -> None:
+        progress.advance(_DRAWING)
+        progress.say(f"{name}: computed in {sum(spent):.1f} s, and drawn")
 
-    def _last(self) -> units.Task:
-        given = self._name, self._config, self._out, self._spent
-        return units.Task(results.finish, given, lambda _: self._finished())
-
-    def _finished(self) -> None:
-        self._progress.advance(_DRAWING)
-        self._progress.say(f"{self._name}: computed in {self._spent:.1f} s, and drawn")
+    found = units.missing(experiment, config, out, computed)
+    progress.expect(len(found) * weight + _DRAWING)
+    return found or [last()]
 
 
 class _Progress:

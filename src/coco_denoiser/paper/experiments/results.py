@@ -18,18 +18,13 @@ from coco_denoiser.paper.files import write_bytes, write_whole
 def finish(name: str, config: Config, out: Path, seconds: float) -> None:
     """Gather the units of an experiment, which are all there, and save all else."""
     experiment, folder = EXPERIMENTS[name], out / name
-    units = store(name, config, out).everything(experiment.count(config))
+    units = Store(name, config, out).everything(experiment.count(config))
     write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
     # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     record = {"date": when, "seconds": round(seconds, 2)}
     write_bytes(folder / "run.json", (json.dumps(record) + "\n").encode())
     save_the_rest(name, config, folder)
-
-
-def store(name: str, config: Config, out: Path) -> Store:
-    """Return where the units of an experiment are kept."""
-    return Store(out / name / "units", name, config)
 
 
 def save_the_rest(name: str, config: Config, folder: Path) -> None:

@@ -63,9 +63,9 @@ class Task(NamedTuple):
 class Store:
     """The units of one experiment and configuration, in a folder of their own."""
 
-    def __init__(self, folder: Path, name: str, config: Config) -> None:
+    def __init__(self, name: str, config: Config, out: Path) -> None:
         self._configuration = fingerprint(name, config)
-        self._folder = folder / self._configuration
+        self._folder = out / name / "units" / self._configuration
 
     def prepare(self) -> None:
         """Make the folder."""
@@ -98,9 +98,10 @@ class Store:
 
 
 def missing(
-    experiment: Experiment, config: Config, store: Store, then: Callable[[float], object]
+    experiment: Experiment, config: Config, out: Path, then: Callable[[float], object]
 ) -> list[Task]:
     """Return a task for every unit that is not there; it is saved, then its seconds are told."""
+    store = Store(experiment.name, config, out)
     store.prepare()
 
     def keep(found: tuple[int, Unit, float]) -> None:
