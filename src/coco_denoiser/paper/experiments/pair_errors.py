@@ -6,6 +6,7 @@ The paper simulates both (Figures 9 and 12). The simulation is held against the 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,36 +118,37 @@ def _between(above: Curve, below: Curve, *, ends: Sequence[int]) -> list[Curve]:
     return [_together(above.part(middle)), _together(below.part(middle).times(-1))]
 
 
+def _settled(result: Result) -> slice:
+    """Return from where on p_active has settled at 1/2, with L exact."""
+    off = result.curves["p_active theory", name_of(1.0)].mean - 0.5
+    return slice(int(np.argmax(off <= 0.01)), None)
+
+
+def _loose(config: PairConfig) -> dict[float, slice]:
+    """Return from where on p_active is below 1%, for every L that is too large."""
+    p = {L: p_active(L, config.distances, config.sigma) for L in config.over}
+    return {L: slice(int(np.argmax(values < 0.01)), None) for L, values in p.items()}
+
+
+def _against(curves: Curves, L: float, level: float) -> Curve:
+    """Return by how much the error exceeds a level, as a share of that."""
+    return curves["MSE", name_of(L)].over(level).shifted(-1)
+
+
 def _claims(result: Result) -> list[Claim]:
+    errors = [*_error_claims(result), *_right_claims(result)]
+    return [*errors, *_bias_claims(result), _closed_form_claim(result)]
+
+
+def _error_claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
-    at = config.distances
-    off = curves["p_active theory", name_of(1.0)].mean - 0.5
-    settled = slice(int(np.argmax(off <= 0.01)), None)
-    loose = {
-        L: slice(int(np.argmax(p_active(L, at, config.sigma) < 0.01)), None) for L in config.over
-    }
-    return [
-        *_error_claims(config, curves, settled, loose),
-        *_bias_claims(config, curves, settled, loose),
-        _closed_form_claim(config, curves),
-    ]
-
-
-def _error_claims(
-    config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
-) -> list[Claim]:
     paper, at = Judge(config.runs, figure=9), config.distances
-    mse = {L: curves["MSE", name_of(L)] for L in config.L}
-    raw = 2 * config.sigma**2
-    right = [1.0, *config.over]
-
-    def against(L: float, level: float) -> Curve:
-        return mse[L].over(level).shifted(-1)
-
+    right, raw = [1.0, *config.over], 2 * config.sigma**2
+    against = partial(_against, curves)
     p = [curves["p_active", name_of(L)] for L in config.L]
     known = [curves["p_active theory", name_of(L)].mean for L in config.L]
     ends = [_last(curves["MSE theory", name_of(L)].mean <= raw) for L in config.under]
-    blocks = [_together(mse[L].over(raw)) for L in right]
+    blocks = [_together(curves["MSE", name_of(L)].over(raw)) for L in right]
     grows = paper.increases(
         "",
         [c.part(slice(-1, None)).minus(c.part(slice(1))) for c in blocks],
@@ -194,20 +196,15 @@ def _error_claims(
             measure="half way between its ends by theory, the smaller of MSE(θ) − MSE(g) at L={} "
             "and MSE(g) − MSE(θ) at L={}, in standard errors".format(*config.under),
         ),
-        *_right_claims(config, curves, settled, loose),
     ]
 
 
-def _right_claims(
-    config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
-) -> list[Claim]:
+def _right_claims(result: Result) -> list[Claim]:
     """Return what is claimed of an L that is exact or too large."""
+    config, curves, settled = result.config, result.curves, _settled(result)
     paper, at = Judge(config.runs, figure=9), config.distances
     right, raw = [1.0, *config.over], 2 * config.sigma**2
-
-    def against(L: float, level: float) -> Curve:
-        return curves["MSE", name_of(L)].over(level).shifted(-1)
-
+    against = partial(_against, curves)
     widest, active = config.over[-1], ("p_active, twice the noise", "p_active")
     ends = [_last(p_active(widest, at, k * config.sigma) >= 0.01) for k in (1, 2)]
     noisy, quiet = (curves[name, name_of(widest)].shifted(-0.01) for name in active)
@@ -236,7 +233,7 @@ def _right_claims(
         ),
         paper.equivalent(
             "With L overestimated the error is MSE(g) where p_active has settled at 0.",
-            [_together(against(L, raw).part(where)) for L, where in loose.items()],
+            [_together(against(L, raw).part(where)) for L, where in _loose(config).items()],
             provided=gains,
         ),
         paper.increases(
@@ -270,9 +267,8 @@ def _off_line(config: PairConfig, bias: dict[float, Curve]) -> list[Curve]:
     return lines
 
 
-def _bias_claims(
-    config: PairConfig, curves: Curves, settled: slice, loose: dict[float, slice]
-) -> list[Claim]:
+def _bias_claims(result: Result) -> list[Claim]:
+    config, curves = result.config, result.curves
     paper = Judge(config.runs, figure=12)
     sigma, limit = config.sigma, config.sigma / (2 * np.sqrt(np.pi))
     # The second point moves down if the constraint is active: the sign is known.
@@ -308,7 +304,7 @@ def _bias_claims(
         ),
         paper.equivalent(
             "With L exact the bias grows until it settles, at σ/(2√π), where p_active does.",
-            [_together(bias[1.0].part(settled).times(sigma).over(limit).shifted(-1))],
+            [_together(bias[1.0].part(_settled(result)).times(sigma).over(limit).shifted(-1))],
         ),
         biased,
         paper.no_worse(
@@ -320,7 +316,7 @@ def _bias_claims(
         ),
         paper.equivalent(
             "Where the constraint is inactive (p_active below 1%) there is no bias.",
-            [_together(bias[L].part(where)) for L, where in loose.items()],
+            [_together(bias[L].part(where)) for L, where in _loose(config).items()],
             margin=0.01,
             measure=share,
             provided=biased,
@@ -328,8 +324,8 @@ def _bias_claims(
     ]
 
 
-def _closed_form_claim(config: PairConfig, curves: Curves) -> Claim:
-    deviations = []
+def _closed_form_claim(result: Result) -> Claim:
+    config, curves, deviations = result.config, result.curves, []
     for name, unit in (("MSE", 2 * config.sigma**2), ("Bias", config.sigma)):
         for L in config.L:
             seen, known = curves[name, name_of(L)], curves[f"{name} theory", name_of(L)].mean
