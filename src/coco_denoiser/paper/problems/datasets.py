@@ -25,31 +25,13 @@ LIBSVM_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 FOURCLASS_SHA256 = "7b36a3beaa482bd982b8a601a26b7e74ffc39e00a825b5b501bd17b34a56e48f"
 _TIMEOUT_SECONDS = 30.0
 
-# The 112 columns of LIBSVM's mushrooms, in its order: attribute after attribute of the UCI
-# table, and for each the letters of its values. Stalk-root, which has missing values, is left out.
-_MUSHROOM_COLUMNS = {
-    "Cap-shape": "cbfksx",
-    "Cap-surface": "ysgf",
-    "Cap-color": "cbegnpruwy",
-    "Bruises?": "tf",
-    "Odor": "acfmlnpsy",
-    "Gill-attachment": "af",
-    "Gill-spacing": "cw",
-    "Gill-size": "bn",
-    "Gill-color": "beghkonpruwy",
-    "Stalk-shape": "et",
-    "Stalk-surface-above-ring": "yskf",
-    "Stalk-surface-below-ring": "yskf",
-    "Stalk-color-above-ring": "cbegonpwy",
-    "Stalk-color-below-ring": "cbegonpwy",
-    "Veil-type": "p",
-    "Veil-color": "yown",
-    "Ring-number": "ton",
-    "Ring-type": "pnelf",
-    "Spore-print-color": "bhkonruwy",
-    "Population": "acnsvy",
-    "Habitat": "dgmlpuw",
-}
+# The letters of the values of each attribute, in the order of the UCI table; these make the 112
+# columns of LIBSVM's mushrooms. Stalk-root, which has missing values, is left out.
+_MUSHROOM_VALUES = (
+    "cbfksx", "ysgf", "cbegnpruwy", "tf", "acfmlnpsy", "af", "cw", "bn", "beghkonpruwy", "et",
+    "yskf", "yskf", "cbegonpwy", "cbegonpwy", "p", "yown", "ton", "pnelf", "bhkonruwy", "acnsvy",
+    "dgmlpuw",
+)  # fmt: skip
 
 
 class DatasetError(RuntimeError):
@@ -85,15 +67,13 @@ def mushrooms() -> Dataset:
     packed = resources.files("coco_denoiser.paper.problems") / "data" / "mushroom.csv.gz"
     text = gzip.decompress(packed.read_bytes()).decode("ascii")
     header, *rows = csv.reader(text.splitlines())
-    table = np.array(rows)
-    features = np.hstack(
-        [
-            table[:, [header.index(attribute)]] == np.array(list(values))
-            for attribute, values in _MUSHROOM_COLUMNS.items()
-        ]
-    ).astype(np.float64)
-    labels = np.where(table[:, 0] == "e", 1.0, -1.0)
-    return Dataset("mushrooms", features, labels)
+    classes, *attributes = np.delete(rows, header.index("Stalk-root"), axis=1).T
+    columns = [
+        attribute[:, np.newaxis] == np.array(list(values))
+        for attribute, values in zip(attributes, _MUSHROOM_VALUES, strict=True)
+    ]
+    features = np.hstack(columns).astype(np.float64)
+    return Dataset("mushrooms", features, np.where(classes == "e", 1.0, -1.0))
 
 
 def breast_cancer() -> Dataset:
