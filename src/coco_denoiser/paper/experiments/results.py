@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,16 @@ from coco_denoiser.paper.files import write_bytes, write_whole
 
 
 def finish(name: str, config: Config, out: Path, seconds: float) -> None:
-    """Gather the units of an experiment, which are all there, and save all else."""
+    """Gather the units of an experiment, which are all there, and save all else.
+
+    The figure and the claims are made from the curves as they were saved.
+    """
     experiment, folder = EXPERIMENTS[name], out / name
     units = Store(name, config, out).everything(experiment.count(config))
     write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
     # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    record = {"date": when, "seconds": round(seconds, 2)}
-    write_bytes(folder / "run.json", (json.dumps(record) + "\n").encode())
-    save_the_rest(name, config, folder)
-
-
-def save_the_rest(name: str, config: Config, folder: Path) -> None:
-    """Save the figure and the claims, made from the saved curves."""
-    experiment = EXPERIMENTS[name]
+    _write_json(folder / "run.json", {"date": when, "seconds": round(seconds, 2)})
     result = Result(config, Curves.from_csv((folder / "curves.csv").read_bytes()))
     figure = draw(experiment.panels(result), result.curves)
     made_by = f"coco-denoiser {__version__}"
@@ -37,20 +34,19 @@ def save_the_rest(name: str, config: Config, folder: Path) -> None:
         ("png", {"Software": made_by, "Title": name}),
         ("pdf", {"Creator": made_by, "Title": name, "CreationDate": None}),
     ):
-        write_whole(
-            folder / f"figure.{kind}",
-            lambda file, kind=kind, about=about: figure.savefig(  # type: ignore[misc]  # the default of a lambda
-                file, format=kind, dpi=130, metadata=about
-            ),
-        )
+        save = partial(figure.savefig, format=kind, dpi=130, metadata=about)
+        write_whole(folder / f"figure.{kind}", save)
     record = {
         "experiment": name,
         "version": __version__,
         "config": config.parameters(),
         "claims": [claim.as_dict() for claim in experiment.claims(result)],
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    write_bytes(folder / "claims.json", text.encode())
+    _write_json(folder / "claims.json", record, indent=1)
+
+
+def _write_json(path: Path, content: object, indent: int | None = None) -> None:
+    write_bytes(path, (json.dumps(content, indent=indent, ensure_ascii=False) + "\n").encode())
 
 
 def load(experiment: Experiment, out: Path) -> Entry | None:

@@ -64,7 +64,15 @@ class Store:
     """The units of one experiment and configuration, in a folder of their own."""
 
     def __init__(self, name: str, config: Config, out: Path) -> None:
-        self._configuration = fingerprint(name, config)
+        depends_on = {
+            "experiment": name,
+            "config": config.parameters(),
+            "version": __version__,
+            "code": _code(),
+            "libraries": [metadata.version("numpy")],
+        }
+        digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode())
+        self._configuration = digest.hexdigest()[:16]
         self._folder = out / name / "units" / self._configuration
 
     def prepare(self) -> None:
@@ -201,18 +209,6 @@ def cluster(address: str) -> Iterator[Executor]:
         raise RefusedError(f"no Dask scheduler answers at {address}") from error
     with client:
         yield client.get_executor(pure=False, retries=5)  # type: ignore[no-untyped-call]  # Dask's
-
-
-def fingerprint(name: str, config: Config) -> str:
-    """Return a short name of everything that the units of a configuration depend on."""
-    content = {
-        "experiment": name,
-        "config": config.parameters(),
-        "version": __version__,
-        "code": _code(),
-        "libraries": [metadata.version("numpy")],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
