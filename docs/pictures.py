@@ -177,7 +177,7 @@ def weights() -> Figure:
     """Draw the weights of each step's newest gradient along a run of SGD with COCO_16."""
     simulation = simulate(Settings(steps=60, window=16))
     table = np.full((60, 60), np.nan)
-    for k, found in enumerate(simulation.coco.solutions, start=1):
+    for k, found in enumerate(simulation.paths["coco"].solutions, start=1):
         table[k - 1, max(0, k - 16) : k] = found.weights[-1]
     figure = Figure(figsize=(5.2, 4.0), layout="constrained")
     axes = figure.add_subplot()

@@ -136,7 +136,7 @@ def test_the_presets_work_without_a_server_and_without_the_network(
     (tmp_path / "play.html").write_text(pages.html(live=False), "utf-8")
     browser.get((tmp_path / "play.html").as_uri())
     _until(lambda: _text(browser, "number") == "10 of 10")
-    expected = simulate(few["usual"]).coco.points
+    expected = simulate(few["usual"]).paths["coco"].points
     np.testing.assert_allclose(_path(browser)[0], expected[:, 0], rtol=1e-3)
     assert "Median over 3 seeds" in _text(browser, "seeds")
     for change in ({"shown": 4}, {"preset": "valley"}):

@@ -31,37 +31,41 @@ def test_all_runs_start_alike_and_meet_the_same_noise() -> None:
         np.testing.assert_array_equal(path.points[0], START)
         assert len(path.points) == USUAL.steps + 1
         np.testing.assert_allclose(
-            path.observed - path.exact, found.plain.observed - found.plain.exact, atol=1e-12
+            path.observed - path.exact,
+            found.paths["plain"].observed - found.paths["plain"].exact,
+            atol=1e-12,
         )
-    np.testing.assert_array_equal(found.plain.used, found.plain.observed)
+    np.testing.assert_array_equal(found.paths["plain"].used, found.paths["plain"].observed)
 
 
 def test_the_window_that_is_shown_is_the_one_the_step_was_taken_with() -> None:
     found = simulate(USUAL)
-    assert len(found.coco.solutions) == USUAL.steps
+    assert len(found.paths["coco"].solutions) == USUAL.steps
     for k in (1, 2, USUAL.window, USUAL.steps):
         window = slice(max(0, k - USUAL.window), k)
-        exact = solve(found.coco.points[window], found.coco.observed[window], L=1.0)
-        shown = found.coco.solutions[k - 1]
+        exact = solve(
+            found.paths["coco"].points[window], found.paths["coco"].observed[window], L=1.0
+        )
+        shown = found.paths["coco"].solutions[k - 1]
         np.testing.assert_allclose(shown.gradients, exact.gradients, atol=1e-4)
-        np.testing.assert_allclose(shown.gradients[-1], found.coco.used[k - 1], atol=1e-4)
+        np.testing.assert_allclose(shown.gradients[-1], found.paths["coco"].used[k - 1], atol=1e-4)
         assert frame(found, k)["bars"]["weight"].sum() == pytest.approx(1.0)
 
 
 def test_the_average_is_that_of_the_later_half_of_the_iterates() -> None:
     found = simulate(USUAL)
     for k in (0, 1, 7, USUAL.steps):
-        mean = found.plain.points[k // 2 : k + 1].mean(axis=0)
+        mean = found.paths["plain"].points[k // 2 : k + 1].mean(axis=0)
         assert found.distances["average"][k] == pytest.approx(np.linalg.norm(mean))
 
 
 def test_the_changes_compare_the_steps_that_all_runs_took() -> None:
     found = simulate(USUAL)
-    coco = found.coco
+    coco = found.paths["coco"]
     cut = replace(coco, points=coco.points[:12], observed=coco.observed[:11], used=coco.used[:11],
                   exact=coco.exact[:11], distances=coco.distances[:12])  # fmt: skip
-    short = replace(found, coco=cut)
-    plain, denoised = (path.distances[5:12].mean() for path in (found.plain, cut))
+    short = replace(found, paths=found.paths | {"coco": cut})
+    plain, denoised = (path.distances[5:12].mean() for path in (found.paths["plain"], cut))
     assert short.changes()["coco"] == pytest.approx(denoised / plain - 1)
     assert "over steps 5 to 11" in summary(short)
 
@@ -84,7 +88,7 @@ def test_where_coco_has_nothing_to_do_the_paths_agree_and_the_page_says_why(
     change: dict[str, Any], said: str
 ) -> None:
     found = simulate(replace(USUAL, **change))
-    np.testing.assert_array_equal(found.plain.points, found.coco.points)
+    np.testing.assert_array_equal(found.paths["plain"].points, found.paths["coco"].points)
     assert any(said in remark for remark in remarks(found))
     assert "COCO the same" in summary(found)
 
@@ -108,9 +112,10 @@ def test_an_unusual_setting_is_explained(change: dict[str, Any], said: str) -> N
 def test_where_coco_loses_the_page_says_so_and_why() -> None:
     assert "loses because the bounds" in summary(simulate(PRESETS["L too small"]))
     found = simulate(USUAL)
-    unlucky = replace(found.coco, distances=1.1 * found.plain.distances)
-    assert "COCO +10%" in summary(replace(found, coco=unlucky))
-    assert "loses on this noise" in summary(replace(found, coco=unlucky))
+    unlucky = replace(found.paths["coco"], distances=1.1 * found.paths["plain"].distances)
+    lost = replace(found, paths=found.paths | {"coco": unlucky})
+    assert "COCO +10%" in summary(lost)
+    assert "loses on this noise" in summary(lost)
 
 
 def test_the_largest_curvature_of_every_objective_is_1() -> None:

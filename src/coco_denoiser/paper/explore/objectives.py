@@ -51,10 +51,6 @@ def _quadratic(smallest: float) -> Callable[[float], Problem]:
     return lambda noise: Quadratic(hessian, noise_std=noise)
 
 
-def _many_dimensions(noise: float) -> Problem:
-    return Quadratic(np.linspace(0.2, 1.0, 50), noise_std=noise)
-
-
 @dataclass(frozen=True)
 class Objective:
     """A function to choose: its name for the reader, the problem for a noise, and a remark."""
@@ -74,7 +70,7 @@ OBJECTIVES = {
     ),
     "many": Objective(
         "Quadratic, 50 dimensions",
-        _many_dimensions,
+        lambda noise: Quadratic(np.linspace(0.2, 1.0, 50), noise_std=noise),
         "The picture shows the first two of 50 coordinates; curves and numbers are about all 50.",
     ),
 }

@@ -30,7 +30,7 @@ def run(settings: Settings) -> dict[str, Any]:
     """Return all that the script of the page needs to show a run, as plain numbers and text."""
     simulation = simulate(settings)
     sentences = [summary(simulation), *remarks(simulation)]
-    taken = range(1, len(simulation.coco.solutions) + 1)
+    taken = range(1, len(simulation.paths["coco"].solutions) + 1)
     return {
         "settings": asdict(settings),
         "address": address(settings),
@@ -91,7 +91,7 @@ def _slider(name: str) -> tuple[float, float, float, str]:
 
 def _certificate(simulation: Simulation, k: int) -> str:
     """Return the proof of the answer that a step was taken with, as text."""
-    found = simulation.coco.solutions[k - 1]
+    found = simulation.paths["coco"].solutions[k - 1]
     return (
         f"Step {k} of {simulation.last}: {found.status}. "
         f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "

@@ -52,7 +52,7 @@ def curves(simulation: Simulation) -> Columns:
 def frame(simulation: Simulation, k: int) -> Columns:
     """Return what else is shown after k steps with COCO: its last window."""
     window = slice(max(0, k - simulation.settings.window), k)
-    solution = simulation.coco.solutions[k - 1]
+    solution = simulation.paths["coco"].solutions[k - 1]
     weights = solution.weights[-1][::-1]
     return {
         **_steps(simulation, window, solution.gradients),
@@ -111,7 +111,7 @@ def _curve(values: Array, *, first: int) -> dict[str, Array]:
 
 def _steps(simulation: Simulation, window: slice, denoised: Array) -> Columns:
     """Return, as arrows, the steps that gradients ask for at the last points of a window."""
-    coco, step = simulation.coco, simulation.settings.step / simulation.problem.L
+    coco, step = simulation.paths["coco"], simulation.settings.step / simulation.problem.L
     content = {}
     for name, gradients, count in (
         ("noisy gradient", coco.observed[window], ARROWS),

@@ -19,7 +19,7 @@ NAMES = {
 def summary(simulation: Simulation) -> str:
     """Return what came out, in a sentence or two: the second half of the steps that all took."""
     changes, compared = simulation.changes(), simulation.compared
-    plain = np.mean(simulation.plain.distances[compared])
+    plain = np.mean(simulation.paths["plain"].distances[compared])
     shown = [f"{NAMES[name]} {_signed(change)}" for name, change in changes.items()]
     text = (
         f"Mean distance to the minimum over steps {compared.start} to {compared.stop - 1}: SGD "
@@ -55,7 +55,12 @@ def _excluded(simulation: Simulation) -> bool:
 def remarks(simulation: Simulation) -> list[str]:
     """Return a sentence for each setting that explains what is seen; none for a usual one."""
     about = OBJECTIVES[simulation.settings.objective].remark
-    return [*([about] if about else []), *_on_settings(simulation), *_on_end(simulation)]
+    ends = [
+        f"{NAMES[name]} diverged and was stopped after {len(path.observed)} steps."
+        for name, path in simulation.paths.items()
+        if len(path.observed) < simulation.settings.steps
+    ]
+    return [*([about] if about else []), *_on_settings(simulation), *ends]
 
 
 def _on_settings(simulation: Simulation) -> Iterator[str]:
@@ -84,9 +89,3 @@ def _on_settings(simulation: Simulation) -> Iterator[str]:
         )
     elif settings.mu < 0:
         yield "mu below 0 allows functions that are not convex: safe, but it gains less."
-
-
-def _on_end(simulation: Simulation) -> Iterator[str]:
-    for name, path in simulation.paths.items():
-        if len(path.observed) < simulation.settings.steps:
-            yield f"{NAMES[name]} diverged and was stopped after {len(path.observed)} steps."

@@ -10,7 +10,6 @@ import numpy as np
 
 from coco_denoiser import ConvergenceWarning, Denoiser, Solution
 from coco_denoiser.paper.explore.objectives import OBJECTIVES
-from coco_denoiser.paper.optimizers import SGD
 from coco_denoiser.paper.problems.base import Problem
 from coco_denoiser.typing import Array
 
@@ -112,24 +111,17 @@ class Path:
 
 @dataclass(frozen=True)
 class Simulation:
-    """The runs, and what they were run on: SGD alone, with COCO, with the Gaussian model."""
+    """Runs by name, and what they were run on: `plain` SGD, with `coco`, with `gaussian`."""
 
     settings: Settings
     problem: Problem
-    plain: Path
-    coco: Path
-    gaussian: Path
-
-    @property
-    def paths(self) -> dict[str, Path]:
-        """The runs by name."""
-        return {"plain": self.plain, "coco": self.coco, "gaussian": self.gaussian}
+    paths: dict[str, Path]
 
     @property
     def distances(self) -> dict[str, Array]:
         """Distance to the minimum, also of the average of the later half of SGD's iterates."""
-        k = np.arange(len(self.plain.points))
-        sums = np.cumsum(np.insert(self.plain.points, 0, 0.0, axis=0), axis=0)
+        points = self.paths["plain"].points
+        k, sums = np.arange(len(points)), np.cumsum(np.insert(points, 0, 0.0, axis=0), axis=0)
         means = (sums[k + 1] - sums[k // 2]) / (k + 1 - k // 2)[:, None]
         average = np.asarray(np.linalg.norm(means - self.problem.minimizer, axis=1))
         return {"average": average, **{n: path.distances for n, path in self.paths.items()}}
@@ -162,13 +154,12 @@ def simulate(settings: Settings, *, solved: bool = True) -> Simulation:
     L = settings.L * problem.L
     bounded = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
     free = Denoiser(model="gaussian", window=settings.window)
-    return Simulation(
-        settings,
-        problem,
-        _path(settings, problem, None),
-        _path(settings, problem, bounded, solved=solved),
-        _path(settings, problem, free),
-    )
+    paths = {
+        "plain": _path(settings, problem, None),
+        "coco": _path(settings, problem, bounded, solved=solved),
+        "gaussian": _path(settings, problem, free),
+    }
+    return Simulation(settings, problem, paths)
 
 
 def over_seeds(settings: Settings, *, patience: float = math.inf) -> dict[str, Array]:
@@ -186,23 +177,20 @@ def _path(
     observed: list[Array] = []
     used: list[Array] = []
     solutions: list[Solution] = []
-
-    def record(point: Array, gradient: Array) -> Array:
-        observed.append(gradient)
-        used.append(gradient if denoiser is None else denoiser(point, gradient))
-        if denoiser is not None and solved:
-            solutions.append(denoiser.solution)
-        return used[-1]
-
-    optimizer = SGD(settings.step / problem.L, denoiser=record)
-    rng = np.random.default_rng(settings.seed)
+    step, rng = settings.step / problem.L, np.random.default_rng(settings.seed)
     # Further coordinates, if there are any, begin at the distance of the second.
-    visited = [np.append(START, np.full(problem.dimension - 2, START[1]))]
+    x = np.append(START, np.full(problem.dimension - 2, START[1]))
+    visited = [x]
     with warnings.catch_warnings():
         # The page shows the status of the step it shows, which says the same.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        while len(visited) <= settings.steps and np.abs(visited[-1]).max() <= FAR:
-            visited.append(optimizer.advance(problem, visited[-1], rng))
+        while len(used) < settings.steps and np.abs(x).max() <= FAR:
+            observed.append(problem.oracle(x, rng))
+            used.append(observed[-1] if denoiser is None else denoiser(x, observed[-1]))
+            if denoiser is not None and solved:
+                solutions.append(denoiser.solution)
+            x = x - step * used[-1]
+            visited.append(x)
     points = np.array(visited)
     return Path(
         points=points,
