@@ -1,6 +1,5 @@
 """The command line: what it prints, what it leaves behind, and how it refuses."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from coco_denoiser.paper import cli
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -65,31 +63,9 @@ def test_a_folder_that_is_a_file_is_refused_and_left_alone(
     assert taken.read_text() == "mine"
 
 
-def test_a_failed_write_keeps_the_old_figure_and_leaves_no_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "constraint-tightness"
-    folder.mkdir()
-    (folder / "figure.png").write_bytes(b"old")
-
-    def full_disk(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Figure, "savefig", full_disk)
-    assert cli.main([*INSTANT, "--out", str(tmp_path)]) == 2
-    complaint = capsys.readouterr().err
-    assert "no space left" in complaint
-    assert complaint.count("\n") == 1
-    assert (folder / "figure.png").read_bytes() == b"old"
-    assert {path.name for path in folder.iterdir()} == {
-        "figure.png", "curves.csv", "run.json", "units",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("command", "library", "extra"),
     [
-        (INSTANT, "matplotlib.figure", "paper"),
         (["reproduce", "--quick"], "matplotlib.figure", "paper"),
         (["explore"], "bokeh.embed", "explore"),
     ],

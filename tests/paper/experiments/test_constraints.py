@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from coco_denoiser.paper.experiments.claims import Judge, Verdict
 from coco_denoiser.paper.experiments.constraint_methods import optimizer
 from coco_denoiser.paper.experiments.constraint_problems import (
     FRANK_WOLFE,
@@ -18,7 +17,6 @@ from coco_denoiser.paper.experiments.constraints import (
     ConstraintsConfig,
     tuned,
 )
-from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Result
 
 CONFIG = ConstraintsConfig(
@@ -69,7 +67,8 @@ def test_ratios_are_to_the_best_rival_at_its_best_step() -> None:
 def test_a_setting_is_chosen_on_the_runs_that_it_is_not_measured_on() -> None:
     table = np.array([[0.0, 0.0, 5.0, 5.0], [1.0, 1.0, 2.0, 2.0], [np.nan] * 4])
     np.testing.assert_array_equal(tuned(table), [1.0, 1.0, 5.0, 5.0])
-    settings = np.random.default_rng(0).standard_normal((100, 2000))  # all alike: no gain at all
+    # Of settings that are all alike, the more numerous do not win.
+    settings = np.random.default_rng(0).standard_normal((100, 2000))
     assert abs(tuned(settings).mean()) < 4 / np.sqrt(2000)
 
 
@@ -82,15 +81,3 @@ def test_means_with_a_slope_are_the_plain_ones_where_the_slope_does_not_matter()
         np.testing.assert_allclose(
             optimizer(method, of, 0.5).step(x, g), optimizer("EMA 0.9", of, 0.5).step(x, g)
         )
-
-
-def test_of_settings_that_are_all_alike_the_more_numerous_do_not_win() -> None:
-    """The true ratio is 1: a claim that it is at most 1 is left open, but once in 500 times."""
-    rng, judged = np.random.default_rng(0), 0
-    for _ in range(300):
-        ours, rivals = rng.standard_normal((1, 20)), rng.standard_normal((2000, 20))
-        curves = Curves()
-        curves.ratios("", "", 1.0, (tuned(ours) - tuned(rivals))[:, None])
-        verdict = Judge(20).ratio_at_most("", [curves["", ""]], 1.0).verdict
-        judged += verdict is not Verdict.OPEN
-    assert judged <= 6

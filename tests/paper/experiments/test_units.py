@@ -4,7 +4,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,31 +35,6 @@ def _complete(
 
 def _bytes(found: Sequence[Unit], config: Config = CONFIG) -> bytes:
     return EXPERIMENT.gather(config, found).to_csv()
-
-
-class _Watched(units.Here):
-    """Remembers what it was asked for; stops after some tasks."""
-
-    def __init__(self, limit: int = 100) -> None:
-        self.asked: list[Any] = []
-        self.limit = limit
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if len(self.asked) == self.limit:
-            raise KeyboardInterrupt
-        self.asked.append(args[-1])
-        return super().submit(fn, *args, **kwargs)
-
-
-def test_an_interruption_loses_the_units_under_way_and_no_other(tmp_path: Path) -> None:
-    tasks = deque(units.missing(EXPERIMENT, CONFIG, tmp_path, lambda _: None))
-    tasks.rotate(2)  # out of order, as from many processes
-    with pytest.raises(KeyboardInterrupt):
-        units.work(tasks, _Watched(limit=2), 1)
-    rest = _Watched()
-    resumed = _complete(tmp_path, rest)
-    assert rest.asked == [0, 1]
-    assert _bytes(resumed) == _bytes([EXPERIMENT.unit(CONFIG, i) for i in range(4)])
 
 
 def test_what_follows_a_task_is_done_too_and_no_more_than_there_is_room_for(
@@ -101,7 +76,8 @@ def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Pat
 
 def test_units_are_plain_arrays_computed_once_and_then_read(tmp_path: Path) -> None:
     first = _complete(tmp_path)
-    assert _bytes(_complete(tmp_path, _Watched(limit=0))) == _bytes(first)
+    # This executor carries out nothing.
+    assert _bytes(_complete(tmp_path, Executor())) == _bytes(first)
     for path in tmp_path.rglob("*.npz"):
         with np.load(path, allow_pickle=False) as content:
             kinds = {content[name].dtype.kind for name in content.files}
