@@ -73,14 +73,8 @@ FW_FAMILIES = {
     **{method: (method,) for method in _OURS},
 }
 SHOWN = (
-    "SGD",
-    "tuned mean",
-    "slope-corrected mean",
-    "surrogates",
-    "dual averaging",
-    "Adam",
-    "fold 2, L=1/s",
-    "fold 16, L=1/s",
+    *(family for family in BASELINE_FAMILIES if family != "decreasing step"),
+    *_STEP_L,
     "Gaussian 128",
 )
 

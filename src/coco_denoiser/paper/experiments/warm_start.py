@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_denoiser import Denoiser
-from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.optimizers import SGD
 from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.solvers import fdpg
-from coco_denoiser.typing import Array, Float64
+from coco_denoiser.typing import Float64
 
 NAME = "warm-start"
 _MEAN, _FIRST = "mean of the runs", "first run"
@@ -91,18 +89,12 @@ def _observations(
     config: WarmStartConfig, problem: Quadratic, rng: np.random.Generator
 ) -> tuple[Float64, Float64]:
     """Return the points and noisy gradients of the first window + 1 steps of SGD+COCO."""
-    denoiser = Denoiser(problem.L, config.window)
-    seen: list[tuple[Float64, Float64]] = []
-
-    def record(x: Array, g: Array) -> Array:
-        seen.append((np.asarray(x, float), np.asarray(g, float)))
-        return denoiser(x, g)
-
-    sgd = SGD(1 / problem.L, denoiser=record)
-    start = np.full(config.dimension, config.start)
-    optimizers.run(sgd, problem, start, steps=config.window + 1, rng=rng)
-    points, gradients = zip(*seen, strict=True)
-    return np.array(points), np.array(gradients)
+    denoiser, x = Denoiser(problem.L, config.window), np.full(config.dimension, config.start)
+    points, gradients = np.empty((2, config.window + 1, config.dimension))
+    for k in range(config.window + 1):
+        points[k], gradients[k] = x, problem.oracle(x, rng)
+        x = x - denoiser(x, gradients[k]) / problem.L
+    return points, gradients
 
 
 def _gather(config: WarmStartConfig, units: Sequence[Unit]) -> Curves:
