@@ -16,15 +16,7 @@ import numpy as np
 from coco_denoiser import denoise
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
-from coco_denoiser.paper.experiments.experiment import (
-    Config,
-    Experiment,
-    Result,
-    Unit,
-    block,
-    blocks,
-    generator,
-)
+from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Kind, Panel
 from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
@@ -56,10 +48,6 @@ class ElementwiseConfig(Config):
     grid_half_width: float = 10.0
 
 
-def _blocks(config: ElementwiseConfig) -> int:
-    return blocks(config.runs, _BLOCK)
-
-
 def _shape(config: ElementwiseConfig, number: int) -> Float64:
     """Return the points of a configuration in [-1, 1]^d."""
     if number == _SHOWN:
@@ -70,15 +58,15 @@ def _shape(config: ElementwiseConfig, number: int) -> Float64:
 
 def _unit(config: ElementwiseConfig, index: int) -> Unit:
     """Return squared errors (boxes, runs, points) of COCO, and the oracle's (runs, points)."""
-    number, part = divmod(index, _blocks(config))
+    number, part = divmod(index, len(config.in_blocks(_BLOCK)))
     if number >= config.configurations:
-        return _grid_unit(config, index - config.configurations * _blocks(config))
+        return _grid_unit(config, index - len(config.in_blocks(_BLOCK)) * config.configurations)
     problem = Quadratic.spaced(config.dimension)
     shape = _shape(config, number)
     noise = np.stack(
         [
             generator(config, NAME, number * config.runs + run).standard_normal(shape.shape)
-            for run in block(config, part, _BLOCK)
+            for run in config.in_blocks(_BLOCK)[part]
         ]
     )
     noise *= config.sigma
@@ -119,7 +107,7 @@ def _panel(config: ElementwiseConfig, number: int, box: int) -> str:
 def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     at = np.arange(1, config.points + 1)
-    blocks, theory = _blocks(config), _theory(config)
+    blocks, theory = len(config.in_blocks(_BLOCK)), _theory(config)
     oracles = []
     for number in range(config.configurations):
         mine = units[number * blocks : (number + 1) * blocks]
@@ -295,6 +283,6 @@ EXPERIMENT = Experiment(
     _panels,
     _claims,
     figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
-    count=lambda config: config.configurations * _blocks(config) + len(_GRID),
+    count=lambda config: config.configurations * len(config.in_blocks(_BLOCK)) + len(_GRID),
     seconds=8.0,
 )

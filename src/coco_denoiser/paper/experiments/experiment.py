@@ -53,6 +53,10 @@ class Config:
         """Return the parameters by name."""
         return asdict(self)
 
+    def in_blocks(self, size: int) -> list[range]:
+        """Return the numbers of the runs, in blocks of a size, of which the last may have less."""
+        return [range(self.runs)[i : i + size] for i in range(0, self.runs, size)]
+
 
 @dataclass(frozen=True)
 class Result:
@@ -112,16 +116,6 @@ class Entry(NamedTuple):
     claims: list[Claim]
     seconds: float
     date: str
-
-
-def blocks(runs: int, size: int) -> int:
-    """Return how many units it takes to spread runs over blocks of a size, the last one less."""
-    return -(-runs // size)
-
-
-def block(config: Config, index: int, size: int) -> range:
-    """Return the numbers of the runs in a block."""
-    return range(index * size, min((index + 1) * size, config.runs))
 
 
 def generator(config: Config, name: str, index: int) -> np.random.Generator:

@@ -16,7 +16,7 @@ from coco_denoiser import ConvergenceWarning, Denoiser
 from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Config, Unit, block, blocks
+from coco_denoiser.paper.experiments.experiment import Config, Unit
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import SGD, Optimizer, PolyakRuppert
 from coco_denoiser.paper.problems import Problem
@@ -105,7 +105,7 @@ def unit(
         share of steps whose window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
-    runs = len(block(config, index, _BLOCK))
+    runs = len(config.in_blocks(_BLOCK)[index])
     for prefix, race in races.items():
         start = np.full((runs, race.problem.dimension), race.start)
         for series, make, averaged in race.methods:
@@ -185,7 +185,7 @@ def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") ->
 
 def count(config: Config) -> int:
     """Return the number of units."""
-    return blocks(config.runs, _BLOCK)
+    return len(config.in_blocks(_BLOCK))
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
