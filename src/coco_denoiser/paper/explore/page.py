@@ -55,11 +55,9 @@ def html(*, live: bool) -> str:
         name: {"xs": [*map(_digits, xs)], "ys": [*map(_digits, ys)]}
         for name, (xs, ys) in ((name, contours(name)) for name in OBJECTIVES)
     }
-    runs = {}
-    for name, settings in ({} if live else PRESETS).items():
-        runs[name] = run(settings) | {"seeds": medians(settings)}
+    shown = {} if live else PRESETS
     data = {
-        "runs": runs,
+        "runs": {name: run(each) | {"seeds": medians(each)} for name, each in shown.items()},
         "contours": lines,
         "presets": {name: address(settings) for name, settings in PRESETS.items()},
     }

@@ -50,14 +50,24 @@ def curves(simulation: Simulation) -> Columns:
 
 
 def frame(simulation: Simulation, k: int) -> Columns:
-    """Return what else is shown after k steps with COCO: its last window."""
-    window = slice(max(0, k - simulation.settings.window), k)
-    solution = simulation.paths["coco"].solutions[k - 1]
+    """Return what else is shown after k steps with COCO: its last window.
+
+    Arrows are the steps that gradients ask for at the last points of the window.
+    """
+    coco, step = simulation.paths["coco"], simulation.settings.step / simulation.problem.L
+    window, solution = slice(max(0, k - simulation.settings.window), k), coco.solutions[k - 1]
+    content: Columns = {}
+    for name, gradients, count in (
+        ("noisy gradient", coco.observed[window], ARROWS),
+        ("denoised gradient", solution.gradients, ARROWS),
+        ("true gradient", coco.exact[window], 1),
+    ):
+        at = coco.points[window][-count:]
+        to = at - step * gradients[-count:]
+        alpha = np.linspace(1.0, 0.3, ARROWS)[: len(at)][::-1]
+        content[name] = {**_columns("x0 y0", at), **_columns("x1 y1", to), "alpha": alpha}
     weights = solution.weights[-1][::-1]
-    return {
-        **_steps(simulation, window, solution.gradients),
-        "bars": {"age": np.arange(len(weights), dtype=float), "weight": weights},
-    }
+    return content | {"bars": {"age": np.arange(len(weights), dtype=float), "weight": weights}}
 
 
 def legend() -> str:
@@ -107,22 +117,6 @@ def _columns(names: str, rows: Array) -> dict[str, Array]:
 def _curve(values: Array, *, first: int) -> dict[str, Array]:
     steps = np.arange(first, first + len(values), dtype=float)
     return {"x": steps, "y": np.maximum(values, _SMALLEST)}
-
-
-def _steps(simulation: Simulation, window: slice, denoised: Array) -> Columns:
-    """Return, as arrows, the steps that gradients ask for at the last points of a window."""
-    coco, step = simulation.paths["coco"], simulation.settings.step / simulation.problem.L
-    content = {}
-    for name, gradients, count in (
-        ("noisy gradient", coco.observed[window], ARROWS),
-        ("denoised gradient", denoised, ARROWS),
-        ("true gradient", coco.exact[window], 1),
-    ):
-        at = coco.points[window][-count:]
-        to = at - step * gradients[-count:]
-        alpha = np.linspace(1.0, 0.3, ARROWS)[: len(at)][::-1]
-        content[name] = {**_columns("x0 y0", at), **_columns("x1 y1", to), "alpha": alpha}
-    return content
 
 
 def plots() -> list[figure]:
