@@ -55,8 +55,8 @@ def own_fourclass() -> Iterator[None]:
     labels = np.where(rng.random(120) < 0.5, -1.0, 1.0)
     features = rng.normal(size=(120, 2)) * 40 + 80 + 30 * labels[:, None] * np.array([1.0, -1.0])
     data = Dataset("fourclass", features, labels)
-    logistic._load.cache_clear()
+    logistic.regression.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(logistic._SOURCES, "fourclass", lambda: data)
         yield
-    logistic._load.cache_clear()
+    logistic.regression.cache_clear()

@@ -182,4 +182,4 @@ def _without_fourclass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
     monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    logistic._load.cache_clear()
+    logistic.regression.cache_clear()

@@ -5,7 +5,6 @@ point: this is COCO outside its assumptions. Mushrooms comes twice: as published
 1 and 2 of the file and an L that ignores them, and corrected.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -71,14 +70,9 @@ def dataset(name: str) -> Dataset:
     return _SOURCES[name]()
 
 
+@lru_cache(maxsize=4)
 def regression(data: str, *, regularized: bool, published: bool = False) -> LogisticRegression:
     """Return the problem of a data set, the same object every time."""
-    # The folder is part of the key: a test, or a user, may name another one.
-    return _load(data, regularized, published, os.environ.get(datasets.DATA_VARIABLE))
-
-
-@lru_cache(maxsize=4)
-def _load(data: str, regularized: bool, published: bool, _: str | None) -> LogisticRegression:  # noqa: FBT001 - a cache
     found = _SOURCES[data]()
     weight = 1.00001 / np.sqrt(len(found.labels)) if regularized else 0.0
     right = LogisticRegression(found.features, found.labels, regularization=weight)
