@@ -107,7 +107,7 @@ def _panel(config: ElementwiseConfig, number: int, box: int) -> str:
 def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     at = np.arange(1, config.points + 1)
-    blocks, theory = len(config.in_blocks(_BLOCK)), _theory(config)
+    blocks, theory = len(config.in_blocks(_BLOCK)), config.dimension * config.sigma**2
     oracles = []
     for number in range(config.configurations):
         mine = units[number * blocks : (number + 1) * blocks]
@@ -141,10 +141,6 @@ def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
         for what in ("error", "variance"):
             curves.add(f"grid {what}", f"d={d}, K={K}", np.arange(1, K + 1), unit[what])
     return curves
-
-
-def _theory(config: ElementwiseConfig) -> float:
-    return config.dimension * config.sigma**2
 
 
 def _panels(result: Result) -> list[Panel]:

@@ -39,11 +39,11 @@ def tally(claims: Sequence[Claim]) -> str:
 def lines(entries: Sequence[Entry]) -> list[str]:
     """Return the summary: all figures, a line for each, what contradicts and why, our claims."""
     paper = of_paper(entries)
-    out = [f"The paper: {tally(paper)}."] if paper else []
+    out, titles = [f"The paper: {tally(paper)}."] if paper else [], list(FIGURES.values())
     for numbers in groups([entry.experiment for entry in entries]):
         mine = [claim for claim in paper if claim.figure in numbers]
         if mine:
-            out.append(f"  {name(numbers):18} {title(numbers):42}{tally(mine)}")
+            out.append(f"  {name(numbers):18} {titles[numbers[0] - 1]:42}{tally(mine)}")
     for claim in paper:
         if claim.verdict is Verdict.FAILS:
             why = f" Why: {claim.note}" if claim.note else ""
@@ -62,11 +62,6 @@ def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
 def name(numbers: tuple[int, ...]) -> str:
     """Return `Figure 4` or `Figures 3, 10, 11`."""
     return f"Figure{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
-def title(numbers: tuple[int, ...]) -> str:
-    """Return what the first of the figures shows."""
-    return list(FIGURES.values())[numbers[0] - 1]
 
 
 def every_claim(entries: Iterable[Entry]) -> list[str]:
