@@ -102,7 +102,7 @@ def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
 
 
 _SLOW = """
-import collections, os, pathlib, time
+import collections, functools, os, pathlib, time
 from coco_denoiser.paper.experiments import units
 
 def work(folder):
@@ -110,7 +110,7 @@ def work(folder):
     time.sleep(100)
 
 if __name__ == "__main__":  # two workers, of which one never gets a task
-    task = units.Task(work, (pathlib.Path(os.environ["FOLDER"]),), print)
+    task = functools.partial(work, pathlib.Path(os.environ["FOLDER"])), print
     with units.workers(2) as executor:
         units.work(collections.deque([task]), executor, 4)
 """

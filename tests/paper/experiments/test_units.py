@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ def test_what_follows_a_task_is_done_too_and_no_more_than_there_is_room_for(
 ) -> None:
     tasks: deque[units.Task] = deque()
     done: list[object] = []
-    tasks.append(units.Task(str, (1,), lambda _: tasks.append(units.Task(str, (2,), done.append))))
+    tasks.append((partial(str, 1), lambda _: tasks.append((partial(str, 2), done.append))))
     with units.workers(2) as executor:
         units.work(tasks, executor, 1)
     assert done == ["2"]
     with units.workers(2) as executor, pytest.raises(RefusedError, match="was killed"):
-        units.work(deque([units.Task(os._exit, (1,), done.append)]), executor, 1)
+        units.work(deque([(partial(os._exit, 1), done.append)]), executor, 1)
 
 
 def test_another_configuration_finds_nothing_and_neither_does_other_code(

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from coco_denoiser._version import __version__
@@ -134,7 +135,7 @@ def _schedule(
             tasks.appendleft(last())
 
     def last() -> units.Task:
-        return units.Task(results.finish, (name, config, out, sum(spent)), finished)
+        return partial(results.finish, name, config, out, sum(spent)), finished
 
     def finished(_: object) -> None:
         progress.advance(_DRAWING)

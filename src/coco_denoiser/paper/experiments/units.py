@@ -24,11 +24,11 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import metadata, resources
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -52,12 +52,8 @@ _NAME = "name of the unit"
 _PATIENCE = 10.0  # seconds to wait for a Dask scheduler
 
 
-class Task(NamedTuple):
-    """A call that another process can make, and what is done here with its answer."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    then: Callable[[Any], object]
+Task: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
+"""A call that another process can make, and what is done here with its answer."""
 
 
 class Store:
@@ -118,7 +114,7 @@ def missing(
         then(seconds)
 
     wanted = [i for i in range(experiment.count(config)) if store.load(i) is None]
-    return [Task(compute, (experiment.name, config, i), keep) for i in wanted]
+    return [(partial(compute, experiment.name, config, i), keep) for i in wanted]
 
 
 def compute(name: str, config: Config, index: int) -> tuple[int, Unit, float]:
@@ -139,8 +135,8 @@ def work(tasks: deque[Task], executor: Executor, room: int) -> None:
     try:
         while tasks or running:
             while tasks and len(running) < room:
-                task = tasks.popleft()
-                running[executor.submit(task.function, *task.arguments)] = task.then
+                call, then = tasks.popleft()
+                running[executor.submit(call)] = then
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 running.pop(future)(future.result())
     except BrokenExecutor as error:
