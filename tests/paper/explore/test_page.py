@@ -23,15 +23,8 @@ from tests.browser import chromium, complaints, resize
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "coco_denoiser.paper.cli",
-        "explore",
-        "--port",
-        "0",
-        "--no-browser",
-    ]
+    words = "-m coco_denoiser.paper.cli explore --port 0 --no-browser"
+    command = [sys.executable, *words.split()]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
