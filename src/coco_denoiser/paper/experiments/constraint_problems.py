@@ -78,20 +78,18 @@ def _problem(smooth: Smooth, map_: _Map, *, calls: int, start: Array | None = No
     return Composite(smooth, map_, begin, calls, best)
 
 
-def fista(
-    gradient: Field, prox: Prox, L: float, start: Array, *, steps: int = 20_000, tol: float = 1e-13
-) -> Array:
+def fista(gradient: Field, prox: Prox, L: float, start: Array) -> Array:
     """Minimise f + psi from exact gradients: accelerated, and restarted where it turns back."""
     x = y = start[None]
     t = 1.0
-    for _ in range(steps):
+    for _ in range(20_000):
         new = prox(y - gradient(y) / L, 1 / L)
         back = float(((y - new) * (new - x)).sum()) > 0.0
         further = 1.0 if back else (1.0 + math.sqrt(1.0 + 4.0 * t * t)) / 2.0
         moved = float(np.abs(new - y).max())
         y = new if back else new + (t - 1.0) / further * (new - x)
         x, t = new, further
-        if moved <= tol * (1.0 + float(np.abs(x).max())):
+        if moved <= 1e-13 * (1.0 + float(np.abs(x).max())):
             break
     return np.asarray(x[0])
 
@@ -156,22 +154,20 @@ def _trace_ball(rows: int, columns: int, radius: float) -> _Map:
     return _Map(prox, corner=corner, active=active)
 
 
-def _sparse(
-    seed: int, d: int, batch: int, *, nonzero: int, by: float = 0.0, n: int = 400
-) -> Smooth:
+def _sparse(seed: int, d: int, batch: int, *, nonzero: int, by: float = 0.0) -> Smooth:
     """Return least squares with targets of a few features and noise of 1."""
     rng = np.random.default_rng(seed)
-    A, truth = correlated(rng, n, d, by), np.zeros(d)
+    A, truth = correlated(rng, 400, d, by), np.zeros(d)
     truth[:nonzero] = 2.0 * np.where(rng.random(nonzero) < 0.5, -1.0, 1.0)
-    return linear("square", A, A @ truth + rng.standard_normal(n), batch=batch)
+    return linear("square", A, A @ truth + rng.standard_normal(400), batch=batch)
 
 
-def _portfolio(seed: int = 3, d: int = 40, days: int = 500) -> Smooth:
+def _portfolio(seed: int = 3, d: int = 40) -> Smooth:
     """Return risk minus return, from days that a model of five factors draws.
 
     Up to a constant, half the mean square of a return r minus r is that of r - 1.
     """
-    rng = np.random.default_rng(seed)
+    rng, days = np.random.default_rng(seed), 500
     loadings = rng.standard_normal((5, d))
     returns = rng.standard_normal((days, 5)) @ loadings + rng.standard_normal((days, d))
     returns += 0.5 * rng.random(d)
@@ -197,13 +193,13 @@ def _completion() -> Smooth:
     return linear("square", np.eye(300)[seen], M[seen] + 0.3 * rng.standard_normal(150), batch=8)
 
 
-def _traffic(size: int = 4) -> Composite:
-    """Return the equilibrium of traffic across a grid, from travel times that are 20% off.
+def _traffic() -> Composite:
+    """Return the equilibrium of traffic across a 4 x 4 grid, from travel times that are 20% off.
 
     x are the flows on the links. The cars choose among all paths from corner to corner that go
     right and down; a link takes 1 + 0.15 (flow / capacity)^4.
     """
-    ways = sorted({*permutations((0, 1) * (size - 1))})  # turns: 0 goes down, 1 right
+    ways = sorted({*permutations((0, 1) * 3)})  # turns: 0 goes down, 1 right
     links: dict[tuple[int, int, int], int] = {}
     taken = []
     for turns in ways:

@@ -144,13 +144,8 @@ def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(result: Result) -> list[Panel]:
-    config = result.config
-    places = ("left", "centre", "right")
-
-    def figure(number: int, box: int) -> str:
-        row = f", row {number}" if number != _SHOWN else ""
-        return f"{3 if number == _SHOWN else 10}{row}, {places[box]}"
-
+    config, places = result.config, ("left", "centre", "right")
+    figures = ["3", *(f"10, row {number}" for number in range(1, config.configurations))]
     panels = [
         Panel(
             _panel(config, number, box),
@@ -160,7 +155,7 @@ def _panels(result: Result) -> list[Panel]:
             references=frozenset({"Oracle (T)"}),
             kind=Kind.MARKERS,
             new_row=box == 0,
-            figure=figure(number, box),
+            figure=f"{figures[number]}, {places[box]}",
             y_range=(0.0, 350.0),
         )
         for number in range(config.configurations)
