@@ -56,7 +56,7 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
         points[row] = rng.uniform(-config.half_width, config.half_width, points.shape[1:])
         noise[row] = sigma * rng.standard_normal(points.shape[1:])
     noisy = problem.gradient(points) + noise
-    unit: dict[str, list[Float64]] = {name: [] for name in _ERRORS}
+    columns = []
     for K in range(1, config.most_points + 1):
         before, theta = noise[:, :K], noisy[:, :K]
         if sigma > 0.0:
@@ -64,14 +64,11 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
             theta = np.stack([denoise(x, g, L=problem.L) for x, g in pairs])
         moved = theta - noisy[:, :K]
         shift = np.linalg.norm(moved.mean(axis=1), axis=1)
-        for name, values in (
-            ("oracle", np.sum(before**2, axis=(1, 2)) / K),
-            ("coco", np.sum((before + moved) ** 2, axis=(1, 2)) / K),
-            ("averaged", np.sum(before.mean(axis=1) ** 2, axis=1)),
-            ("centroid", shift / np.linalg.norm(noisy[:, :K], axis=(1, 2))),
-        ):
-            unit[name].append(values)
-    return {name: np.stack(columns, axis=1) for name, columns in unit.items()}
+        oracle, coco = (np.sum(e**2, axis=(1, 2)) / K for e in (before, before + moved))
+        averaged = np.sum(before.mean(axis=1) ** 2, axis=1)
+        centroid = shift / np.linalg.norm(noisy[:, :K], axis=(1, 2))
+        columns.append((oracle, coco, averaged, centroid))
+    return dict(zip(_ERRORS, np.stack(columns, axis=-1), strict=True))
 
 
 def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
