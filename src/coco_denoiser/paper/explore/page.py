@@ -1,16 +1,10 @@
-"""The page: one file of HTML, with the runs inside it or asked of a server.
-
-`python -m coco_denoiser.paper.explore.page FILE` writes one that shows the presets, computed
-beforehand, and asks nothing of the network.
-"""
+"""The page: one file of HTML, with the runs inside it or asked of a server."""
 
 import json
 import math
-import sys
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +17,6 @@ from coco_denoiser.paper.explore.objectives import OBJECTIVES, contours
 from coco_denoiser.paper.explore.pictures import RUNS, Columns, axes, curves, frame, legend, plots
 from coco_denoiser.paper.explore.remarks import medians, remarks, summary
 from coco_denoiser.paper.explore.simulation import LIMITS, PRESETS, Settings, Simulation, simulate
-from coco_denoiser.paper.files import write_bytes
 
 
 def run(settings: Settings) -> dict[str, Any]:
@@ -50,7 +43,10 @@ def address(settings: Settings) -> str:
 
 
 def html(*, live: bool) -> str:
-    """Return the page: with sliders for a server's runs, or with the runs of the presets."""
+    """Return the page: with sliders for a server's runs, or with the runs of the presets.
+
+    The second is computed beforehand, and asks nothing of the network.
+    """
     lines = {
         name: {"xs": [*map(_digits, xs)], "ys": [*map(_digits, ys)]}
         for name, (xs, ys) in ((name, contours(name)) for name in OBJECTIVES)
@@ -104,7 +100,3 @@ def _plain(content: Columns) -> dict[str, dict[str, list[float]]]:
 def _digits(values: Any) -> list[float]:
     """Return numbers with as many digits as a picture can show."""
     return [float(f"{value:.4g}") for value in np.asarray(values, dtype=float)]
-
-
-if __name__ == "__main__":
-    write_bytes(Path(sys.argv[1]), html(live=False).encode())
