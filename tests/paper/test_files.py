@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,19 +32,13 @@ def saved(save: Callable[..., None], *arrays: object, **named: object) -> bytes:
     return file.getvalue()
 
 
-npz = partial(saved, np.savez)
-
-
-OBJECTS = np.array([[{}]], dtype=object)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", ""),
         (b"not an archive", ""),
         (saved(np.save, POINTS), "not an .npz archive"),
-        (npz(points=OBJECTS), "Object arrays cannot be loaded"),
+        (saved(np.savez, points=np.array([{}])), "Object arrays cannot be loaded"),
         (None, "no such file"),
     ],
 )
