@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coco_denoiser.paper import cli
-from coco_denoiser.paper.experiments import reproduce, results
+from coco_denoiser.paper.experiments import logistic, reproduce, results
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.problems import datasets
 
@@ -152,11 +152,17 @@ def _alive(session: int) -> list[str]:
 def test_the_page_shows_what_is_missing_and_leaves_out_results_of_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _without_fourclass(monkeypatch, tmp_path)
+    # No folder, no network, and an empty cache.
+    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    logistic.regression.cache_clear()
     old = tmp_path / "out" / "warm-start"
     old.mkdir(parents=True)
     (old / "claims.json").write_text('{"old": 1}')
     (old / "curves.csv").write_text("panel\n")
+    assert _run(tmp_path / "out", "logistic-fourclass") == 2  # there is nothing else to run
+    assert capsys.readouterr().err.count("\n") == 1
     names = ("logistic-fourclass", "constraint-tightness")
     assert _run(tmp_path / "out", *names, "--jobs", "1") == 0
     printed = capsys.readouterr().out
@@ -165,21 +171,3 @@ def test_the_page_shows_what_is_missing_and_leaves_out_results_of_another_versio
     assert "Missing: fourclass could not be downloaded" in page
     assert 'src="constraint-tightness/figure.png"' in page
     assert 'id="warm-start"' not in page
-
-
-def test_nothing_to_run_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _without_fourclass(monkeypatch, tmp_path)
-    assert _run(tmp_path / "out", "logistic-fourclass") == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def _without_fourclass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Take away the folder and the network; the cache is empty."""
-    from coco_denoiser.paper.experiments import logistic
-
-    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
-    monkeypatch.setattr(datasets, "LIBSVM_URL", "http://127.0.0.1:9/")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    logistic.regression.cache_clear()
