@@ -8,6 +8,7 @@ from scipy import integrate, stats
 
 from coco_denoiser.paper.experiments import (
     counterexample,
+    elementwise_mse,
     logistic,
     mse_vs_variance,
     synthetic,
@@ -129,3 +130,12 @@ def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -
     rows = labels[:, None] * data.features
     curvature = np.linalg.norm(rows, 2) ** 2 / (4 * len(labels)) + published.regularization
     assert curvature == pytest.approx(7.07, abs=0.01)
+
+
+def test_ranks_of_equal_values_are_shared() -> None:
+    """Two points that are each other's nearest have the same distance."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = rng.integers(0, 4, 8).astype(float), rng.normal(size=8)
+        expected = stats.spearmanr(a, b).statistic
+        np.testing.assert_allclose(elementwise_mse._rank_correlation(a, b), expected)

@@ -260,8 +260,13 @@ def _grid_claims(result: Result) -> list[Claim]:
 
 
 def _rank_correlation(a: Float64, b: Float64) -> float:
-    """Return Spearman's coefficient of values without ties."""
-    return float(np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1])
+    """Return Spearman's coefficient; equal values share the mean of their ranks."""
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def _ranks(values: Float64) -> Float64:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - 0.5 * (counts - 1))[inverse])
 
 
 EXPERIMENT = Experiment(
