@@ -3,7 +3,6 @@
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser._linalg import MANY
 from coco_denoiser.problem import Problem, response
 from coco_denoiser.typing import Float64
 
@@ -17,7 +16,7 @@ def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
     h, u = problem.residuals, None
-    if not problem.isotropic or len(phi) >= MANY:
+    if not problem.isotropic:
         finite = np.where(np.isinf(multipliers), 0.0, multipliers)
         held = [lam @ (own - phi) for lam, own in zip(finite, phi, strict=True)]
         rest = problem.table * (h - phi) - np.array(held)

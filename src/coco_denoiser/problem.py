@@ -27,7 +27,6 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
-from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64, Int64
 
@@ -217,7 +216,7 @@ def response(multipliers: Float64, problem: Problem, forces: Float64) -> Float64
     n, s, out = problem.precisions, problem.coordinate_precisions, np.empty_like(forces)
     for share in np.unique(s):
         part = np.ascontiguousarray(forces[:, s == share] / share)
-        solve_laplacian(multipliers / share, n, part)
+        kernels.solve_laplacian(multipliers / share, n, part)
         out[:, s == share] = part
     return out
 
@@ -246,7 +245,7 @@ def average(
         return np.eye(K), h
     if problem.isotropic:
         W, phi = np.empty((K, K)), n[:, None] * h
-        solve_laplacian(multipliers, n, phi, W)
+        kernels.solve_laplacian(np.ascontiguousarray(multipliers), n, phi, W)
         W *= n
     else:
         W, phi = np.full((K, K), np.nan), stationary(multipliers, problem)

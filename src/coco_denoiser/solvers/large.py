@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_denoiser._core import kernels
-from coco_denoiser._linalg import solve_laplacian
 from coco_denoiser.problem import ROUNDING, Problem, roundings_of_pairs, stationary, worst_ratio
 from coco_denoiser.solvers import newton
 from coco_denoiser.solvers.newton import CARRY, READY, ROUNDS, needed_bounds
@@ -101,7 +100,7 @@ class System:
             here = np.flatnonzero(shares == share)
             hat = np.ascontiguousarray(n[:, None] * problem.residuals[:, here])
             inverse = np.empty((K, K))
-            solve_laplacian(table / share, n, hat, inverse)
+            kernels.solve_laplacian(table / share, n, hat, inverse)
             self.hat[:, here] = hat
             self.M[here if len(self.M) > 1 else slice(None)] = inverse / share
         self.elimination, self.spent = different.size * float(K * K * (K + q)), 0.0
