@@ -123,7 +123,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         SOLVERS,
         [
             ('        yield "large", COINCIDENT\n', "        pass\n"),
-            ("own, METHODS[name].inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
+            ("own, inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
             ("held * problem.precisions[members].max()", "held"),
             ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
             ("return max(answer.gap, answer.violation)", "return answer.gap"),
@@ -136,12 +136,6 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "solvers/test_barrier.py",
         SOLVERS,
         [
-            ("order = np.argsort(-problem.precisions", "order = np.argsort(0 * problem.precisions"),
-            (
-                "slack = s - length * (along + 0.5 * length * square)",
-                "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
-            ),
-            ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
             ("return float(K * min(K, q)) ** 3", "return 0.0 * float(K * q)"),
         ],
     ),
@@ -168,7 +162,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         SOLVERS,
         [
             ("own.T * self.v * self.v", "own.T * self.v"),
-            ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
+            ("rows = along[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
             ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
         ],
     ),

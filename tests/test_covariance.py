@@ -41,7 +41,7 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float) -> None
         white = cp.multiply(theta - gradients, variance[:, None] ** -0.5) @ root
         problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), constraints)
         value = problem.solve(solver=cp.CLARABEL)
-        for method in ("large", "barrier", "fdpg") if coloured else ("newton",):
+        for method in ("large", "interior-point", "fdpg") if coloured else ("newton",):
             ours = coco.solve(
                 points,
                 gradients,
@@ -117,7 +117,7 @@ def test_two_points_solve_a_scalar_equation() -> None:
         assert closed.method == "closed-form"
         assert closed.iterations <= 50
         assert closed.gap <= 1e-12
-        other = coco.solve(points, gradients, L=1.0, method="barrier", **options)
+        other = coco.solve(points, gradients, L=1.0, method="interior-point", **options)
         np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
 

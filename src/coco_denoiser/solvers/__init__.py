@@ -65,9 +65,9 @@ _LINE = line.applies, "is for one dimension and all pairs"
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
     "newton": Method(newton.solve, newton.STEPS),
-    "barrier": Method(barrier.solve, barrier.STEPS, covariance=True),
+    "barrier": Method(barrier.solve, barrier.STEPS),
     "line": Method(line.solve, 1, applies=_LINE, near=0.0, inner="line"),
-    "interior-point": Method(interior_point.solve, 80),
+    "interior-point": Method(interior_point.solve, 200, covariance=True),
     "large": Method(large.solve, 40, covariance=True),
     "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
@@ -166,15 +166,16 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
         return
     finer, exact = (int(coincident(problem.bounds, near).max()) + 1 for near in (ROUNDING, 0.0))
     levels = (COINCIDENT, ROUNDING)[: 1 + (count < finer)]
-    work = barrier.multiplications(problem)
+    work = barrier.multiplications(problem) if problem.isotropic else np.inf
     if tried is None and len(problem.bounds) > 2 and line.applies(problem):
         yield "line", 0.0
     if tried is None:
         yield "closed-form" if count <= 2 else "large", COINCIDENT
     if work <= _BARRIER and (tried is None or tried.method != "barrier"):
         yield from (("barrier", near) for near in levels)
-    if tried is not None:
+    if tried is not None or not problem.isotropic:
         yield from (("interior-point", near) for near in levels)
+    if tried is not None:
         yield "large", COINCIDENT
     if _BARRIER < work <= _MOST:
         yield from (("barrier", near) for near in levels)
@@ -228,7 +229,8 @@ def _multipliers(
             continue
         own = subproblem(problem, members, pull[members])
         if not own.is_feasible():
-            held, steps = _multipliers(own, METHODS[name].inner, near, tol, max_iter)
+            inner = METHODS[name].inner if own.isotropic else "interior-point"
+            held, steps = _multipliers(own, inner, near, tol, max_iter)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
     return full, iterations
