@@ -31,7 +31,7 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         [
             ("        check.in_range(x, g, 0.0)\n", ""),
             ("Status.SOLVED if moved else Status.UNCHANGED", "Status.SOLVED"),
-            ("min(0.1 * tol, solvers.FEASIBLE)", "tol"),
+            ("solvers.allowed(tol)", "tol"),
         ],
     ),
     "certificate.py": (

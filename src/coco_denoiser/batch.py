@@ -1,13 +1,11 @@
 """denoise() and solve(): a batch of observations at once."""
 
-import numpy as np
-
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
 from coco_denoiser.models import gaussian
-from coco_denoiser.problem import centre_and_radius, from_observations
-from coco_denoiser.solution import ConvergenceError, Solution, Status
+from coco_denoiser.problem import from_observations
+from coco_denoiser.solution import Answer, ConvergenceError, Solution, Status
 from coco_denoiser.typing import ArrayLike, Float64, ModelName
 
 
@@ -145,47 +143,26 @@ def solve(
         max_iter = check.count("max_iter", max_iter, optional=True)
         if covariance is not None:
             covariance = check.covariance(covariance, x.shape[1])
-        elif method == "auto" and len(x) < solvers.LARGE:
-            found = _solve_ordinary(x, g, variances, L, mu, tol, max_iter)
-            if found is not None:
-                return found
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
-        answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
-        solution = units.restore(answer, tol)
+        ordinary = method == "auto" and covariance is None and len(x) < solvers.LARGE
+        found = _solve_ordinary(units.batch, tol, max_iter) if ordinary else None
+        if found is None:
+            answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
+            found = units.restore(answer, tol)
+        solution = found
     if throw and not solution.status.success:
         raise ConvergenceError(solution, tol)
     return solution
 
 
-def _solve_ordinary(
-    x: Float64,
-    g: Float64,
-    variances: Float64,
-    L: float,
-    mu: float,
-    tol: float,
-    max_iter: int | None,
-) -> Solution | None:
+def _solve_ordinary(batch: kernels.Batch, tol: float, max_iter: int | None) -> Solution | None:
     """Solve a problem in one compiled call; None if what it tries falls short."""
-    c, r = centre_and_radius(L, mu)
-    check.in_range(x, g, c)
-    batch = kernels.Batch(x, g, variances, c, r)
-    found = batch.solve(tol, max_iter or -1, min(0.1 * tol, solvers.FEASIBLE))
+    found = batch.solve(tol, max_iter or -1, solvers.allowed(tol))
     if found is None:
         return None
     gradients, weights, multipliers, iterations, gap, violation, moved, name = found
-    std = np.empty(len(x))
-    std.fill(np.nan)
-    return Solution(
-        gradients=gradients,
-        weights=weights,
-        multipliers=multipliers,
-        gap=gap,
-        violation=violation,
-        iterations=iterations,
-        method=name,
-        status=Status.SOLVED if moved else Status.UNCHANGED,
-        std=std,
-    )
+    status = Status.SOLVED if moved else Status.UNCHANGED
+    answer = Answer(gradients, weights, multipliers, gap, violation, iterations, name, status)
+    return answer.solution(gradients, multipliers)

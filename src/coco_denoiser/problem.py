@@ -104,19 +104,8 @@ class Units(NamedTuple):
             status = Status.STALLED
         elif moved and status is Status.UNCHANGED:
             status = Status.SOLVED
-        unknown = np.empty(len(theta))
-        unknown.fill(np.nan)
-        return Solution(
-            gradients=theta,
-            weights=answer.weights,
-            multipliers=self.multiplier * answer.multipliers,
-            gap=answer.gap,
-            violation=max(answer.violation, worst),
-            iterations=answer.iterations,
-            method=answer.method,
-            status=status,
-            std=unknown,
-        )
+        answer = answer._replace(violation=max(answer.violation, worst), status=status)
+        return answer.solution(theta, self.multiplier * answer.multipliers)
 
 
 def centre_and_radius(L: float, mu: float) -> tuple[float, float]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+
 from coco_denoiser.typing import Float64
 
 
@@ -53,6 +55,22 @@ class Answer(NamedTuple):
     iterations: int
     method: str
     status: Status
+
+    def solution(self, gradients: Float64, multipliers: Float64) -> "Solution":
+        """Return the same in the units of the observations."""
+        unknown = np.empty(len(gradients))
+        unknown.fill(np.nan)  # quicker than np.full
+        return Solution(
+            gradients=gradients,
+            weights=self.weights,
+            multipliers=multipliers,
+            gap=self.gap,
+            violation=self.violation,
+            iterations=self.iterations,
+            method=self.method,
+            status=self.status,
+            std=unknown,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

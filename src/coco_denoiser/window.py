@@ -82,16 +82,9 @@ class Window(kernels.Window):
     def found(self) -> "Estimate":
         """Return what the core has just found."""
         room = self.work
-        return Estimate(
-            room.weights(self.newest),
-            gap=room.gap,
-            violation=room.violation,
-            iterations=room.steps,
-            status=Status.SOLVED if room.active else Status.UNCHANGED,
-            method=room.method,
-            source=room,
-            least=room.least,
-        )
+        status = Status.SOLVED if room.active else Status.UNCHANGED
+        told = room.gap, room.violation, room.steps, room.method, status
+        return Estimate(room.weights(self.newest), math.nan, *told, source=room)
 
     def in_order(self, found: "Estimate | None") -> Float64:
         """Return how the last gradient was averaged, oldest first."""
@@ -197,11 +190,10 @@ class Estimate(NamedTuple):
         gap: relative duality gap.
         violation: worst relative violation of a bound.
         iterations: how many the solver took.
-        status: how it ended.
         method: the name of the method that answered.
+        status: how it ended.
         source: what holds the answer for the whole window, until the next step; None if the model
             makes it anew.
-        least: the least noise variance in the window, of which its multipliers are multiples.
     """
 
     weights: Float64
@@ -209,17 +201,15 @@ class Estimate(NamedTuple):
     gap: float = 0.0
     violation: float = 0.0
     iterations: int = 0
-    status: Status = Status.SOLVED
     method: str = "newton"
+    status: Status = Status.SOLVED
     source: Answer | kernels.Workspace | None = None
-    least: float = 1.0
 
     def whole(self) -> Answer | None:
-        """Return the answer for the whole window."""
+        """Return the answer for the whole window, its multipliers in units of 1 / variances."""
         if not isinstance(self.source, kernels.Workspace):
             return self.source
         K, q = self.source.K, self.source.q
         W, phi, multipliers = np.empty((K, K)), np.empty((K, q)), np.empty((K, K))
         self.source.answer(W, phi, multipliers)
-        told = self.gap, self.violation, self.iterations, self.method, self.status
-        return Answer(phi, W, multipliers, *told)
+        return Answer(phi, W, multipliers / self.source.least, *self[2:7])

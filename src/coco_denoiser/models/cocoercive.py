@@ -13,6 +13,7 @@ function that a batch uses too; the certificate says how good that is. What the 
 is handed to the loop over all methods, as the same problem.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +48,7 @@ class Cocoercive:
     ) -> None:
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self.tol = check.positive("tol", tol)
-        self.within = min(0.1 * self.tol, solvers.FEASIBLE)
+        self.within = solvers.allowed(self.tol)
         self.most = solvers.LARGE - 1 if method == "auto" else 0
         bounds = Bounds(L, mu)
         self.fixed, self.limits = bounds.fixed, bounds.now
@@ -63,41 +64,25 @@ class Cocoercive:
             return window.found()
         start = None
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):
-            start = _start(before.source.multipliers / before.least, window)
+            start = _start(before.source.multipliers, window)
         problem = replace(self.problem(window, limits), start=start)
         answer = solvers.solve(problem, method=self.method, tol=self.tol)
-        return Estimate(
-            np.ascontiguousarray(answer.weights[window.newest]),
-            gap=answer.gap,
-            violation=answer.violation,
-            iterations=answer.iterations,
-            status=answer.status,
-            method=answer.method,
-            source=answer,
-            least=window.variances.min().item(),
-        )
+        answer = answer._replace(multipliers=answer.multipliers / window.variances.min())
+        weights = np.ascontiguousarray(answer.weights[window.newest])
+        return Estimate(weights, math.nan, *answer[3:], source=answer)
 
     def solution(
         self, window: Window, limits: Limits, found: Estimate | None, g: Float64, h: Float64
     ) -> Solution:
         """Return the answer of the last step for all gradients, from the oldest to the newest."""
         del limits
-        order, whole = np.ix_(window.order, window.order), found.whole() if found else None
+        found = found or Estimate(np.ones(1), status=Status.UNCHANGED, method="closed-form")
+        order, whole = np.ix_(window.order, window.order), found.whole()
         W, multipliers = np.eye(len(g)), np.zeros((len(g), len(g)))
-        if found is not None and whole is not None and window.members == window.count:
-            W, multipliers = whole.weights[order], whole.multipliers[order] / found.least
-        told = found or Estimate(np.ones(1), status=Status.UNCHANGED, method="closed-form")
-        return Solution(
-            gradients=g + (W @ h - h),
-            weights=W,
-            multipliers=multipliers,
-            gap=told.gap,
-            violation=told.violation,
-            iterations=told.iterations,
-            method=told.method,
-            status=told.status,
-            std=np.full(len(g), np.nan),
-        )
+        if whole is not None and window.members == window.count:
+            W, multipliers = whole.weights[order], whole.multipliers[order]
+        phi = W @ h
+        return Answer(phi, W, multipliers, *found[2:7]).solution(g + (phi - h), multipliers)
 
     def problem(self, window: Window, limits: Limits) -> Problem:
         """Reduce a window."""

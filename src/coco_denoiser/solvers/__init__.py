@@ -86,6 +86,11 @@ _FEW = 24
 FEASIBLE = 1e-10
 
 
+def allowed(tol: float) -> float:
+    """Return by what share of it a pair of the answer may break its bound."""
+    return min(0.1 * tol, FEASIBLE)
+
+
 def solve(
     problem: Problem,
     *,
@@ -131,10 +136,9 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Ans
     By the closed form for two points, dynamic programming for points on a line, and Newton's method
     for others; where these fall short and the problem is small, by the barrier method.
     """
-    within, limit = min(0.1 * tol, FEASIBLE), max_iter or -1
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
     weights, phi, multipliers, steps, moved, gap, violation, name = kernels.solve(
-        h, bounds, n, tol, limit, within, "auto"
+        h, bounds, n, tol, max_iter or -1, allowed(tol), "auto"
     )
     exhausted = steps >= (max_iter or METHODS[name].max_iter)
     status = _status(gap, violation, tol, moved=moved, exhausted=exhausted)
@@ -191,7 +195,7 @@ def _attempt(problem: Problem, name: str, near: float, tol: float, max_iter: int
     multipliers, iterations = np.zeros_like(problem.bounds), 0
     if not problem.is_feasible():
         multipliers, iterations = _multipliers(problem, name, near, tol, max_iter)
-    weights, phi = average(multipliers, problem, min(0.1 * tol, FEASIBLE))
+    weights, phi = average(multipliers, problem, allowed(tol))
     limit = METHODS[name].max_iter if max_iter is None else max_iter
     gap, violation = certify(problem, phi, multipliers)
     moved, exhausted = phi is not problem.residuals, iterations >= limit
