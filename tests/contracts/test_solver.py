@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import batch, solvers
+from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
-from coco_denoiser.solvers.closed_form import denoise_pairs
 from coco_denoiser.typing import Float64
 from tests.families import box, hard
 from tests.windows import Window, windows

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser.solvers.closed_form import denoise_pairs
+from coco_denoiser.paper.pairs import denoise_pairs
 
 
 @given(

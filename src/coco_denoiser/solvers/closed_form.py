@@ -1,4 +1,4 @@
-"""Two points: the closed form, for one pair and for many pairs at once.
+"""Two points: the closed form.
 
 Two residuals are further apart than their bound allows, ||h_1 - h_2|| > rho. The nearest two
 that are not (Theorem 3.1 of the paper, for any curvature bounds and any two noise variances)
@@ -12,9 +12,8 @@ If the noise has a covariance, one scalar equation is left to solve.
 
 import numpy as np
 
-from coco_denoiser import _validation as check
-from coco_denoiser.problem import Problem, centre_and_radius
-from coco_denoiser.typing import ArrayLike, Float64
+from coco_denoiser.problem import Problem
+from coco_denoiser.typing import Float64
 
 _STEPS = 200  # of Newton's method on the scalar equation, which takes about five
 
@@ -38,39 +37,3 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         steps += 1
     lam = t / (1.0 / n + 1.0 / m)
     return np.array([[0.0, lam], [lam, 0.0]]), steps
-
-
-def denoise_pairs(
-    points: ArrayLike,
-    gradients: ArrayLike,
-    *,
-    L: float,
-    mu: float = 0.0,
-    noise_variance: tuple[float, float] = (1.0, 1.0),
-) -> Float64:
-    """Denoise many windows of two points at once, each by itself: (..., 2, d) -> (..., 2, d).
-
-    Made for Monte Carlo: one call takes any number of runs.
-
-    Args:
-        points: (..., 2, d), the two points of each window; broadcast against the gradients.
-        gradients: (..., 2, d), their noisy gradients.
-        L: upper bound on the curvature.
-        mu: lower bound on the curvature.
-        noise_variance: variance of the first and of the second observation of a problem.
-    """
-    x, g = check.finite_array("points", points), check.finite_array("gradients", gradients)
-    L, mu = check.curvature(L, mu)
-    for name, array in (("points", x), ("gradients", g)):
-        if array.ndim < 2 or array.shape[-2] != 2:
-            raise ValueError(f"{name} must have shape (..., 2, d), got {array.shape}.")
-    variances = check.variances(noise_variance, 2)
-    c, r = centre_and_radius(L, mu)
-    dx = x[..., 0, :] - x[..., 1, :]
-    dh = (g[..., 0, :] - g[..., 1, :]) - c * dx
-    rho, apart = r * np.linalg.norm(dx, axis=-1), np.linalg.norm(dh, axis=-1)
-    t = np.zeros(np.broadcast_shapes(rho.shape, apart.shape))
-    np.divide(apart - rho, apart, out=t, where=apart > rho)
-    a = variances / variances.sum()
-    move = t[..., None] * dh
-    return np.asarray(g - np.stack((a[0] * move, -a[1] * move), axis=-2))

@@ -17,8 +17,8 @@ from coco_denoiser.paper.experiments import (
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
 from coco_denoiser.paper.experiments.experiment import Result
+from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.paper.problems import datasets
-from coco_denoiser.solvers.closed_form import denoise_pairs
 
 
 @pytest.mark.parametrize("L", [0.1, 0.55, 1.0, 1.45])

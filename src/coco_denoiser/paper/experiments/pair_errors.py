@@ -23,7 +23,7 @@ from coco_denoiser.paper.experiments.two_points import (
     p_active,
     panel,
 )
-from coco_denoiser.solvers.closed_form import denoise_pairs
+from coco_denoiser.paper.pairs import denoise_pairs
 
 _BLOCK = 11  # distances of a unit
 _TOGETHER = 10  # distances whose deviations are averaged
