@@ -55,8 +55,8 @@ TABLE: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "test_minimize.py",
         "",
         [
-            ("path.prox = earlier.prox", "pass"),
-            ("deepcopy(earlier)", "earlier"),
+            ("points=[*earlier.points], history=[*earlier.history]", "prox=None"),
+            ("replace(earlier, points=[*earlier.points], history=[*earlier.history])", "earlier"),
         ],
     ),
     "path.py": (

@@ -8,8 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -218,8 +217,7 @@ def _open(start: Array, map_: Prox | None, resume: MinimizeResult | None) -> Pat
     path = Path.begin(x)
     if resume is not None:
         earlier = resume._path  # noqa: SLF001 - made here
-        path = deepcopy(earlier)
-        path.prox = earlier.prox
+        path = replace(earlier, points=[*earlier.points], history=[*earlier.history])
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
     if map_ is not None:
