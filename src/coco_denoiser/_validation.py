@@ -134,8 +134,6 @@ def number(name: str, value: object) -> float:
 
 def curvature(L: object, mu: object) -> tuple[float, float]:
     """Return the curvature bounds, L > 0 and mu < L."""
-    if type(L) is type(mu) is float and -math.inf < mu < L < math.inf and L > 0.0:
-        return L, mu
     upper, lower = number("L", L), number("mu", mu)
     if upper <= 0.0:
         raise ValueError(f"L must be positive and finite, got {upper}.")

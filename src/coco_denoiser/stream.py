@@ -161,17 +161,14 @@ class Denoiser:
         arrays = type(x) is type(g) is np.ndarray and x.dtype.kind == g.dtype.kind == "f"
         if not (arrays and x.shape == g.shape == shape):
             x, g = check.pair(point, gradient, shape)
-        if type(noise_variance) is not float or not 0.0 < noise_variance < math.inf:
-            noise_variance = check.positive("noise_variance", noise_variance)
+        variance = check.positive("noise_variance", noise_variance)
         if not stream.lock.acquire(blocking=False):
             raise RuntimeError(BUSY)
         try:
-            theta = self._step(x, g, noise_variance)
+            theta = self._step(x, g, variance)
         finally:
             stream.lock.release()
-        found = stream.estimate
-        if found is not None and not found.status.success:
-            stream.warn()
+        stream.warn()
         return theta if theta.dtype == g.dtype or g.dtype.kind != "f" else theta.astype(g.dtype)
 
     def _step(self, x: Array, g: Array, variance: float) -> Array:
@@ -343,7 +340,7 @@ class Stream:
             self.window.centre = 0.0 if self.model.fixed is None else limits.centre
 
     def warn(self) -> None:
-        """Warn if the last step fell short of the tolerance; all is written by now."""
+        """Warn if the last step fell short of the tolerance; call it when all is written."""
         found = self.estimate
         if found is not None and not found.status.success:
             reached = f"relative gap {found.gap:.1e}, tol={self.model.tol:.1e}"

@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coco_denoiser import _validation as check
-from coco_denoiser.problem import centre_and_radius
-
 Bound = float | Callable[[], float]
 
 
@@ -28,29 +25,32 @@ class Limits(NamedTuple):
 class Bounds:
     """Bounds that are numbers, or functions that return them.
 
+    Args:
+        limits: makes the limits of a step from its bounds, which it checks.
+        bounds: what it is given.
+
     Attributes:
-        fixed: the bounds, unless one of them is a function.
+        fixed: the limits, unless one of the bounds is a function.
     """
 
-    def __init__(self, L: Bound, mu: Bound) -> None:
-        self._bounds = L, mu
-        self.fixed = None if callable(L) or callable(mu) else self._ask()
+    def __init__(self, limits: Callable[..., Limits], *bounds: Bound | None) -> None:
+        self._limits, self._bounds = limits, bounds
+        self.fixed = None if any(map(callable, bounds)) else self._ask()
 
     def now(self, sign: float) -> Limits:
-        """Return the bounds of this step.
+        """Return the limits of this step.
 
         Args:
             sign: -1 if the objective is maximised, and its negative has the curvature assumed.
         """
         found = self.fixed or self._ask()
-        return found if sign > 0.0 else found._replace(centre=-found.centre)
+        return found if sign > 0.0 else found._replace(centre=0.0 - found.centre)
 
     def _ask(self) -> Limits:
-        L, mu = check.curvature(*map(now, self._bounds))
-        return Limits(L, mu, *centre_and_radius(L, mu))
+        return self._limits(*map(_now, self._bounds))
 
 
-def now(bound: Any) -> Any:  # the caller checks it
+def _now(bound: Any) -> Any:  # the caller checks it
     """Return a bound as it is at this step; a tensor with one entry is a number."""
     value: Any = bound() if callable(bound) else bound
     return value.item() if getattr(value, "ndim", None) == 0 else value

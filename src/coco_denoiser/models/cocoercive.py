@@ -22,7 +22,7 @@ from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
 from coco_denoiser.models.bounds import Bound, Bounds, Limits
-from coco_denoiser.problem import Problem, ones
+from coco_denoiser.problem import Problem, centre_and_radius, ones
 from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Window
@@ -50,7 +50,7 @@ class Cocoercive:
         self.tol = check.positive("tol", tol)
         self.within = solvers.allowed(self.tol)
         self.most = solvers.LARGE - 1 if method == "auto" else 0
-        bounds = Bounds(L, mu)
+        bounds = Bounds(_limits, L, mu)
         self.fixed, self.limits = bounds.fixed, bounds.now
         self.settings: dict[str, object] = {"model": self.name, "L": L, "mu": mu, "tol": tol}
         if method != "auto":
@@ -90,6 +90,11 @@ class Cocoercive:
         h, bounds, n = np.empty((K, room.q)), np.empty((K, K)), np.empty(K)
         room.problem(h, bounds, n)
         return Problem(h, bounds, n, ones(room.q))
+
+
+def _limits(L: float, mu: float) -> Limits:
+    L, mu = check.curvature(L, mu)
+    return Limits(L, mu, *centre_and_radius(L, mu))
 
 
 def _start(multipliers: Float64, window: Window) -> Float64:

@@ -6,7 +6,7 @@ import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
-from coco_denoiser.models.bounds import Bound, Limits, now
+from coco_denoiser.models.bounds import Bound, Bounds, Limits
 from coco_denoiser.models.slope import Fit, fit
 from coco_denoiser.solution import Solution, Status
 from coco_denoiser.typing import Float64, Int64
@@ -27,20 +27,10 @@ class Gaussian:
     folds = False
 
     def __init__(self, L: Bound | None = None, *, tol: float = 1e-9) -> None:
-        self.L, self.tol = L, check.positive("tol", tol)
-        self.within = self.tol
+        self.tol = self.within = check.positive("tol", tol)
         self.settings: dict[str, object] = {"model": self.name, "L": L, "tol": tol}
-        self.fixed = None if callable(L) else self._capped(L)
-
-    def limits(self, sign: float) -> Limits:
-        """Return the cap as it is now. A random slope has no sign."""
-        del sign
-        return self.fixed or self._capped(now(self.L))
-
-    @staticmethod
-    def _capped(L: float | None) -> Limits:
-        cap = math.inf if L is None else check.positive("L", L)
-        return Limits(cap, -cap, 0.0, math.nan)  # a slope has either sign
+        bounds = Bounds(_capped, L)
+        self.fixed, self.limits = bounds.fixed, bounds.now
 
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
         """Return the weights of the newest observation."""
@@ -63,7 +53,7 @@ class Gaussian:
         del found, h
         fitted = self.fit(window, limits, window.order)
         fitted = fitted._replace(weights=fitted.weights[:, window.order])
-        return as_solution(fitted, g[0] + fitted.weights @ (g - g[0]), window.d, self.tol)
+        return _solution(fitted, g, window.d, self.tol)
 
     def fit(self, window: Window, limits: Limits, targets: Int64) -> Fit:
         """Average the gradients of a window at some of its points."""
@@ -83,14 +73,19 @@ def solution(
     K, d = x.shape
     tables = kernels.distances(x), kernels.distances(g), 1.0 / variances
     found = fit(*tables, np.arange(K), d, L=L)
-    return as_solution(found, g[0] + found.weights @ (g - g[0]), d, tol)
+    return _solution(found, g, d, tol)
 
 
-def as_solution(found: Fit, gradients: Float64, d: int, tol: float) -> Solution:
-    """Return what `solve` returns of a fit of all points, d being the number of coordinates."""
+def _capped(L: float | None) -> Limits:
+    cap = math.inf if L is None else check.positive("L", L)
+    return Limits(cap, -cap, 0.0, math.nan)  # a slope has either sign
+
+
+def _solution(found: Fit, g: Float64, d: int, tol: float) -> Solution:
+    """Return what `solve` returns of a fit of all gradients (K, d)."""
     gap = float(found.gap.max())
     return Solution(
-        gradients=gradients,
+        gradients=g[0] + found.weights @ (g - g[0]),
         weights=found.weights,
         multipliers=np.full_like(found.weights, np.nan),
         gap=gap,
