@@ -20,6 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from coco_denoiser import Denoiser
+from coco_denoiser.paper import fdpg
 from coco_denoiser.paper.experiments import (
     counterexample,
     elementwise_mse,
@@ -33,7 +34,6 @@ from coco_denoiser.paper.experiments import (
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.optimizers import momentum
-from coco_denoiser.solvers import fdpg
 
 MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, pair_errors)
 NOISY: tuple[Any, ...] = (*MODULES, logistic, synthetic, warm_start)

@@ -15,7 +15,7 @@ ROOT = Path(coco_denoiser.__file__).parent
 # do not know of each other. The package's own __init__ only collects names.
 LAYERS = (
     {"descent", "optax", "torch"},
-    {"paper.files", "paper.pairs", "paper.problems"},
+    {"paper.fdpg", "paper.files", "paper.pairs", "paper.problems"},
     {"paper.optimizers"},
     {"paper.experiments"},
     {"paper.explore"},

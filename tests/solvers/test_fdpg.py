@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from coco_denoiser.paper import fdpg
 from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import barrier, fdpg
+from coco_denoiser.solvers import barrier
 from coco_denoiser.typing import Float64
 from tests.families import path
 from tests.windows import reduced

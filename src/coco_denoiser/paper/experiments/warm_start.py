@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_denoiser import Denoiser
+from coco_denoiser.paper import fdpg
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.problem import Problem, from_observations
-from coco_denoiser.solvers import fdpg
 from coco_denoiser.typing import Float64
 
 NAME = "warm-start"
