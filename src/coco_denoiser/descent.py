@@ -16,7 +16,7 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
 from coco_denoiser.path import Path, length
-from coco_denoiser.regression import Answer
+from coco_denoiser.regression import Minimum
 from coco_denoiser.typing import Array, ArrayLike, Float64
 
 Project: TypeAlias = Callable[[Array], Array]
@@ -149,7 +149,7 @@ def minimize(
         return np.asarray(g.reshape(-1), np.float64)
 
     def stop(
-        message: str, answer: Answer | None = None, *, success: bool = False
+        message: str, answer: Minimum | None = None, *, success: bool = False
     ) -> MinimizeResult:
         unknown = np.full(start.size, np.nan)
         found = answer or (path.answer()[0], unknown, unknown)

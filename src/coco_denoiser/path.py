@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coco_denoiser import regression
-from coco_denoiser.regression import Answer, Map
+from coco_denoiser.regression import Map, Minimum
 from coco_denoiser.typing import Float64
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
@@ -171,7 +171,7 @@ class Path:
         last, first = (float(np.nanmean(part)) for part in (self.history[-8:], self.history[:8]))
         return self.reach > _FAR and last >= 0.5 * first
 
-    def answer(self) -> Answer:
+    def answer(self) -> Minimum:
         """Return the minimum of the fitted field, or the average where it does not hold.
 
         With it come the gradient there and its standard errors, which are NaN for the average.

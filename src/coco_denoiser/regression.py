@@ -15,7 +15,7 @@ import numpy as np
 from coco_denoiser.typing import Float64
 
 Map: TypeAlias = Callable[[Float64, float], Float64]
-Answer: TypeAlias = tuple[Float64, Float64, Float64]  # a point, the gradient there and its error
+Minimum: TypeAlias = tuple[Float64, Float64, Float64]  # a point, the gradient there and its error
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
 _SURE = 2.0  # standard errors by which a curvature counts; twice as many where late calls count
@@ -69,7 +69,7 @@ class Field:
 
 def answer(
     X: Float64, G: Float64, counts: Float64, average: tuple[int, Float64, Float64], prox: Map | None
-) -> Answer | None:
+) -> Minimum | None:
     """Return the minimum of the field and the gradient there, or None if it is not to be trusted.
 
     X, G and counts are the means of consecutive calls. `average` is the answer that is known to be
