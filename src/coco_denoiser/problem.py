@@ -34,8 +34,6 @@ from coco_denoiser.typing import Float64, Int64
 COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
 ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
 WITHIN: float = kernels.CONSTANTS["WITHIN"]
-# Stands for vectors that are not at hand, or for a table that is not needed.
-NONE = np.empty((0, 0))
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 
@@ -79,13 +77,13 @@ class Units(NamedTuple):
         batch: the observations.
         residuals: (K, d), h in all coordinates, along `axes`.
         multiplier: what one unit of a multiplier is.
-        axes: (d, d), the directions of the residuals' coordinates, as columns; NONE for the usual.
+        axes: (d, d), the directions of the residuals' coordinates, as columns; None for the usual.
     """
 
     batch: kernels.Batch
     residuals: Float64
     multiplier: float
-    axes: Float64
+    axes: Float64 | None
 
     def restore(self, answer: Answer, tol: float) -> Solution:
         """Return an answer in the units and the coordinates of the observations.
@@ -98,7 +96,7 @@ class Units(NamedTuple):
             if phi.shape != h.shape:  # solved in fewer coordinates
                 phi = answer.weights @ h
             move = self.batch.scale * (phi - h)
-            move = move @ self.axes.T if self.axes.size else move
+            move = move if self.axes is None else move @ self.axes.T
         theta, moved, worst = self.batch.restore(move, tol)
         if worst > 0.0 and status.success:
             status = Status.STALLED
@@ -138,8 +136,8 @@ def from_observations(
     h, bounds, n = batch.residuals, batch.bounds, batch.precisions
     if covariance is None:
         problem = Problem(batch.coordinates, bounds, n, ones(batch.coordinates.shape[1]))
-        return problem, Units(batch, h, 1.0 / batch.least, NONE)
-    eigenvalues, axes = covariance, NONE
+        return problem, Units(batch, h, 1.0 / batch.least, None)
+    eigenvalues, axes = covariance, None
     if covariance.ndim == 2:
         eigenvalues, axes = np.linalg.eigh(covariance)
         # Differences first: rotated points would lose the digits that a common shift takes.

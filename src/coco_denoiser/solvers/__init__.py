@@ -115,19 +115,21 @@ def solve(
     Raises:
         ValueError: if the method cannot solve such a problem.
     """
-    best = None
-    if method == "auto" and len(problem.bounds) < LARGE and problem.isotropic:
-        best = solve_fast(problem, tol, max_iter)
-        if best.status.success:
-            return best
-    for name, near in _plan(problem, method, best):
-        answer = _attempt(problem, name, near, tol, max_iter)
-        if best is None or _error(answer) < _error(best):
-            best = answer
+    tried = []
+    for answer in _answers(problem, method, tol, max_iter):
         if answer.status.success:
             return answer
-    assert best is not None  # noqa: S101 - something has been tried
-    return best
+        tried.append(answer)
+    return min(tried, key=lambda answer: max(answer.gap, answer.violation))
+
+
+def _answers(problem: Problem, method: str, tol: float, max_iter: int | None) -> Iterator[Answer]:
+    fast = None
+    if method == "auto" and len(problem.bounds) < LARGE and problem.isotropic:
+        fast = solve_fast(problem, tol, max_iter)
+        yield fast
+    for name, near in _plan(problem, method, fast):
+        yield _attempt(problem, name, near, tol, max_iter)
 
 
 def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Answer:
@@ -149,10 +151,6 @@ def _status(gap: float, violation: float, tol: float, *, moved: bool, exhausted:
     if gap <= tol and violation <= tol:
         return Status.SOLVED if moved else Status.UNCHANGED
     return Status.ITERATION_LIMIT if exhausted else Status.STALLED
-
-
-def _error(answer: Answer) -> float:
-    return max(answer.gap, answer.violation)
 
 
 def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple[str, float]]:

@@ -33,6 +33,6 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         s = problem.start[first, second, None] * (phi[first] - phi[second])
     # The multipliers are one step behind the dual vectors: aim lower.
     given = h, problem.bounds, problem.table, s, 0.02 * tol, max_iter
-    iterations = kernels.fdpg(*given, True)  # noqa: FBT003 - a core's arguments have no names
+    iterations = kernels.fdpg(*given, restart=True)
     multipliers[first, second] = np.linalg.norm(s, axis=1) / problem.bounds[first, second]
     return multipliers + multipliers.T, iterations
