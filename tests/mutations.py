@@ -11,43 +11,44 @@ class Mutation(NamedTuple):
     new: str
 
 
-BATCH = "test_certificate.py test_status.py test_denoise.py test_validation.py"
+STATUS = "test_status.py solvers/test_near.py"
+BATCH = f"test_certificate.py {STATUS} test_denoise.py test_validation.py"
 STREAM = "test_streaming.py test_folding.py"
 NEWTON = f"solvers/test_newton.py models/test_cocoercive.py {STREAM}"
 SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stream.py"
 # Of every file: the tests that should notice, and those to try if they do not.
 TESTS = {
     "_validation.py": ("test_validation.py", ""),
-    "batch.py": ("test_status.py test_validation.py", ""),
+    "batch.py": (f"{STATUS} test_validation.py", ""),
     "certificate.py": ("test_certificate.py", SOLVERS),
     "curvature.py": ("test_curvature.py", ""),
     "descent.py": ("test_minimize.py", ""),
     "path.py": ("test_minimize.py", ""),
     "regression.py": ("test_minimize.py", ""),
     "models/cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
-    "problem.py": ("test_certificate.py test_status.py test_covariance.py", SOLVERS),
-    "solvers/__init__.py": ("test_status.py", SOLVERS),
-    "solvers/barrier.py": ("solvers/test_barrier.py", SOLVERS),
+    "problem.py": (f"test_certificate.py {STATUS} test_covariance.py", SOLVERS),
+    "solvers/__init__.py": (STATUS, SOLVERS),
+    "solvers/barrier.py": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
     "solvers/interior_point.py": (
-        "solvers/test_interior_point.py solvers/test_newton.py solvers/test_barrier.py",
-        SOLVERS,
+        "solvers/test_interior_point.py solvers/test_near.py solvers/test_newton.py",
+        f"solvers/test_barrier.py {SOLVERS}",
     ),
     "solvers/large.py": ("solvers/test_large.py test_covariance.py", SOLVERS),
-    "solvers/line.py": ("solvers/test_line.py", SOLVERS),
+    "solvers/line.py": ("solvers/test_near.py", SOLVERS),
     "stream.py": (STREAM, STREAMS),
     "window.py": (STREAM, STREAMS),
     "_core/batch.pxi": (BATCH, SOLVERS),
     "_core/certificate.pxi": ("test_certificate.py", SOLVERS),
     "_core/groups.pxi": (f"test_denoise.py {NEWTON}", SOLVERS),
-    "_core/barrier.pxi": ("solvers/test_barrier.py", SOLVERS),
-    "_core/solve.pxi": ("solvers/test_barrier.py test_status.py", SOLVERS),
+    "_core/barrier.pxi": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
+    "_core/solve.pxi": (f"solvers/test_barrier.py {STATUS}", SOLVERS),
     "_core/workspace.pxi": ("solvers/test_barrier.py test_denoise.py", STREAMS),
     "_core/newton_model.pxi": (NEWTON, SOLVERS),
-    "_core/newton.pxi": (NEWTON, f"{SOLVERS} test_status.py"),
+    "_core/newton.pxi": (NEWTON, f"{SOLVERS} {STATUS}"),
     "_core/passes.pxi": (f"core {STREAM}", STREAMS),
     "_core/residuals.pxi": (BATCH, SOLVERS),
-    "_core/step.pxi": (f"{NEWTON} test_status.py", STREAMS),
+    "_core/step.pxi": (f"{NEWTON} {STATUS}", STREAMS),
     "_core/tables.pxi": (NEWTON, STREAMS),
     "paper/experiments/claims.py": ("paper/experiments/test_claims.py", ""),
     "paper/experiments/units.py": ("paper/experiments/test_units.py", ""),

@@ -4,17 +4,8 @@ import numpy as np
 import pytest
 
 from coco_denoiser.solvers import interior_point
-from tests import fuzz
 from tests.families import FAMILIES
 from tests.windows import reduced
-
-
-@pytest.mark.parametrize(
-    ("name", "number"), [("one outlier", 0), ("one outlier", 4), ("clusters, variances 1e±6", 5)]
-)
-def test_a_step_that_is_too_long_is_taken_back(name: str, number: int) -> None:
-    found, _ = fuzz.attempt(fuzz.draw(name, 5, number), "interior-point")
-    assert found.status.success
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

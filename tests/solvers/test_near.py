@@ -1,26 +1,168 @@
-"""Points that nearly coincide, next to others that do not."""
+"""Windows that some method gave up once, or answered wrongly: points near others, and far ones."""
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 
-from coco_denoiser import Status, solvers
-from coco_denoiser.problem import Problem
+import coco_denoiser as coco
+from coco_denoiser import solvers
+from coco_denoiser._core import kernels
+from coco_denoiser.certificate import certify
+from coco_denoiser.problem import Problem, average
+from coco_denoiser.solvers import barrier
+from tests import fuzz
+from tests.families import Case
+from tests.windows import plain, reduced
+
+# By family, seed and number. All pairs at their bounds, distances over many decades, bounds broken
+# by a few roundings, and precisions over twelve decades besides.
+GIVEN_UP = [
+    *(("nested", 1, 819), ("geometric", 1, 639), ("geometric", 1, 1474), ("rotated tight", 1, 451)),
+    *(("geometric, variances 1e±6", 1, 721), ("clusters, variances 1e±6", 1, 724)),
+]
+# A step that is too long has to be taken back.
+TOO_LONG = [("one outlier", 5, 0), ("one outlier", 5, 4), ("clusters, variances 1e±6", 5, 5)]
+# Curvature 1 = L: noise decides whether the bound to the far point is broken.
+FAR = [("very far point", *each) for each in ((1, 13), (1, 305), (1, 1114), (2, 4), (2, 1133))]
+# Gradients near 0 far from the most central point.
+RUNGS = ("ladder", 1, 32)
+# From runs on fourclass, whose gradients fall far below the curvature times the steps.
+CURVATURE, Y = 5656.074264619303, float.fromhex("0x1.700a899220812p-4")
+SATURATED = Case(
+    np.array(
+        [
+            [0.21414026211600845, 0.05331338538877377],
+            [0.21355290180204975, 0.049947923301035244],
+            [0.2135529018020505, 0.049947923301039594],
+            [0.2135529018020513, 0.049947923301043966],
+        ]
+    ),
+    np.array(
+        [
+            [-5.72898489010665e-11, -9.141997165063802e-11],
+            [-2.0647507787323936e-16, -1.5611530278220537e-16],
+            [-4.274715157736037e-13, -5.450261826113447e-13],
+            [-2.814623192389131e-16, -2.724410910581787e-16],
+        ]
+    ),
+    CURVATURE,
+)
+LAST_BIT = Case(
+    np.array(
+        [
+            [float.fromhex("0x1.22dff4f8bab7ap-2"), float.fromhex("0x1.95b2c8c25884ap-4")],
+            *([float.fromhex("0x1.171b6139a9368p-2"), Y + k * 2.0**-56] for k in range(3)),
+        ]
+    ),
+    np.array([[65.0, 52.0], [-3.557e-13, -2.254e-13], [-1.5e-15, -2.6e-15], [-1.6e-17, -2.3e-17]]),
+    CURVATURE,
+)
+NEAR = Case(  # as one, the first two cost 6e-6 more
+    np.array([[-0.47, 0.0], [-0.46999999999669817, 0.0], [0.68, 0.0]]),
+    np.array([[-0.235, 0.0], [-0.23499958442901214, 0.0], [0.34, 0.0]]),
+    mu=-1.0,
+)
 
 
-def test_bounds_below_rounding_count_where_all_residuals_are_as_small() -> None:
-    """A window of SGD on fourclass: two points 1e-15 apart, whose gradients differ by 1e-14."""
-    h = np.array(
+@pytest.mark.parametrize(
+    ("window", "methods"),
+    [
+        *((window, ("auto", "barrier")) for window in (*GIVEN_UP, NEAR)),
+        *((window, ("auto", "interior-point")) for window in TOO_LONG),
+        *((window, ("auto", "line")) for window in FAR),
+        *((window, ("auto",)) for window in (RUNGS, SATURATED, LAST_BIT)),
+    ],
+)
+def test_what_was_given_up_once_is_solved(window: Any, methods: tuple[str, ...]) -> None:
+    case = window if isinstance(window, Case) else fuzz.draw(*window)
+    for method in methods:
+        found, _ = fuzz.attempt(case, method)
+        assert found.status is coco.Status.SOLVED, found
+        assert not fuzz.judge(case, found).wrong
+        assert np.isfinite(found.multipliers).all() or case is not NEAR
+
+
+def test_what_the_compiled_call_of_a_stream_cannot_solve_is_solved_by_another_method() -> None:
+    stream = coco.Denoiser(CURVATURE, 4)
+    for x, g in zip(LAST_BIT.points, LAST_BIT.gradients, strict=True):
+        stream(x, g)
+    found = stream.solution
+    assert found.method not in ("newton", "barrier")
+    assert max(found.gap, found.violation) <= 1e-9
+    assert not fuzz.judge(LAST_BIT, found).wrong
+
+
+@pytest.mark.parametrize("case", [fuzz.draw("geometric", 1, 1474), NEAR], ids=["apart", "near"])
+def test_where_newtons_method_falls_short_the_barrier_follows_in_the_same_call(case: Case) -> None:
+    problem = reduced(case.points, case.gradients, mu=case.mu)
+    given = problem.residuals, problem.bounds, problem.precisions, 1e-9, -1, 1e-10
+    newton, both = kernels.solve(*given, "newton"), kernels.solve(*given, "auto")
+    assert max(newton[5:7]) > 1e-9
+    assert max(both[5:7]) <= 1e-9
+    assert both[7] == "barrier"
+
+
+@pytest.mark.parametrize("window", GIVEN_UP)
+def test_so_it_is_by_the_barrier_method_for_a_covariance(window: tuple[str, int, int]) -> None:
+    case = fuzz.draw(*window)
+    v = np.ones(len(case.points)) if case.noise_variance is None else case.noise_variance
+    problem = reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
+    given = replace(problem, isotropic=False)
+    lam, _ = barrier.solve(given, tol=1e-9, max_iter=barrier.STEPS)
+    assert max(certify(problem, average(lam, problem)[1], lam)) <= 1e-9
+
+
+def _problem(residuals: list[list[float]], bounds: list[float]) -> Problem:
+    """Residuals, and their bounds row by row above the diagonal."""
+    table = np.zeros((len(residuals),) * 2)
+    table[np.triu_indices(len(table), 1)] = bounds
+    return plain(np.array(residuals), table + table.T)
+
+
+# From SGD and logistic regression on fourclass, where single examples hardly disagree.
+FOURCLASS = {
+    "broken by 1e-14 of the largest residual": _problem(
+        [
+            [0.0, 0.0],
+            [3.930434151552546e-13, 5.404346958384751e-13],
+            [-8.164139823678839e-01, -1.0],
+            [-2.751343210428298e-08, -7.164144806272820e-08],
+        ],
+        [
+            *(7.6755707244487598e-13, 1.2909422104051540, 7.6742947949417308e-08),
+            *(1.2909422104059176, 7.6743649196906691e-08, 1.2909421375097712),
+        ],
+    ),
+    "two points 1e-15 apart, whose gradients differ by 1e-14": _problem(
         [
             [-1.8074480698524442e-12, -1.9222715594873958e-12],
             [1.1891105722713448e-14, 1.4492285099557016e-14],
             [0.0, 0.0],
             [0.7452413135229813, 0.66679485946825046],
-        ]
-    )
-    near = [[0.0, 9.1098498948239415e-13, 9.1184242836636364e-13], [0.0, 1.0262600258805368e-15]]
-    bounds = np.zeros((4, 4))
-    bounds[0, :3], bounds[1, 1:3] = near
-    bounds[:3, 3] = 0.99999999999647671, 0.99999999999559619, 0.99999999999559541
-    bounds += bounds.T
-    answer = solvers.solve(Problem(h, bounds, np.ones(4), np.ones(2)), tol=1e-9)
-    assert answer.status is Status.SOLVED
-    assert max(answer.gap, answer.violation) <= 1e-9
+        ],
+        [
+            *(9.1098498948239415e-13, 9.1184242836636364e-13, 0.99999999999647671),
+            *(1.0262600258805368e-15, 0.99999999999559619, 0.99999999999559541),
+        ],
+    ),
+    "below rounding next to 1, not next to 1e-13": _problem(
+        [
+            [1.0, 0.36611297453854935],
+            [0.0, 0.0],
+            [0.0, 1.0939496500255844e-15],
+            [-5.250958320122805e-14, -7.3294626551714155e-14],
+        ],
+        [*3 * [1.0649125363735024], *2 * [1.5106104644284669e-15], 0.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("tol", [1e-6, 1e-9])
+@pytest.mark.parametrize("name", FOURCLASS)
+def test_bounds_next_to_rounding_are_obeyed(name: str, tol: float) -> None:
+    problem = FOURCLASS[name]
+    found = solvers.solve(problem, tol=tol)
+    assert found.status is coco.Status.SOLVED, found
+    assert certify(problem, found.phi, found.multipliers) == (found.gap, found.violation)

@@ -93,7 +93,7 @@ def test_most_hard_windows_are_solved_too(name: str) -> None:
     assert solved >= 85
 
 
-@pytest.mark.parametrize("method", [newton, barrier, large])
+@pytest.mark.parametrize("method", [newton, barrier, interior_point, large])
 def test_multipliers_are_of_pairs_at_their_bounds_only(method: Any) -> None:
     window = path(12, 10, 0.7, 0)
     lam, _ = method.solve(window, tol=1e-9, max_iter=100)
