@@ -34,7 +34,7 @@ class NumPy:
     def __init__(self, **options: Any) -> None:
         self.denoiser: Any = coco.Denoiser(**options)
 
-    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Array | None:
+    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Any:
         try:
             return np.asarray(self.denoiser(x, g, noise_variance=v))
         except ValueError:
@@ -64,7 +64,7 @@ class Torch(NumPy):
         self.parameters = [torch.nn.Parameter(torch.zeros(s).double()) for s in SHAPES]
         self.denoiser = GradientDenoiser(self.parameters, **options)
 
-    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Array | None:
+    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Any:
         for p, point, gradient in zip(self.parameters, cut(x), cut(g), strict=True):
             p.grad = None
             p.data, p.grad = torch.from_numpy(point), torch.from_numpy(gradient)
@@ -95,13 +95,15 @@ def compiled(window: int, forget: Any, model: Any) -> Any:
 class Optax:
     """A tree of three leaves a point, compiled once for every window."""
 
+    state: Any = None
+    count = 0
+
     def __init__(
-        self, *, window: int, forget: str = "drop", model: str = "cocoercive", **bounds: Any
+        self, *, window: int, forget: Any = "drop", model: Any = "cocoercive", **bounds: Any
     ) -> None:
         self.settings, self.bounds = (window, forget, model), bounds
-        self.reset()
 
-    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Array | None:
+    def __call__(self, x: Array, g: Array, v: float = 1.0) -> Any:
         point = cut(x)
         if self.state is None:
             self.state = self._empty(x.dtype)
@@ -189,7 +191,7 @@ CHANGING = [1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]
 def test_it_equals_a_batch_over_its_window_at_every_step(
     stream: Any, window: int, bounds: list[tuple[float, float]], step: float
 ) -> None:
-    points, gradients = observations(0, step)
+    k, (points, gradients) = 0, observations(0, step)
     given: dict[str, Any] = {"model": "gaussian"}
     if bounds:
         given = {"L": lambda: bounds[k][0], "mu": lambda: bounds[k][1]}
@@ -212,7 +214,7 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
 def test_a_restored_stream_goes_on_bit_for_bit(
     stream: Any, settings: dict[str, Any], saved_after: int
 ) -> None:
-    points, gradients = observations(2)
+    k, (points, gradients) = 0, observations(2)
     if "L" in settings:
         settings = settings | {"L": lambda: 1.0 + k % 2}
     some, other = (stream(**settings) for _ in range(2))
@@ -283,7 +285,7 @@ def test_it_folds_as_one_would_by_hand(stream: Any, window: int, bounds: list[fl
     ("window", "forget"), [(1, "drop"), (2, "drop"), (8, "drop"), (2, "fold"), (8, "fold")]
 )
 def test_windows_in_numpy_and_in_jax_hold_the_same(window: int, forget: Any, changes: bool) -> None:
-    given: dict[str, Any] = {"mu": 0.1, "window": window, "forget": forget}
+    k, given = 0, dict[str, Any]({"mu": 0.1, "window": window, "forget": forget})
     given["L"] = (lambda: 1.0 + k // 3 % 2) if changes else 1.0
     rng, x, moved = np.random.default_rng(window), np.zeros(D), 0.0
     with jax.enable_x64(True):
