@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+import coco_denoiser as coco
+from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Float64
 
 Generator: TypeAlias = np.random.Generator
@@ -26,6 +28,28 @@ class Case(NamedTuple):
     noise_variance: Float64 | None = None
     covariance: Float64 | None = None
     name: str = ""
+
+    @property
+    def variances(self) -> Float64:
+        """The noise variance of each gradient, (K,)."""
+        return np.ones(len(self.points)) if self.noise_variance is None else self.noise_variance
+
+    @property
+    def size(self) -> float:
+        """The scale that rounding is relative to: the spread of g and of L x."""
+        x, g = (float(np.ptp(v, axis=0).max()) for v in (self.points, self.gradients))
+        return g + self.L * x + 1e-300
+
+    def solve(self, **options: Any) -> coco.Solution:
+        """Denoise it, with further options or other ones."""
+        given = self._asdict() | options
+        del given["name"]
+        return coco.solve(**given)
+
+    def reduced(self) -> Problem:
+        """Return the reduced problem."""
+        given: Any = {"L": self.L, "mu": self.mu, "covariance": self.covariance}
+        return from_observations(self.points, self.gradients, variances=self.variances, **given)[0]
 
 
 Family: TypeAlias = Callable[[Generator, int, int], Case]

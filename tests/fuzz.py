@@ -60,8 +60,7 @@ def judge(case: Case, solution: coco.Solution, tol: float = TOL) -> Verdict:
     )
     c, r = (np.longdouble(case.L) + case.mu) / 2, (np.longdouble(case.L) - case.mu) / 2
     K, d = x.shape
-    variance = np.ones(K) if case.noise_variance is None else case.noise_variance
-    n = 1 / variance.astype(np.longdouble)[:, None]
+    n = 1 / case.variances.astype(np.longdouble)[:, None]
     S, P = _covariance(np.eye(d) if case.covariance is None else case.covariance)
     first, second = np.triu_indices(K, 1)
     h, phi = g - c * x, theta - c * x
@@ -161,17 +160,7 @@ def _stationary(
 def attempt(case: Case, method: str = "auto") -> tuple[coco.Solution, float]:
     """Solve a window, and say how many seconds of processor time that took."""
     start = time.process_time()
-    solution = coco.solve(
-        case.points,
-        case.gradients,
-        L=case.L,
-        mu=case.mu,
-        noise_variance=case.noise_variance,
-        covariance=case.covariance,
-        method=method,
-        tol=TOL,
-        throw=False,
-    )
+    solution = case.solve(method=method, tol=TOL, throw=False)
     return solution, time.process_time() - start
 
 

@@ -19,8 +19,8 @@ from coco_denoiser.problem import (
 )
 from coco_denoiser.solvers import solve
 from coco_denoiser.typing import Float64
-from tests.families import box, path
-from tests.windows import Window, plain, reduced, windows
+from tests.families import Case, box, path
+from tests.windows import plain, windows
 
 SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
 
@@ -54,7 +54,7 @@ def by_definition(problem: Problem, phi: Float64, lam: Float64) -> float:
 @pytest.mark.parametrize("spread", [None, SPREAD])
 def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) -> None:
     points, gradients, variance = noisy(seed)
-    problem = reduced(points, gradients, L=3.0, variances=variance, covariance=spread)
+    problem = Case(points, gradients, 3.0, 0.0, variance, spread).reduced()
     rng = np.random.default_rng(seed)
     phi = problem.residuals + 0.3 * rng.normal(size=problem.residuals.shape)
     lam = rng.uniform(0.0, 2.0, (6, 6))
@@ -74,7 +74,7 @@ def test_next_to_a_residual_far_away_the_others_keep_their_certificate(
     seed: int, held: bool
 ) -> None:
     points, gradients, variance = noisy(seed)
-    alone = reduced(points, gradients, L=3.0, variances=variance)
+    alone = Case(points, gradients, 3.0, 0.0, variance).reduced()
     rng, scale = np.random.default_rng(seed), 1e-10
     phi = alone.residuals + 0.3 * rng.normal(size=alone.residuals.shape)
     lam, bounds = np.zeros((7, 7)), np.full((7, 7), 2.0)
@@ -107,7 +107,7 @@ def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() ->
 def test_points_alone_feel_what_the_others_pull() -> None:
     """1/2 n ||phi - h||^2 - <f, phi> is least where 1/2 n ||phi - h - f / n||^2 is."""
     points, gradients, variance = noisy(0)
-    problem = reduced(points, gradients, L=3.0, variances=variance, covariance=SPREAD)
+    problem = Case(points, gradients, 3.0, 0.0, variance, SPREAD).reduced()
     members, pull = np.array([1, 2, 4]), np.random.default_rng(0).normal(size=(3, 4))
     own = subproblem(problem, members, pull)
     np.testing.assert_allclose(
@@ -124,7 +124,8 @@ def test_any_multipliers_average_to_something_feasible() -> None:
     """Too weak ones leave bounds broken: W h is drawn to the centroid; equal points share it."""
     points, gradients, variance = noisy(0)
     points[3] = points[1]
-    problem, lam = reduced(points, gradients, L=3.0, variances=variance), np.full((6, 6), 1e-3)
+    problem = Case(points, gradients, 3.0, 0.0, variance).reduced()
+    lam = np.full((6, 6), 1e-3)
     lam[[1, 3], [3, 1]] = np.inf
     np.fill_diagonal(lam, 0.0)
     W, phi = average(lam, problem)
@@ -144,32 +145,27 @@ def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
     np.testing.assert_array_equal(full, expected)
 
 
-@given(window=windows(max_points=5), seed=st.integers(0, 2**32))
-def test_the_gap_bounds_the_error_of_any_weights(window: Window, seed: int) -> None:
+@given(case=windows(max_points=5), seed=st.integers(0, 2**32))
+def test_the_gap_bounds_the_error_of_any_weights(case: Case, seed: int) -> None:
     """Feasible answers that are worse than the optimum have a gap of at least the difference."""
-    points, gradients, L, mu = window
-    rng = np.random.default_rng(seed)
-    observed = reduced(points, gradients, L=L, mu=mu)
-    best = coco.solve(points, gradients, L=L, mu=mu)
+    rng, observed, best = np.random.default_rng(seed), case.reduced(), case.solve()
     # Any mixture of the optimum with the centroid is feasible.
-    K = len(points)
     mix = rng.uniform()
-    W = mix * best.weights + (1.0 - mix) / K
+    W = mix * best.weights + (1.0 - mix) / len(best.weights)
     lam = best.multipliers * rng.uniform(0.5, 1.5)
     gap, violation = certify(observed, W @ observed.residuals, lam)
     h = observed.residuals
     value, least = 0.5 * np.sum((W @ h - h) ** 2), 0.5 * np.sum((best.weights @ h - h) ** 2)
-    scale = value
     assert violation <= 1e-9
-    if scale > 0.0:
-        assert gap * scale >= (value - least) - 1e-8 * least - 1e-14
+    if value > 0.0:
+        assert gap * value >= (value - least) - 1e-8 * least - 1e-14
 
 
-@given(window=windows())
+@given(case=windows())
 @settings(max_examples=50)
-def test_the_answer_is_co_coercive(window: Window) -> None:
+def test_the_answer_is_co_coercive(case: Case) -> None:
     """The paper's own inequality, for mu = 0, on the gradients as they are returned."""
-    points, gradients, L, _ = window
+    points, gradients, L, *_ = case
     theta = coco.denoise(points, gradients, L=L)
     for i in range(len(points)):
         for j in range(i):
@@ -180,8 +176,7 @@ def test_the_answer_is_co_coercive(window: Window) -> None:
 
 @pytest.mark.parametrize("multiplier", [0.0, np.nan])
 def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -> None:
-    points, gradients = box(np.random.default_rng(0), 4, 3)
-    window = reduced(points, gradients)
+    window = Case(*box(np.random.default_rng(0), 4, 3)).reduced()
     phi = window.residuals.copy()
     phi[1, 2] = np.nan
     assert certify(window, phi, np.full((4, 4), multiplier))[0] == np.inf

@@ -12,7 +12,7 @@ import coco_denoiser as coco
 from coco_denoiser.typing import Float64
 from tests.families import Case, box, path
 from tests.fuzz import judge
-from tests.windows import Window, size, windows
+from tests.windows import windows
 
 cp: Any = cvxpy  # its names are built at run time, out of sight of type checkers
 
@@ -32,6 +32,7 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float) -> None
         K, d = points.shape
         variance = np.asarray(rng.uniform(0.5, 2.0, K))
         covariance = spread(rng, d) if coloured else None
+        case = Case(points, gradients, 1.0, mu, variance, covariance)
         theta, c, r = cp.Variable((K, d)), (1.0 + mu) / 2, (1.0 - mu) / 2
         constraints = []
         for i, j in zip(*np.tril_indices(K, -1), strict=True):
@@ -42,54 +43,37 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float) -> None
         problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), constraints)
         value = problem.solve(solver=cp.CLARABEL)
         for method in ("large", "interior-point", "fdpg") if coloured else ("newton",):
-            ours = coco.solve(
-                points,
-                gradients,
-                L=1.0,
-                mu=mu,
-                noise_variance=variance,
-                covariance=covariance,
-                method=method,
-                tol=1e-7,
-            )
+            ours = case.solve(method=method, tol=1e-7)
             assert ours.method == method
             away = (ours.gradients - gradients) @ root
             assert np.sum(away**2 / variance[:, None]) == pytest.approx(value, rel=1e-6)
             np.testing.assert_allclose(ours.gradients, theta.value, atol=2e-2)
-            case = Case(points, gradients, 1.0, mu, variance, covariance)
             assert not judge(case, ours, 1e-7).wrong  # and so are the multipliers
             unchanged = ours.status is coco.Status.UNCHANGED
             assert unchanged or np.isnan(ours.weights).all() == coloured
 
 
-@given(window=windows(max_points=5), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=5), seed=st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_answers_are_certified_and_keep_the_weighted_centroid(window: Window, seed: int) -> None:
+def test_answers_are_certified_and_keep_the_weighted_centroid(case: Case, seed: int) -> None:
     """Theorem 4.1, which the appendix proves for a general covariance."""
-    points, gradients, L, mu = window
-    rng = np.random.default_rng(seed)
-    variance, covariance = rng.uniform(0.1, 10.0, len(points)), spread(rng, points.shape[1])
-    solution = coco.solve(
-        points, gradients, L=L, mu=mu, noise_variance=variance, covariance=covariance
-    )
+    rng, (K, d) = np.random.default_rng(seed), case.points.shape
+    variance = rng.uniform(0.1, 10.0, K)
+    solution = case.solve(noise_variance=variance, covariance=spread(rng, d))
     assert max(solution.gap, solution.violation) <= 1e-9
-    drift = ((solution.gradients - gradients) / variance[:, None]).sum(axis=0)
-    assert np.abs(drift).max() <= 1e-8 * size(points, gradients, L)
+    drift = ((solution.gradients - case.gradients) / variance[:, None]).sum(axis=0)
+    assert np.abs(drift).max() <= 1e-8 * case.size
 
 
-@given(window=windows(max_points=6), s=st.floats(0.01, 100.0), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=6), s=st.floats(0.01, 100.0), seed=st.integers(0, 2**32))
 @settings(max_examples=30)
-def test_a_multiple_of_the_identity_changes_nothing(window: Window, s: float, seed: int) -> None:
-    points, gradients, L, mu = window
-    d = points.shape[1]
-    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    without = coco.solve(points, gradients, L=L, mu=mu, noise_variance=variance)
+def test_a_multiple_of_the_identity_changes_nothing(case: Case, s: float, seed: int) -> None:
+    K, d = case.points.shape
+    case = case._replace(noise_variance=np.random.default_rng(seed).uniform(0.1, 10.0, K))
+    without = case.solve()
     for covariance in (np.full(d, s), s * np.eye(d)):
-        same = coco.solve(
-            points, gradients, L=L, mu=mu, noise_variance=variance, covariance=covariance
-        )
-        gap = np.abs(same.gradients - without.gradients).max()
-        assert gap <= 3e-4 * size(points, gradients, L)
+        same = case.solve(covariance=covariance)
+        assert np.abs(same.gradients - without.gradients).max() <= 3e-4 * case.size
         np.testing.assert_allclose(same.weights, without.weights, atol=1e-4)
 
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
-from tests.windows import Window, size, windows
+from tests.families import Case
+from tests.windows import windows
 
 
-def moved(points: Float64, gradients: Float64, L: float, mu: float) -> Float64:
-    return coco.denoise(points, gradients, L=L, mu=mu) - gradients
+def moved(case: Case, **options: Any) -> Float64:
+    return case.solve(**options).gradients - case.gradients
 
 
 def assert_close(a: Float64, b: Float64, scale: float, tol: float = 2e-5) -> None:
@@ -21,32 +22,27 @@ def assert_close(a: Float64, b: Float64, scale: float, tol: float = 2e-5) -> Non
     assert np.abs(a - b).max() <= tol * scale
 
 
-@given(window=windows())
-def test_weights_are_a_symmetric_average_and_come_from_the_multipliers(window: Window) -> None:
-    points, gradients, L, mu = window
-    solution = coco.solve(points, gradients, L=L, mu=mu)
-    W = solution.weights
+@given(case=windows())
+def test_weights_are_a_symmetric_average_and_come_from_the_multipliers(case: Case) -> None:
+    solution = case.solve()
+    W, shift = solution.weights, 0.5 * (case.L + case.mu) * case.points
     assert W.min() >= 0.0
     np.testing.assert_allclose(W.sum(axis=1), 1.0, atol=1e-12)
     np.testing.assert_allclose(W, W.T, atol=1e-9)
-    residuals = gradients - 0.5 * (L + mu) * points
-    expected = 0.5 * (L + mu) * points + W @ residuals
-    assert_close(solution.gradients, expected, size(points, gradients, L), 1e-9)
+    assert_close(solution.gradients, shift + W @ (case.gradients - shift), case.size, 1e-9)
     lam = np.minimum(solution.multipliers, 1e13)  # points that coincide have infinite ones
     np.testing.assert_array_equal(lam, lam.T)
     assert lam.min() >= 0.0
-    inverse = np.linalg.inv(np.eye(len(points)) + np.diag(lam.sum(axis=1)) - lam)
+    inverse = np.linalg.inv(np.eye(len(W)) + np.diag(lam.sum(axis=1)) - lam)
     if lam.max() < 1e6:
         np.testing.assert_allclose(W, inverse, atol=1e-6)
 
 
-@given(window=windows(), seed=st.integers(0, 2**32))
-def test_unequal_variances_are_optimal_too(window: Window, seed: int) -> None:
-    points, gradients, L, mu = window
-    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    solution = coco.solve(points, gradients, L=L, mu=mu, noise_variance=variance)
+@given(case=windows(), seed=st.integers(0, 2**32))
+def test_unequal_variances_are_optimal_too(case: Case, seed: int) -> None:
+    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(case.points))
+    solution, rescaled = (case.solve(noise_variance=s * variance) for s in (1.0, 1e3))
     assert solution.gap <= 1e-9
-    rescaled = coco.solve(points, gradients, L=L, mu=mu, noise_variance=1e3 * variance)
     np.testing.assert_allclose(rescaled.weights, solution.weights, atol=1e-8)
     finite = np.isfinite(solution.multipliers)
     top = solution.multipliers[finite].max()
@@ -55,56 +51,44 @@ def test_unequal_variances_are_optimal_too(window: Window, seed: int) -> None:
     )
 
 
-@given(window=windows(), seed=st.integers(0, 2**32))
-def test_order_shifts_and_rotations_do_not_matter(window: Window, seed: int) -> None:
-    points, gradients, L, mu = window
-    rng, d, scale = np.random.default_rng(seed), points.shape[1], size(points, gradients, L)
-    order, Q = rng.permutation(len(points)), np.linalg.qr(rng.normal(size=(d, d)))[0]
-    x = points[order] @ Q + scale / L * rng.normal(size=d)
-    g = gradients[order] @ Q + scale * rng.normal(size=d)
-    assert_close(moved(x, g, L, mu), moved(points, gradients, L, mu)[order] @ Q, scale)
+@given(case=windows(), seed=st.integers(0, 2**32))
+def test_order_shifts_and_rotations_do_not_matter(case: Case, seed: int) -> None:
+    rng, (K, d) = np.random.default_rng(seed), case.points.shape
+    order, Q = rng.permutation(K), np.linalg.qr(rng.normal(size=(d, d)))[0]
+    x = case.points[order] @ Q + case.size / case.L * rng.normal(size=d)
+    g = case.gradients[order] @ Q + case.size * rng.normal(size=d)
+    other = case._replace(points=x, gradients=g)
+    assert_close(moved(other), moved(case)[order] @ Q, case.size)
 
 
-@given(window=windows(), a=st.integers(-440, 440), b=st.integers(-440, 440))
-def test_scaling_by_powers_of_two_carries_over_to_the_last_bit(
-    window: Window, a: int, b: int
-) -> None:
-    points, gradients, L, mu = window
-    theta = coco.denoise(points, gradients, L=L, mu=mu)
+@given(case=windows(), a=st.integers(-440, 440), b=st.integers(-440, 440))
+def test_scaling_by_powers_of_two_carries_over_to_the_last_bit(case: Case, a: int, b: int) -> None:
+    x, g, L, mu, *_ = case
     unit = 2.0 ** (b - a)
-    scaled = coco.denoise(points * 2.0**a, gradients * 2.0**b, L=L * unit, mu=mu * unit)
-    np.testing.assert_array_equal(scaled, theta * 2.0**b)
+    scaled = Case(x * 2.0**a, g * 2.0**b, L * unit, mu * unit).solve()
+    np.testing.assert_array_equal(scaled.gradients, case.solve().gradients * 2.0**b)
 
 
-@given(window=windows(), slope=st.floats(-5, 5))
-def test_adding_a_quadratic_shifts_the_curvature_bounds(window: Window, slope: float) -> None:
-    points, gradients, L, mu = window
-    shift = slope * L
-    if L + shift <= 0.0:
-        shift = 0.0
-    assert_close(
-        moved(points, gradients + shift * points, L + shift, mu + shift),
-        moved(points, gradients, L, mu),
-        size(points, gradients, L) + abs(shift) * np.ptp(points),
-    )
+@given(case=windows(), slope=st.floats(-5, 5))
+def test_adding_a_quadratic_shifts_the_curvature_bounds(case: Case, slope: float) -> None:
+    x, g, L, mu, *_ = case
+    shift = slope * L if L + slope * L > 0.0 else 0.0
+    other = Case(x, g + shift * x, L + shift, mu + shift)
+    assert_close(moved(other), moved(case), case.size + abs(shift) * np.ptp(x))
 
 
-@given(window=windows())
-def test_denoising_twice_is_denoising_once(window: Window) -> None:
-    points, gradients, L, mu = window
-    once = coco.denoise(points, gradients, L=L, mu=mu)
-    twice = coco.denoise(points, once, L=L, mu=mu)
-    assert_close(twice, once, size(points, gradients, L), 1e-9)
+@given(case=windows())
+def test_denoising_twice_is_denoising_once(case: Case) -> None:
+    once = case.solve().gradients
+    assert_close(case.solve(gradients=once).gradients, once, case.size, 1e-9)
 
 
-@given(window=windows())
-def test_tighter_curvature_bounds_move_further(window: Window) -> None:
+@given(case=windows())
+def test_tighter_curvature_bounds_move_further(case: Case) -> None:
     """Each set contains the next: merely smooth, convex, strongly convex."""
-    points, gradients, L, _ = window
-    distances = [np.linalg.norm(moved(points, gradients, L, mu)) for mu in (-L, 0.0, L / 3)]
-    scale = 1e-4 * size(points, gradients, L)
-    assert distances[0] <= distances[1] + scale
-    assert distances[1] <= distances[2] + scale
+    distances = [np.linalg.norm(moved(case, mu=mu)) for mu in (-case.L, 0.0, case.L / 3)]
+    assert distances[0] <= distances[1] + 1e-4 * case.size
+    assert distances[1] <= distances[2] + 1e-4 * case.size
 
 
 def test_closed_form_of_theorem_3_1() -> None:

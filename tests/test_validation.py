@@ -282,7 +282,7 @@ def test_windows_of_mixed_scales_get_an_answer_without_a_warning(seed: int) -> N
 
     L = 10.0 ** rng.uniform(-20, 20)
     case = Case(mixed(), mixed(), L, float(rng.choice([-L, 0.0, L / 3])))
-    found = coco.solve(case.points, case.gradients, L=L, mu=case.mu, throw=False)
+    found = case.solve(throw=False)
     assert not (found.status.success and judge(case, found).wrong)
 
 

@@ -14,9 +14,9 @@ from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.families import box, hard
+from tests.families import Case, box, hard
 from tests.fuzz import judge
-from tests.windows import Window, windows
+from tests.windows import windows
 
 GENERAL = [name for name in METHODS if name not in ("closed-form", "line")]
 
@@ -41,19 +41,17 @@ def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
 
 
 @pytest.mark.parametrize("method", [*GENERAL, "line"])
-@given(window=windows(max_points=6), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=6), seed=st.integers(0, 2**32))
 @settings(max_examples=60)
-def test_all_methods_agree(method: str, window: Window, seed: int) -> None:
-    points, gradients, L, mu = window
+def test_all_methods_agree(method: str, case: Case, seed: int) -> None:
+    points, gradients, L, mu, *_ = case
     if method == "line":
         points, gradients = points[:, :1], gradients[:, :1]
     variance = np.ones(len(points))
     if seed % 2:
         variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    options: dict[str, Any] = {"L": L, "mu": mu}
-    both = options | {"noise_variance": variance}
-    exact = coco.solve(points, gradients, **both)
-    other = coco.solve(points, gradients, method=method, throw=False, **both)
+    case = Case(points, gradients, L, mu, variance)
+    exact, other = case.solve(), case.solve(method=method, throw=False)
     assert max(exact.gap, exact.violation, other.violation) <= 1e-9
     for answer in (exact, other):  # the weighted form of Theorem 4.1
         drift = ((answer.gradients - gradients) / variance[:, None]).sum(axis=0)
@@ -66,9 +64,9 @@ def test_all_methods_agree(method: str, window: Window, seed: int) -> None:
     reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
     apart = np.linalg.norm(weight * (exact.gradients - other.gradients))
     assert apart <= 2.0 * reach * max(moved, floor)
-    v = variance[:2]
-    pairs = denoise_pairs(points[:2], gradients[:2], noise_variance=(v[0], v[1]), **options)
-    two = coco.solve(points[:2], gradients[:2], noise_variance=v, method=method, **options)
+    x, g, v = points[:2], gradients[:2], variance[:2]
+    pairs = denoise_pairs(x, g, L=L, mu=mu, noise_variance=(v[0], v[1]))
+    two = Case(x, g, L, mu, v).solve(method=method)
     assert same(two.gradients, pairs, gradients, 1e-3)
 
 
@@ -79,7 +77,7 @@ def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
         K = 5  # its cost grows too fast for a test; what it claims is claimed for small windows
     rng = np.random.default_rng([K, d])
     for case in hard(rng, K, d):
-        solution = coco.solve(case.points, case.gradients, L=case.L, method=method, throw=False)
+        solution = case.solve(method=method, throw=False)
         assert solution.violation <= 1e-9, case.name
         if not any(word in case.name for word in UNCLAIMED[method]):
             assert solution.status.success, (case.name, solution.gap)
@@ -94,7 +92,7 @@ def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
 def test_large_hard_cases_are_solved_one_way_or_another(K: int, d: int) -> None:
     rng = np.random.default_rng([K, d])
     for case in hard(rng, K, d):
-        solution = coco.solve(case.points, case.gradients, L=case.L, throw=False)
+        solution = case.solve(throw=False)
         assert solution.status.success, (case.name, solution)
 
 

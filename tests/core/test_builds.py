@@ -11,8 +11,7 @@ import pytest
 from coco_denoiser._core import baseline, kernels
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.typing import Float64
-from tests.families import FAMILIES
-from tests.windows import reduced
+from tests.families import FAMILIES, Case
 
 BUILDS: list[Any] = [baseline]
 if baseline.has_avx2():  # built on x86-64 only
@@ -30,8 +29,7 @@ def windows(count: int) -> Any:
         K = int(rng.integers(2, 41 if count % 10 == 0 else 17))
         case = FAMILIES[name](rng, K, int(rng.integers(1, 20)))
         if case.covariance is None and len(case.points) <= 64:
-            v = np.ones(len(case.points)) if case.noise_variance is None else case.noise_variance
-            yield reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
+            yield case.reduced()
             count -= 1
 
 
@@ -60,7 +58,7 @@ def test_a_workspace_is_as_good_as_new() -> None:
     rng = np.random.default_rng(1)
     used = kernels.Workspace(9, 12)
     for q in (12, 3, 7, 1, 12, 2):
-        problem = reduced(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q)))
+        problem = Case(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q))).reduced()
         new = kernels.Workspace(9, q)
         found = []
         for room in (used, new):

@@ -9,8 +9,8 @@ import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.solvers import barrier, interior_point
 from tests import fuzz
-from tests.families import box
-from tests.windows import plain, reduced
+from tests.families import Case, box
+from tests.windows import plain
 
 
 def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
@@ -29,14 +29,13 @@ def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
 def test_a_step_that_seems_to_reach_the_end_does_not_leave_the_path() -> None:
     """With all of tau gone at once, 200 steps did not suffice."""
     for name, number in (("ladder", 4), ("far point", 15)):
-        case = fuzz.draw(name, 3, number)
-        problem = reduced(case.points, case.gradients)
+        problem = fuzz.draw(name, 3, number).reduced()
         _, steps = barrier.solve(problem, tol=1e-9, max_iter=200)
         assert steps < 60
 
 
 def test_its_cost_is_known_beforehand() -> None:
-    few, many = (reduced(*box(np.random.default_rng(0), K, d)) for K, d in ((48, 10), (48, 40)))
+    few, many = (Case(*box(np.random.default_rng(0), 48, d)).reduced() for d in (10, 40))
     assert barrier.multiplications(few) <= solvers._BARRIER < barrier.multiplications(many)
 
 

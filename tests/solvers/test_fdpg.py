@@ -9,13 +9,11 @@ from coco_denoiser.paper import fdpg
 from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import barrier
 from coco_denoiser.typing import Float64
-from tests.families import path
-from tests.windows import reduced
+from tests.families import Case, path
 
 
 def window(seed: int, K: int = 5, d: int = 3) -> Problem:
-    points, gradients = path(np.random.default_rng(seed), K, d)
-    return reduced(points, gradients)
+    return Case(*path(np.random.default_rng(seed), K, d)).reduced()
 
 
 def dense(window: Problem, steps: int) -> tuple[Float64, list[float]]:

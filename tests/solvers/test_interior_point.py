@@ -5,14 +5,12 @@ import pytest
 
 from coco_denoiser.solvers import interior_point
 from tests.families import FAMILIES
-from tests.windows import reduced
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is not allowed is not begun; the best so far comes back."""
     rng = np.random.default_rng(0)
-    case = FAMILIES["path with step 0.7"](rng, 16, 5)
-    window = reduced(case.points, case.gradients)
+    window = FAMILIES["path with step 0.7"](rng, 16, 5).reduced()
     _, usual = interior_point.solve(window, tol=1e-9, max_iter=400)
     monkeypatch.setattr(interior_point, "ALLOWED", 1e-3)
     lam, steps = interior_point.solve(window, tol=1e-9, max_iter=400)

@@ -14,7 +14,7 @@ from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import barrier
 from tests import fuzz
 from tests.families import Case
-from tests.windows import plain, reduced
+from tests.windows import plain
 
 # By family, seed and number. All pairs at their bounds, distances over many decades, bounds broken
 # by a few roundings, and precisions over twelve decades besides.
@@ -96,7 +96,7 @@ def test_what_the_compiled_call_of_a_stream_cannot_solve_is_solved_by_another_me
 
 @pytest.mark.parametrize("case", [fuzz.draw("geometric", 1, 1474), NEAR], ids=["apart", "near"])
 def test_where_newtons_method_falls_short_the_barrier_follows_in_the_same_call(case: Case) -> None:
-    problem = reduced(case.points, case.gradients, mu=case.mu)
+    problem = case.reduced()
     given = problem.residuals, problem.bounds, problem.precisions, 1e-9, -1, 1e-10
     newton, both = kernels.solve(*given, "newton"), kernels.solve(*given, "auto")
     assert max(newton[5:7]) > 1e-9
@@ -106,9 +106,7 @@ def test_where_newtons_method_falls_short_the_barrier_follows_in_the_same_call(c
 
 @pytest.mark.parametrize("window", GIVEN_UP)
 def test_so_it_is_by_the_barrier_method_for_a_covariance(window: tuple[str, int, int]) -> None:
-    case = fuzz.draw(*window)
-    v = np.ones(len(case.points)) if case.noise_variance is None else case.noise_variance
-    problem = reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
+    problem = fuzz.draw(*window).reduced()
     given = replace(problem, isotropic=False)
     lam, _ = barrier.solve(given, tol=1e-9, max_iter=barrier.STEPS)
     assert max(certify(problem, average(lam, problem)[1], lam)) <= 1e-9

@@ -10,15 +10,15 @@ from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import barrier, interior_point, large, newton, solve_fast
 from coco_denoiser.typing import Float64
-from tests.families import FAMILIES, noisy, sgd
-from tests.windows import plain, reduced
+from tests.families import FAMILIES, Case, noisy, sgd
+from tests.windows import plain
 
 
 def path(K: int, d: int, step: float, seed: int) -> Problem:
     """K points along SGD with noise 10 on a quadratic, of unequal variances."""
     rng = np.random.default_rng(seed)
     points, gradients = sgd(rng, K, d, step, start=100.0)
-    return reduced(points, gradients, variances=rng.uniform(0.5, 2.0, K))
+    return Case(points, gradients, noise_variance=rng.uniform(0.5, 2.0, K)).reduced()
 
 
 def verdict(window: Problem, lam: Float64) -> float:
@@ -57,8 +57,7 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
     solved, count = 0, 800 // K
     for _ in range(count):
         points = rng.uniform(-10.0, 10.0, (K, d))
-        gradients = points + 10.0 * rng.normal(size=(K, d))
-        window = reduced(points, gradients)
+        window = Case(points, points + 10.0 * rng.normal(size=(K, d))).reduced()
         lam, _ = newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 0.92 * count
@@ -72,7 +71,7 @@ def test_near_points_are_no_obstacle(near: float) -> None:
         rng = np.random.default_rng(seed)
         points = rng.uniform(-10.0, 10.0, (8, 2))
         points = np.concatenate([points, points + near * rng.normal(size=points.shape)])
-        window = reduced(points, points + 10.0 * rng.normal(size=points.shape))
+        window = Case(points, points + 10.0 * rng.normal(size=points.shape)).reduced()
         lam, _ = newton.solve(window, tol=1e-9, max_iter=24)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 22
@@ -85,11 +84,7 @@ def test_most_hard_windows_are_solved_too(name: str) -> None:
     rng, solved = np.random.default_rng(1), 0
     for K, d in ((8, 2), (16, 2), (16, 3), (16, 10), (24, 2)):
         for _ in range(20):
-            case = FAMILIES[name](rng, K, d)
-            v = np.ones(K) if case.noise_variance is None else case.noise_variance
-            window = reduced(case.points, case.gradients, L=case.L, mu=case.mu, variances=v)
-            answer = solve_fast(window, 1e-9)
-            solved += answer.status.success
+            solved += solve_fast(FAMILIES[name](rng, K, d).reduced(), 1e-9).status.success
     assert solved >= 85
 
 
@@ -119,7 +114,7 @@ def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
     """L is far too small: nearly all pairs are at their bounds, and the system is too large."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(100, 200))
-    window = reduced(points, 1e3 * rng.normal(size=points.shape))
+    window = Case(points, 1e3 * rng.normal(size=points.shape)).reduced()
     assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2
 
 
@@ -128,7 +123,7 @@ def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
 def test_points_on_a_line_need_only_their_neighbours(method: Any, K: int) -> None:
     rng = np.random.default_rng(1)
     points = rng.permutation(10.0 * np.arange(K))[:, None]
-    window = reduced(points, noisy(points, rng))
+    window = Case(points, noisy(points, rng)).reduced()
     lam, _ = method.solve(window, tol=1e-10, max_iter=100)
     order = np.argsort(points[:, 0])
     pulled = lam[np.ix_(order, order)] > 0.0
