@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser.typing import Float64
-from tests.test_streaming import sgd
+from tests.test_streaming import follow, sgd
 
 SEEDS = st.integers(0, 2**32)
-
-
-def stream(denoiser: Denoiser, points: Float64, gradients: Float64, v: Float64) -> Float64:
-    """Return the answers to a stream of observations with noise variances v."""
-    return np.array(
-        [denoiser(x, g, noise_variance=n) for x, g, n in zip(points, gradients, v, strict=True)]
-    )
 
 
 def by_hand(
@@ -61,7 +54,7 @@ def test_a_stream_folds_as_one_would_by_hand(
     rng = np.random.default_rng(seed)
     points, gradients = sgd(rng, 10, d, step)
     v = rng.uniform(0.2, 5.0, 10)
-    found = stream(Denoiser(L=1.0, window=K, mu=mu, forget="fold"), points, gradients, v)
+    found = follow(Denoiser(L=1.0, window=K, mu=mu, forget="fold"), points, gradients, v)
     atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
     expected = by_hand(points, gradients, v, K, [1.0] * 10, mu)
     np.testing.assert_allclose(found, expected, atol=atol)
@@ -78,7 +71,7 @@ def test_at_one_point_folding_is_the_weighted_mean_of_everything(
     gradients = np.tile(rng.normal(size=d), (count, 1)) if equal else rng.normal(size=(count, d))
     v = rng.uniform(0.1, 10.0, count)
     denoiser = Denoiser(L=1.0, window=K, forget="fold")
-    found = stream(denoiser, np.tile(rng.normal(size=d), (count, 1)), gradients, v)
+    found = follow(denoiser, np.tile(rng.normal(size=d), (count, 1)), gradients, v)
     precisions = np.cumsum(1 / v)
     np.testing.assert_allclose(
         found, np.cumsum(gradients / v[:, None], axis=0) / precisions[:, None], atol=1e-9
@@ -108,25 +101,13 @@ def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
 def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: float) -> None:
     denoiser = Denoiser(L=1.0, window=K, forget="fold")
     points, gradients = sgd(np.random.default_rng(seed), 40, d, step)
-    stream(denoiser, points, gradients, np.ones(40))
+    follow(denoiser, points, gradients)
     state = denoiser.state_dict()
     dx, dh = (v[:, None] - v for v in (state["points"], state["residuals"]))
     X, H = (np.linalg.norm(v, axis=2) for v in (dx, dh))
     np.testing.assert_allclose(state["point_distances"], X, rtol=1e-12)
     np.testing.assert_allclose(state["residual_distances"], H, rtol=1e-10, atol=1e-12 * H.max())
     np.testing.assert_allclose(X * H * state["cosines"], (dx * dh).sum(axis=2), atol=1e-9)
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_the_solution_ends_with_the_answer(K: int) -> None:
-    points, gradients = sgd(np.random.default_rng(4), 9, 6)
-    denoiser = Denoiser(L=1.0, window=K, forget="fold")
-    answers = stream(denoiser, points, gradients, np.ones(9))
-    found = denoiser.solution
-    assert found.status is coco.Status.SOLVED
-    assert max(found.gap, found.violation) <= 1e-9
-    assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
-    np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
 
 
 def test_a_merged_residual_that_float32_cannot_hold_is_refused() -> None:

@@ -1,5 +1,7 @@
 """A stream equals a batch over its window at every step, and nothing bad ever enters it."""
 
+import copy
+import re
 import threading
 import tracemalloc
 import warnings
@@ -17,11 +19,28 @@ from coco_denoiser import Denoiser
 from coco_denoiser._core import kernels
 from coco_denoiser._validation import LIMITS
 from coco_denoiser.models.cocoercive import Cocoercive
+from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate
 from tests import families
 
+KINDS = pytest.mark.parametrize(
+    "options", [{"window": 3}, {"window": 3, "forget": "fold"}, {"window": 2, "forget": "fold"}]
+)
 # A plain path, to be fed to denoisers without following them.
 sgd = partial(families.sgd, start=30.0)
+
+
+def follow(denoiser: Denoiser, points: Any, gradients: Any, variances: Any = None) -> Float64:
+    """Return the answers to a stream of observations."""
+    v = np.ones(len(points)) if variances is None else variances
+    given = zip(points, gradients, v, strict=True)
+    return np.array([denoiser(x, g, noise_variance=n) for x, g, n in given])
+
+
+def assert_same(denoiser: Denoiser, state: dict[str, Any]) -> None:
+    """A denoiser is in a state that it, or another, was in."""
+    for name, value in denoiser.state_dict().items():
+        np.testing.assert_array_equal(value, state[name])
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 7, None])
@@ -60,16 +79,25 @@ def test_streaming_equals_batch_at_every_step(
         np.testing.assert_allclose(theta, solution.gradients[-1], atol=1e-9)
 
 
-def test_looking_at_the_solution_changes_nothing() -> None:
-    points, gradients = sgd(np.random.default_rng(1), 12, 6)
-    quiet, looked_at = Denoiser(L=1.0, window=4), Denoiser(L=1.0, window=4)
+@KINDS
+def test_looking_at_the_solution_changes_nothing_and_it_ends_with_the_answer(
+    options: dict[str, Any],
+) -> None:
+    quiet, looked_at = (Denoiser(L=1.0, **options) for _ in range(2))
     with pytest.raises(ValueError, match="before the first observation"):
         _ = looked_at.solution
-    for x, g in zip(points, gradients, strict=True):
-        expected = quiet(x, g)
-        np.testing.assert_array_equal(looked_at(x, g), expected)
-        assert looked_at.solution.status.success
-        assert looked_at.solution.gradients.shape == (len(looked_at), 6)
+    for x, g in zip(*sgd(np.random.default_rng(4), 9, 6), strict=True):
+        theta, found = looked_at(x, g), looked_at.solution
+        np.testing.assert_array_equal(quiet(x, g), theta)
+        assert max(found.gap, found.violation) <= 1e-9
+        assert found.gradients.shape == (len(looked_at), 6)
+        np.testing.assert_allclose(found.gradients[-1], theta, atol=1e-9)
+        assert found.status.success
+        if len(looked_at) > 1:
+            again = copy.deepcopy(looked_at).solution.gradients
+            np.testing.assert_array_equal(again, found.gradients)
+    assert found.status is coco.Status.SOLVED
+    assert len(looked_at) == (1 if options["window"] == 2 else 3)
 
 
 REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
@@ -91,25 +119,17 @@ def test_a_refused_pair_leaves_the_window_as_it_was(
 ) -> None:
     points, gradients = sgd(np.random.default_rng(3), 6, 3)
     denoiser, untouched = Denoiser(L=2.0, window=window), Denoiser(L=2.0, window=window)
-    for x, g in zip(points[:4], gradients[:4], strict=True):
-        denoiser(x, g)
-        untouched(x, g)
+    for each in (denoiser, untouched):
+        follow(each, points[:4], gradients[:4])
     before = denoiser.state_dict()
     with pytest.raises(error, match=message):
         denoiser(point, gradient)
     for bad in BAD_VARIANCES:
         with pytest.raises((ValueError, TypeError), match="noise_variance"):
             denoiser(points[0], gradients[0], noise_variance=bad)
-    after = denoiser.state_dict()
-    for name, value in before.items():
-        np.testing.assert_array_equal(after[name], value)
-    for x, g in zip(points[4:], gradients[4:], strict=True):
-        np.testing.assert_array_equal(denoiser(x, g), untouched(x, g))
-
-
-KINDS = pytest.mark.parametrize(
-    "options", [{"window": 3}, {"window": 3, "forget": "fold"}, {"window": 2, "forget": "fold"}]
-)
+    assert_same(denoiser, before)
+    rest = points[4:], gradients[4:]
+    np.testing.assert_array_equal(follow(denoiser, *rest), follow(untouched, *rest))
 
 
 @KINDS
@@ -247,8 +267,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change: Any, message: str)
         denoiser.load_state_dict({**before, **(change(before) if callable(change) else change)})
     with pytest.raises(ValueError, match="lacks points"):
         denoiser.load_state_dict({name: before[name] for name in before if name != "points"})
-    for name, value in denoiser.state_dict().items():
-        np.testing.assert_array_equal(before[name], value)
+    assert_same(denoiser, before)
 
 
 def falling_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,8 +285,7 @@ def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     denoiser = Denoiser(L=1.0, window=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for x, g in zip(points[:3], gradients[:3], strict=True):
-            denoiser(x, g)
+        follow(denoiser, points[:3], gradients[:3])
     falling_short(monkeypatch)
     denoiser._model.most = 0
     with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01") as caught:
@@ -291,8 +309,7 @@ def test_a_warning_that_is_an_error_loses_nothing(monkeypatch: pytest.MonkeyPatc
             warnings.simplefilter("ignore")
             lenient(x, g)
     assert len(strict) == 3
-    for name, value in lenient.state_dict().items():
-        np.testing.assert_array_equal(strict.state_dict()[name], value)
+    assert_same(strict, lenient.state_dict())
 
 
 def test_it_shows_its_settings_and_how_much_it_holds() -> None:
@@ -367,8 +384,7 @@ def test_after_an_exception_in_a_step_the_stream_is_empty(
 ) -> None:
     points, gradients = sgd(np.random.default_rng(1), 8, 6)
     broken, new = (Denoiser(L=1.0, window=4, forget=forget) for _ in range(2))
-    for x, g in zip(points, gradients, strict=True):
-        broken(x, g)
+    follow(broken, points, gradients)
 
     def fail(*_: object) -> Estimate:
         raise KeyboardInterrupt
@@ -378,8 +394,8 @@ def test_after_an_exception_in_a_step_the_stream_is_empty(
         with pytest.raises(KeyboardInterrupt):
             broken(points[0], gradients[0])
     assert len(broken) == 0
-    for x, g in zip(points[:, :2], gradients[:, :2], strict=True):
-        np.testing.assert_array_equal(broken(x, g), new(x, g))
+    narrow = points[:, :2], gradients[:, :2]
+    np.testing.assert_array_equal(follow(broken, *narrow), follow(new, *narrow))
 
 
 @pytest.mark.parametrize("forget", ["drop", "fold"])
@@ -393,7 +409,7 @@ def test_a_collinear_stream_is_saved_and_restored(forget: Any) -> None:
     assert len(restored) == 8
 
 
-@KINDS
+@pytest.mark.parametrize("options", [*KINDS.args[1], {"model": "gaussian"}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_largest_numbers_leave_room_for_their_differences(
     dtype: Any, options: dict[str, Any]
@@ -408,10 +424,10 @@ def test_the_largest_numbers_leave_room_for_their_differences(
         state = denoiser.state_dict()
         for name in ("residuals", "point_distances", "residual_distances", "cosines"):
             assert np.isfinite(state[name]).all()
-    with pytest.raises(ValueError, match="must not exceed"):
-        denoiser(x, np.nextafter(largest, dtype(np.inf)) * np.ones(3, dtype))
-    with pytest.raises(ValueError, match="must not exceed"):
-        denoiser(-1.1 * largest * x, x)
+    too_large = np.nextafter(largest, dtype(np.inf)) * x
+    for bad in ((x, too_large), (-too_large, x), (too_large, -too_large)):
+        with pytest.raises(ValueError, match=re.escape(f"must not exceed {largest:.0e}")):
+            denoiser(*bad)
 
 
 @KINDS
@@ -433,6 +449,5 @@ def test_bounds_that_change_by_much_cost_no_digits() -> None:
     bounds = iter([1e9, 1.0, 1.0, 1.0])
     denoiser = Denoiser(L=lambda: next(bounds), window=3)
     points, gradients = (v.astype(np.float32) for v in sgd(np.random.default_rng(0), 4, 6))
-    for x, g in zip(points, gradients, strict=True):
-        theta = denoiser(x, g)
+    theta = follow(denoiser, points, gradients)[-1]
     np.testing.assert_allclose(theta, coco.denoise(points[1:], gradients[1:], L=1.0)[-1], atol=1e-3)

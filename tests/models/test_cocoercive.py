@@ -1,6 +1,5 @@
 """A step: what the tables of a window say is what a batch of its observations says."""
 
-import copy
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import solve_fast
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
+from tests.test_streaming import follow
 
 
 def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
@@ -88,8 +88,7 @@ def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch
 
 
 def _walk(points: Any, gradients: Any) -> Float64:
-    denoiser = coco.Denoiser(L=1.0, window=5)
-    return np.array([denoiser(x, g) for x, g in zip(points, gradients, strict=True)])
+    return follow(coco.Denoiser(L=1.0, window=5), points, gradients)
 
 
 @pytest.mark.parametrize(("K", "d"), [(2, 3), (3, 1), (8, 10), (16, 2), (24, 6)])
@@ -122,9 +121,7 @@ def test_one_compiled_call_does_what_two_do(
         bound: Any = (lambda: float(next(L))) if changing else 2.0
         denoiser = coco.Denoiser(L=bound, mu=-0.5, **{"window": K, **options})
         denoiser._model.most = most
-        pairs = zip(x, g, variances.tolist(), strict=True)
-        answers = [denoiser(a, b, noise_variance=v) for a, b, v in pairs]
-        return np.array(answers), denoiser._stream.window
+        return follow(denoiser, x, g, variances), denoiser._stream.window
 
     (theta, once), (expected, twice) = walk(most=159), walk(most=0)
     np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-7)
@@ -167,20 +164,3 @@ def test_whatever_the_memory_is_like_the_answer_is_the_same() -> None:
     expected = _walk(x, g)
     for a, b in ((frozen, g), (x.repeat(2, axis=1)[:, ::2], g), (x.tolist(), g)):
         np.testing.assert_array_equal(_walk(a, b), expected)
-    np.testing.assert_array_equal(
-        _walk(x.reshape(8, 2, 3), g.reshape(8, 2, 3)).reshape(8, 6), expected
-    )
-
-
-def test_a_copy_goes_on_by_itself() -> None:
-    x, g, _ = observed(12, 3, 0)
-    some = coco.Denoiser(L=1.0, window=5)
-    for k in range(8):
-        some(x[k], g[k])
-    other = copy.deepcopy(some)
-    for k in range(8, 12):
-        np.testing.assert_array_equal(other(x[k], g[k]), some(x[k], g[k]))
-    np.testing.assert_array_equal(other.solution.gradients, some.solution.gradients)
-    np.testing.assert_allclose(
-        some.solution.gradients, coco.denoise(x[7:], g[7:], L=1.0), atol=1e-8
-    )
