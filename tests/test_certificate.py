@@ -25,10 +25,10 @@ from tests.windows import plain, windows
 SPREAD = np.array([0.5, 3.0, 7.0, 1.0])
 
 
-def noisy(seed: int, K: int = 6) -> tuple[Float64, Float64, Float64]:
+def noisy(seed: int, covariance: Float64 | None = None) -> Case:
     rng = np.random.default_rng(seed)
-    points, gradients = (box, path)[seed % 2](rng, K, 4)
-    return points, gradients, np.asarray(10.0 ** rng.uniform(-1, 1, K))
+    points, gradients = (box, path)[seed % 2](rng, 6, 4)
+    return Case(points, gradients, 3.0, 0.0, 10.0 ** rng.uniform(-1, 1, 6), covariance)
 
 
 def by_definition(problem: Problem, phi: Float64, lam: Float64) -> float:
@@ -53,9 +53,7 @@ def by_definition(problem: Problem, phi: Float64, lam: Float64) -> float:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("spread", [None, SPREAD])
 def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) -> None:
-    points, gradients, variance = noisy(seed)
-    problem = Case(points, gradients, 3.0, 0.0, variance, spread).reduced()
-    rng = np.random.default_rng(seed)
+    problem, rng = noisy(seed, spread).reduced(), np.random.default_rng(seed)
     phi = problem.residuals + 0.3 * rng.normal(size=problem.residuals.shape)
     lam = rng.uniform(0.0, 2.0, (6, 6))
     lam = np.triu(lam, 1) + np.triu(lam, 1).T
@@ -73,8 +71,7 @@ def test_the_certificate_is_its_definition(seed: int, spread: Float64 | None) ->
 def test_next_to_a_residual_far_away_the_others_keep_their_certificate(
     seed: int, held: bool
 ) -> None:
-    points, gradients, variance = noisy(seed)
-    alone = Case(points, gradients, 3.0, 0.0, variance).reduced()
+    alone = noisy(seed).reduced()
     rng, scale = np.random.default_rng(seed), 1e-10
     phi = alone.residuals + 0.3 * rng.normal(size=alone.residuals.shape)
     lam, bounds = np.zeros((7, 7)), np.full((7, 7), 2.0)
@@ -106,8 +103,7 @@ def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() ->
 
 def test_points_alone_feel_what_the_others_pull() -> None:
     """1/2 n ||phi - h||^2 - <f, phi> is least where 1/2 n ||phi - h - f / n||^2 is."""
-    points, gradients, variance = noisy(0)
-    problem = Case(points, gradients, 3.0, 0.0, variance, SPREAD).reduced()
+    problem = noisy(0, SPREAD).reduced()
     members, pull = np.array([1, 2, 4]), np.random.default_rng(0).normal(size=(3, 4))
     own = subproblem(problem, members, pull)
     np.testing.assert_allclose(
@@ -122,9 +118,9 @@ def test_points_alone_feel_what_the_others_pull() -> None:
 
 def test_any_multipliers_average_to_something_feasible() -> None:
     """Too weak ones leave bounds broken: W h is drawn to the centroid; equal points share it."""
-    points, gradients, variance = noisy(0)
-    points[3] = points[1]
-    problem = Case(points, gradients, 3.0, 0.0, variance).reduced()
+    case = noisy(0)
+    case.points[3] = case.points[1]
+    problem = case.reduced()
     lam = np.full((6, 6), 1e-3)
     lam[[1, 3], [3, 1]] = np.inf
     np.fill_diagonal(lam, 0.0)
