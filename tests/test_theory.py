@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.paper.experiments.counterexample import star
+from coco_denoiser.paper.optimizers import soft_threshold
 from coco_denoiser.typing import Float64
 
 Gradient = Callable[[Float64], Float64]
@@ -358,17 +359,14 @@ def test_a_proximal_step_finds_the_zeros_once_the_error_is_below_the_margin() ->
         noise = sigma * rng.normal(size=(K, d))
         theta = coco.denoise(points, exact + noise, L=1.0)
         x = points[-1]
-
-        def shrunk(gradient: Float64, x: Float64 = x) -> Float64:
-            moved = x - step * gradient
-            return np.asarray(np.sign(moved) * np.maximum(np.abs(moved) - step * weight, 0.0))
-
+        used = (theta[-1], exact[-1] + noise[-1])
+        mine, theirs = (soft_threshold(x - step * g, step * weight) != 0 for g in used)
         error = np.abs(theta[-1] - exact[-1])[5:].max()
         near = (1 / step + 1) * np.linalg.norm(x - solution) + error <= margin
-        same = np.array_equal(shrunk(theta[-1]) != 0, solution != 0)
+        same = np.array_equal(mine, solution != 0)
         assert same or not near
         right["bound"] += near
         right["COCO"] += same
-        right["one gradient"] += np.array_equal(shrunk(exact[-1] + noise[-1]) != 0, solution != 0)
+        right["one gradient"] += np.array_equal(theirs, solution != 0)
     assert right["one gradient"] == 0
     assert right["COCO"] >= right["bound"] >= 20
