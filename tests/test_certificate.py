@@ -14,10 +14,8 @@ from coco_denoiser.problem import (
     Problem,
     average,
     expand_multipliers,
-    from_observations,
     subproblem,
 )
-from coco_denoiser.solvers import solve
 from coco_denoiser.typing import Float64
 from tests.families import Case, box, path
 from tests.windows import plain, windows
@@ -176,15 +174,6 @@ def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -
     phi = window.residuals.copy()
     phi[1, 2] = np.nan
     assert certify(window, phi, np.full((4, 4), multiplier))[0] == np.inf
-
-
-def test_the_way_back_keeps_what_is_feasible_to_the_last_bit() -> None:
-    x = np.random.default_rng(0).normal(size=(5, 3))
-    problem, units = from_observations(x, 0.5 * x, L=1.0, mu=0.0, variances=np.ones(5))
-    answer = solve(problem)
-    assert answer.status is coco.Status.UNCHANGED
-    solution = units.restore(answer, 1e-9)
-    np.testing.assert_array_equal(solution.gradients, 0.5 * x)
 
 
 def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> None:

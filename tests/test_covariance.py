@@ -93,15 +93,13 @@ def test_two_points_solve_a_scalar_equation() -> None:
     rng = np.random.default_rng(6)
     for span in (1.0, 3.0, 6.0):
         points, gradients = rng.normal(size=(2, 5)), 10.0 * rng.normal(size=(2, 5))
-        options: dict[str, Any] = {
-            "noise_variance": rng.uniform(0.1, 1.0, 2),
-            "covariance": 10.0 ** rng.uniform(-span, span, 5),
-        }
-        closed = coco.solve(points, gradients, L=1.0, **options)
+        variance, covariance = rng.uniform(0.1, 1.0, 2), 10.0 ** rng.uniform(-span, span, 5)
+        case = Case(points, gradients, 1.0, 0.0, variance, covariance)
+        closed = case.solve()
         assert closed.method == "closed-form"
         assert closed.iterations <= 50
         assert closed.gap <= 1e-12
-        other = coco.solve(points, gradients, L=1.0, method="interior-point", **options)
+        other = case.solve(method="interior-point")
         np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
 

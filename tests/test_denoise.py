@@ -111,12 +111,8 @@ def test_closed_form_of_theorem_3_1() -> None:
 def test_coinciding_points_get_the_mean_weighted_by_precision(method: str, covariance: Any) -> None:
     gradients = np.random.default_rng(2).normal(size=(4, 3))
     variance = np.array([1.0, 2.0, 5.0, 0.5])
-    options: dict[str, Any] = {
-        "noise_variance": variance,
-        "covariance": covariance,
-        "method": method,
-    }
-    solution = coco.solve(np.ones((4, 3)), gradients, L=1.0, **options)
+    case = Case(np.ones((4, 3)), gradients, noise_variance=variance, covariance=covariance)
+    solution = case.solve(method=method)
     mean = (gradients / variance[:, None]).sum(axis=0) / (1.0 / variance).sum()
     np.testing.assert_allclose(solution.gradients, np.tile(mean, (4, 1)), atol=1e-12)
     assert np.isinf(solution.multipliers[0, 1])

@@ -54,9 +54,10 @@ def test_forces_inside_a_group_are_those_of_its_precisions() -> None:
         points[3] = 1.0
         gradients[:3] = 0.3 + 1e-11 * rng.normal(size=(3, 2))
         variance = np.array([100.0, 300.0, 500.0, 1.0])
-        found = coco.solve(points, gradients, L=1.0, noise_variance=variance, method="barrier")
+        case = Case(points, gradients, noise_variance=variance)
+        found = case.solve(method="barrier")
         assert found.status.success
-        assert not fuzz.judge(Case(points, gradients, 1.0, 0.0, variance), found).wrong
+        assert not fuzz.judge(case, found).wrong
 
 
 def test_windows_of_three_with_near_duplicates() -> None:
@@ -71,11 +72,11 @@ def test_windows_of_three_with_near_duplicates() -> None:
         if rng.random() < 0.5:
             gradients[1] = gradients[0] + 10.0 ** rng.uniform(-12, -2) * rng.normal(size=d)
         variance = 10.0 ** rng.uniform(-2, 2, 3) if rng.random() < 0.5 else None
-        options: dict[str, Any] = {"L": 1.0, "mu": mu, "noise_variance": variance}
-        found = coco.solve(points, gradients, throw=False, **options)
+        case = Case(points, gradients, 1.0, mu, variance)
+        found = case.solve(throw=False)
         if found.status.success:
             solved += 1
-            assert not fuzz.judge(Case(points, gradients, **options), found).wrong
+            assert not fuzz.judge(case, found).wrong
     assert solved >= 380
 
 

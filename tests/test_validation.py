@@ -42,24 +42,21 @@ SOLVE: Bad = [
     ({"points": X[:, :0], "gradients": G[:, :0]}, ValueError, r"points.*got shape \(4, 0\)"),
     ({"points": NAN}, ValueError, r"points must be finite, got nan at index \(2, 1\)"),
     ({"gradients": -np.inf * X}, ValueError, "gradients must be finite, got -?inf"),
-    ({"points": X.astype(object)}, TypeError, "points must hold real numbers, got dtype object"),
-    ({"gradients": X.astype(str)}, TypeError, "gradients must hold real numbers, got dtype <U"),
-    ({"gradients": X + 0j}, TypeError, "gradients must hold real numbers, got dtype complex128"),
-    ({"gradients": X > 0}, TypeError, "gradients must hold real numbers, got dtype bool"),
+    *(
+        ({name: bad}, TypeError, f"{name} must hold real numbers, got dtype {bad.dtype}")
+        for name in ("points", "gradients")
+        for bad in (X.astype(object), X.astype(str), X + 0j, X > 0)
+    ),
     ({"points": [[1.0, 2.0], [3.0]]}, ValueError, "points must be a rectangular array"),
     ({"gradients": np.ma.masked_less(G, 0.0)}, ValueError, "gradients must not be masked"),
     ({"points": list(np.ma.masked_less(X, 0.0))}, ValueError, "points must not be masked"),
-    ({"L": np.ma.masked}, TypeError, "L must be a real number, got masked"),
-    ({"L": 0.0}, ValueError, "L must be positive and finite, got 0.0"),
-    ({"L": -1.0}, ValueError, "L must be positive and finite, got -1.0"),
-    ({"L": np.nan}, ValueError, "L must be finite, got nan"),
-    ({"L": np.inf}, ValueError, "L must be finite, got inf"),
-    ({"L": "1"}, TypeError, "L must be a real number, got '1'"),
-    ({"L": True}, TypeError, "L must be a real number, got True"),
-    ({"L": 1j}, TypeError, "L must be a real number"),
-    ({"L": np.ones(2)}, TypeError, r"L must be a real number, got array"),
-    ({"mu": 1.0}, ValueError, "mu must be less than L, got mu=1.0 and L=1.0"),
-    ({"mu": 2.0}, ValueError, "mu must be less than L"),
+    *(({"L": bad}, ValueError, f"L must be positive and finite, got {bad}") for bad in (0.0, -1.0)),
+    *(({"L": bad}, ValueError, f"L must be finite, got {bad}") for bad in (np.nan, np.inf)),
+    *(
+        ({"L": bad}, TypeError, f"L must be a real number, got {re.escape(repr(bad))}")
+        for bad in ("1", True, 1j, np.ones(2), np.ma.masked)
+    ),
+    *(({"mu": mu}, ValueError, f"less than L, got mu={mu} and L=1.0") for mu in (1.0, 2.0)),
     ({"mu": -np.inf}, ValueError, "mu must be finite"),
     ({"noise_variance": np.ones(3)}, ValueError, r"noise_variance.*shape \(4,\), got shape \(3,\)"),
     ({"noise_variance": [1, 1, 0, 1]}, ValueError, "noise_variance must be positive, got 0.0 at"),
@@ -210,6 +207,7 @@ def test_input_is_not_changed_and_not_shared() -> None:
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(g, G)
     unchanged = coco.solve(x, 0.5 * x, L=1.0)
+    np.testing.assert_array_equal(unchanged.gradients, 0.5 * x)
     assert unchanged.status is coco.Status.UNCHANGED
     assert solution.status is coco.Status.SOLVED
     assert not np.shares_memory(unchanged.gradients, x)

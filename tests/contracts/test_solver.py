@@ -100,16 +100,14 @@ def test_large_hard_cases_are_solved_one_way_or_another(K: int, d: int) -> None:
 def test_the_iteration_limit_is_a_status_with_the_best_answer(method: str) -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(8, 10))
-    gradients = points + 10.0 * rng.normal(size=points.shape)
-    solution = coco.solve(
-        points, gradients, L=1.0, method=method, max_iter=1, tol=1e-12, throw=False
-    )
+    case = Case(points, points + 10.0 * rng.normal(size=points.shape))
+    solution = case.solve(method=method, max_iter=1, tol=1e-12, throw=False)
     assert solution.status is coco.Status.ITERATION_LIMIT
     assert solution.iterations <= 1
     assert solution.violation <= 1e-9
     assert 1e-12 < solution.gap < 10.0
     with pytest.raises(coco.ConvergenceError, match=method) as caught:
-        coco.solve(points, gradients, L=1.0, method=method, max_iter=1, tol=1e-12)
+        case.solve(method=method, max_iter=1, tol=1e-12)
     np.testing.assert_array_equal(caught.value.solution.gradients, solution.gradients)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.solvers import barrier, interior_point
 from tests import fuzz
@@ -14,12 +13,9 @@ from tests.windows import plain
 
 
 def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
-    points, gradients = box(np.random.default_rng(0), 12, 3)
-    gaps = []
+    case, gaps = Case(*box(np.random.default_rng(0), 12, 3)), []
     for limit in range(10, 60, 10):
-        solution = coco.solve(
-            points, gradients, L=1.0, method="barrier", max_iter=limit, throw=False
-        )
+        solution = case.solve(method="barrier", max_iter=limit, throw=False)
         assert solution.violation == 0.0
         gaps.append(solution.gap)
     assert gaps == sorted(gaps, reverse=True)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import coco_denoiser as coco
 from coco_denoiser.paper.pairs import denoise_pairs
+from tests.families import Case
 
 
 @given(
@@ -21,10 +21,8 @@ def test_pairs_are_solved_as_windows_of_two(
     points, gradients = rng.normal(size=(3, 4, 2, 5)), 3.0 * rng.normal(size=(3, 4, 2, 5))
     theta = denoise_pairs(points, gradients, L=1.0, mu=mu, noise_variance=variance)
     for index in np.ndindex(3, 4):
-        one = coco.denoise(
-            points[index], gradients[index], L=1.0, mu=mu, noise_variance=list(variance)
-        )
-        np.testing.assert_allclose(theta[index], one, atol=1e-12)
+        one = Case(points[index], gradients[index], mu=mu, noise_variance=np.array(variance))
+        np.testing.assert_allclose(theta[index], one.solve().gradients, atol=1e-12)
 
 
 def test_one_pair_of_points_serves_many_gradients() -> None:
