@@ -15,6 +15,7 @@ import coco_denoiser as coco
 from coco_denoiser.paper.experiments.counterexample import star
 from coco_denoiser.paper.optimizers import soft_threshold
 from coco_denoiser.typing import Float64
+from tests.windows import distances
 
 Gradient = Callable[[Float64], Float64]
 Problem = tuple[Gradient, float, Float64, Float64]
@@ -159,7 +160,7 @@ def test_what_averaging_leaves_is_bounded_by_distances_and_by_the_noise(
     exact = gradient(points)
     theta = coco.denoise(points, exact + noise, L=L, mu=mu * L)
     left = theta - exact - noise.mean(axis=0)
-    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    apart = distances(points)
     slack = ROUNDING * scale(exact, noise, L * points)
     width = L - mu * L
     assert np.all(np.linalg.norm(left, axis=1) <= width * apart.mean(axis=1) + slack)
@@ -298,12 +299,9 @@ def test_the_step_is_firmly_non_expansive_over_the_window(problem: Problem, step
     observed = gradient(points) + noise
     moved = step * coco.denoise(points, observed, L=1 / step)
     after = points - moved
-
-    def apart(x: Float64) -> Float64:
-        return np.asarray(np.sum((x[:, None] - x) ** 2, axis=2))
-
     slack = ROUNDING * scale(points, step * observed) ** 2
-    assert np.all(apart(after) + apart(moved) <= apart(points) + slack)
+    squares = [distances(x) ** 2 for x in (after, moved, points)]
+    assert np.all(squares[0] + squares[1] <= squares[2] + slack)
 
 
 @given(

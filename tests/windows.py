@@ -8,6 +8,11 @@ from coco_denoiser.typing import Float64
 from tests.families import Case
 
 
+def distances(x: Float64) -> Float64:
+    """The distance of every two rows, (K, K)."""
+    return np.asarray(np.linalg.norm(x[:, None] - x, axis=2))
+
+
 def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None) -> Problem:
     """A problem from its parts, without a covariance."""
     n = np.ones(len(bounds)) if precisions is None else precisions

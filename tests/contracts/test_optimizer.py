@@ -47,11 +47,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def make(name: str) -> Make:
     kind, step_size = OPTIMIZERS[name]
-
-    def build(step: Any = step_size, **options: Any) -> Optimizer:
-        return kind(step, **options)
-
-    return build
+    return lambda step=step_size, **options: kind(step, **options)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from coco_denoiser.solvers import solve_fast
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
 from tests.test_streaming import follow
+from tests.windows import distances
 
 
 def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
@@ -44,10 +45,6 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
 
 def problem_of(window: Window, shift: float, radius: float) -> Problem:
     return Cocoercive(1.0).problem(window, Limits(1.0, 0.0, shift, radius))
-
-
-def distances(h: Float64) -> Float64:
-    return np.asarray(np.linalg.norm(h[:, None] - h, axis=2))
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, -2.0])

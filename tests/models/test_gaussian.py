@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 
 import coco_denoiser as coco
 from coco_denoiser.models.slope import GUARD, Fit, _residuals, fit
+from tests.windows import distances
 
 Array = NDArray[np.float64]
-
-
-def distances(x: Array) -> Array:
-    return np.asarray(np.linalg.norm(x[:, None] - x, axis=2))
 
 
 def fitted(x: Array, g: Array, v: Array | None = None, **known: float) -> Fit:

@@ -9,7 +9,7 @@ from coco_denoiser import solvers
 from coco_denoiser.solvers import barrier, interior_point
 from tests import fuzz
 from tests.families import Case, box
-from tests.windows import plain
+from tests.windows import distances, plain
 
 
 def test_it_stays_inside_the_bounds_and_nears_the_end_with_every_step() -> None:
@@ -39,7 +39,7 @@ def test_its_cost_is_known_beforehand() -> None:
 def test_a_residual_far_away_takes_no_more_steps(method: Any) -> None:
     rng = np.random.default_rng(3)
     x, h = rng.normal(size=(2, 7, 2))
-    bounds = 0.5 * np.linalg.norm(x[:, None] - x, axis=2)
+    bounds = 0.5 * distances(x)
     alone = plain(h / abs(h).max(), bounds / abs(h).max())
     beside = np.vstack((1e-9 * alone.residuals, [1.0, 0.0]))
     wide = np.full((8, 8), 2.0)
