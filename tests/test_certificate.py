@@ -126,6 +126,11 @@ def test_any_multipliers_average_to_something_feasible() -> None:
     np.testing.assert_allclose(W.sum(axis=1), 1.0, atol=1e-12)
     np.testing.assert_allclose(problem.precisions @ W, problem.precisions, atol=1e-12)
     assert replace(problem, residuals=phi).is_feasible(1e-9)
+    # A point that no multiplier connects with others stays where it is.
+    bounds = np.array([[0.0, 0.5, 20.0], [0.5, 0.0, 20.0], [20.0, 20.0, 0.0]])
+    alone, lam = plain(np.array([[0.0], [1.0], [9.0]]), bounds), np.zeros((3, 3))
+    lam[0, 1] = lam[1, 0] = 1e-3
+    np.testing.assert_allclose(average(lam, alone)[1], [[0.25], [0.75], [9.0]], rtol=1e-9)
 
 
 def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:

@@ -19,9 +19,11 @@ CURVATURE, X0 = np.array([1.0, 0.7, 0.3]), np.full(3, 10.0)
 Gradient = Callable[[Float64], Float64]
 
 
-def noisy(seed: int = 0, noise: float = 1.0, curvature: Float64 = CURVATURE) -> Gradient:
+def noisy(
+    seed: int = 0, noise: float = 1.0, curvature: Float64 = CURVATURE, minimum: Any = 0.0
+) -> Gradient:
     rng = np.random.default_rng(seed)
-    return lambda x: curvature * x + noise * rng.normal(size=x.shape)
+    return lambda x: curvature * (x - minimum) + noise * rng.normal(size=x.shape)
 
 
 def excess(x: Float64, curvature: Float64 = CURVATURE) -> float:
@@ -143,12 +145,9 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer() -> None:
     minimum = np.array([8.0, 6.0, 1.0, -1.0, 0.0, 0.3])
     exact = soft_threshold(minimum, 3.0)
     for seed in range(5):
-        gradient = noisy(seed, 1.0, np.ones(6))
+        gradient = noisy(seed, 1.0, np.ones(6), minimum)
         result = coco.minimize(
-            lambda x, f=gradient: f(x - minimum),
-            np.ones(6),
-            400,
-            prox=lambda x, step: soft_threshold(x, 3.0 * step),
+            gradient, np.ones(6), 400, prox=lambda x, step: soft_threshold(x, 3.0 * step)
         )
         assert np.array_equal(result.x != 0.0, exact != 0.0)  # SGD's average has no zeros
         assert np.allclose(result.x, exact, atol=0.3)
@@ -158,10 +157,10 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer() -> None:
 
 def test_momentum_leaves_the_solution_of_a_penalty_where_it_is() -> None:
     curvature, minimum = np.array([1.0, 0.02]), np.array([1.0, 50.0])
+    gradient = noisy(0, 0.0, curvature, minimum)
     result = coco.minimize(
-        lambda x: curvature * (x - minimum), [5.0, 1.0], 2000,
-        prox=lambda x, step: soft_threshold(x, 0.1 * step),
-    )  # fmt: skip
+        gradient, [5.0, 1.0], 2000, prox=lambda x, step: soft_threshold(x, 0.1 * step)
+    )
     assert np.allclose(result.x, [0.9, 45.0], atol=1e-6)
 
 
@@ -352,11 +351,10 @@ def test_a_penalty_of_the_fitted_field_needs_no_calls() -> None:
     exact = minimum - 0.2 / curvature
     errors = []
     for seed in range(5):
-        gradient = noisy(seed, 0.3, curvature)
+        gradient = noisy(seed, 0.3, curvature, minimum)
         result = coco.minimize(
-            lambda x, f=gradient: f(x - minimum), [1.0, 1.0], 400,
-            prox=lambda x, step: soft_threshold(x, 0.2 * step),
-        )  # fmt: skip
+            gradient, [1.0, 1.0], 400, prox=lambda x, step: soft_threshold(x, 0.2 * step)
+        )
         errors.append(excess(result.x - exact, curvature))
         assert result.nfev == 400
     assert np.mean(errors) < 0.05

@@ -166,11 +166,14 @@ def test_what_float32_cannot_hold_is_refused_and_float64_takes_it(options: dict[
 def test_any_shape_comes_back_and_nothing_is_aliased(shape: tuple[int, ...], window: int) -> None:
     rng, x, g = np.random.default_rng(4), np.empty(shape), np.empty(shape)
     flat, shaped = Denoiser(L=1.0, window=window), Denoiser(L=1.0, window=window)
-    for _ in range(8):
+    for k in range(9):
         x[...], g[...] = rng.normal(size=shape), 10.0 * rng.normal(size=shape)
         theta = shaped(x, g)
         assert theta.shape == shape
-        np.testing.assert_array_equal(theta.reshape(-1), flat(x.flatten(), g.flatten()))
+        frozen, strided = x.flatten(), x.flatten().repeat(2)[::2]
+        frozen.flags.writeable = False
+        point = (frozen, strided, frozen.tolist())[k % 3]
+        np.testing.assert_array_equal(theta.reshape(-1), flat(point, g.flatten()))
         assert not np.shares_memory(theta, g)
         theta[...] = np.nan
         shaped.state_dict()["points"][:] = np.nan

@@ -152,12 +152,3 @@ def test_a_step_passes_few_functions(options: dict[str, Any], d: int, dtype: Any
             sys.setprofile(None)
     assert len(passed) <= 8
     assert len({name.rsplit(":", 1)[0] for name in passed}) <= 5
-
-
-def test_whatever_the_memory_is_like_the_answer_is_the_same() -> None:
-    x, g, _ = observed(8, 6, 0)
-    frozen = x.copy()
-    frozen.flags.writeable = False
-    expected = _walk(x, g)
-    for a, b in ((frozen, g), (x.repeat(2, axis=1)[:, ::2], g), (x.tolist(), g)):
-        np.testing.assert_array_equal(_walk(a, b), expected)

@@ -85,7 +85,7 @@ def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
         other = Denoiser(model="gaussian", window=window)
         other.load_state_dict(denoiser.state_dict())
         np.testing.assert_array_equal(other.std, denoiser.std)
-        settings: tuple[dict[str, Any], ...] = ({"L": 1.0}, {"model": "gaussian", "L": 9.0})
-        for wrong in settings:
-            with pytest.raises(ValueError, match=r"saved with (model|L)="):
-                Denoiser(window=window, **wrong).load_state_dict(denoiser.state_dict())
+    settings: tuple[dict[str, Any], ...] = ({"L": 1.0}, {"model": "gaussian", "L": 9.0})
+    for wrong in settings:
+        with pytest.raises(ValueError, match=r"saved with (model|L)="):
+            Denoiser(window=window, **wrong).load_state_dict(denoiser.state_dict())
