@@ -5,7 +5,7 @@
 Every family draws a new window of K points in d dimensions at each call.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +27,6 @@ class Case(NamedTuple):
     mu: float = 0.0
     noise_variance: Float64 | None = None
     covariance: Float64 | None = None
-    name: str = ""
 
     @property
     def variances(self) -> Float64:
@@ -42,9 +41,7 @@ class Case(NamedTuple):
 
     def solve(self, **options: Any) -> coco.Solution:
         """Denoise it, with further options or other ones."""
-        given = self._asdict() | options
-        del given["name"]
-        return coco.solve(**given)
+        return coco.solve(**self._asdict() | options)
 
     def reduced(self) -> Problem:
         """Return the reduced problem."""
@@ -342,7 +339,6 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def hard(rng: Generator, K: int, d: int) -> Iterator[Case]:
+def hard(rng: Generator, K: int, d: int) -> dict[str, Case]:
     """One window of each family that every solver is held to."""
-    for name, family in _HARD.items():
-        yield family(rng, K, d)._replace(name=name)
+    return {name: family(rng, K, d) for name, family in _HARD.items()}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import coco_denoiser as coco
 from coco_denoiser.typing import Float64
 from tests.families import Case
+from tests.test_streaming import follow
 from tests.windows import windows
 
 
@@ -125,8 +126,7 @@ def test_auto_tells_which_method_answered() -> None:
         points = rng.normal(size=(distinct, 3))[np.arange(K) % distinct]
         gradients = 10.0 * rng.normal(size=(K, 3))
         solution, denoiser = coco.solve(points, gradients, L=1.0), coco.Denoiser(1.0, window=K)
-        for x, g in zip(points, gradients, strict=True):
-            denoiser(x, g)
+        follow(denoiser, points, gradients)
         for found in (solution, denoiser.solution):
             assert found.method == ("newton" if distinct > 2 else "closed-form")
             assert found.gap <= 1e-9

@@ -11,6 +11,7 @@ from coco_denoiser import Denoiser
 from coco_denoiser.paper.optimizers import SGD, run
 from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Array
+from tests.test_streaming import follow
 
 
 def window(K: int = 10, d: int = 4) -> tuple[Array, Array]:
@@ -41,8 +42,7 @@ def test_a_stream_knows_its_whole_window() -> None:
     x, g = window()
     v = np.random.default_rng(1).uniform(0.5, 2.0, 10)
     denoiser = Denoiser(model="gaussian", window=6)
-    for row in zip(x, g, v, strict=True):
-        last = denoiser(row[0], row[1], noise_variance=float(row[2]))
+    last = follow(denoiser, x, g, v)[-1]
     found = denoiser.solution
     expected = coco.solve(x[4:], g[4:], noise_variance=v[4:], model="gaussian")
     np.testing.assert_allclose(found.gradients, expected.gradients, atol=1e-9)

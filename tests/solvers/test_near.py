@@ -14,6 +14,7 @@ from coco_denoiser.problem import Problem, average
 from coco_denoiser.solvers import barrier
 from tests import fuzz
 from tests.families import Case
+from tests.test_streaming import follow
 from tests.windows import plain
 
 # By family, seed and number. All pairs at their bounds, distances over many decades, bounds broken
@@ -86,8 +87,7 @@ def test_what_was_given_up_once_is_solved(window: Any, methods: tuple[str, ...])
 
 def test_what_the_compiled_call_of_a_stream_cannot_solve_is_solved_by_another_method() -> None:
     stream = coco.Denoiser(CURVATURE, 4)
-    for x, g in zip(LAST_BIT.points, LAST_BIT.gradients, strict=True):
-        stream(x, g)
+    follow(stream, LAST_BIT.points, LAST_BIT.gradients)
     found = stream.solution
     assert found.method not in ("newton", "barrier")
     assert max(found.gap, found.violation) <= 1e-9
