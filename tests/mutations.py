@@ -18,7 +18,7 @@ NEWTON = f"solvers/test_newton.py models/test_cocoercive.py {STREAM}"
 SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stream.py"
 # Of every file: the tests that should notice, and those to try if they do not.
 TESTS = {
-    "_validation.py": ("test_validation.py", ""),
+    "_validation.py": ("test_validation.py", "test_streaming.py"),
     "batch.py": (f"{STATUS} test_validation.py", ""),
     "certificate.py": ("test_certificate.py", SOLVERS),
     "curvature.py": ("test_curvature.py", ""),
