@@ -18,7 +18,7 @@ import coco_denoiser as coco
 from coco_denoiser import Denoiser
 from coco_denoiser._core import kernels
 from coco_denoiser._validation import LIMITS
-from coco_denoiser.models.cocoercive import Cocoercive
+from coco_denoiser.models.cocoercive import Cocoercive, _start
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate
 from tests import families
@@ -352,6 +352,9 @@ def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
             anew = model.estimate(denoiser._stream.window, denoiser._stream.limits)
             warm, cold = warm + estimate.iterations, cold + anew.iterations
     assert 0 < warm < 0.9 * cold
+    window = denoiser._stream.window
+    start = _start(np.ones((20, 20)), window)  # what was in the slot of the newest is gone
+    assert start.any(axis=1).tolist() == (np.arange(20) != window.newest).tolist()
 
 
 def test_a_second_caller_in_the_middle_of_a_step_is_refused() -> None:
