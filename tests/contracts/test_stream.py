@@ -178,36 +178,34 @@ CHANGING = [1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]
 
 @WINDOWS
 @pytest.mark.parametrize(
-    ("bounds", "step"),
+    ("given", "step"),
     [
-        ([(1.0, -1.0)] * STEPS, 0.7),
-        ([(1.0, 0.0)] * STEPS, 0.01),
-        ([(1.0, 0.3)] * STEPS, 0.7),
-        ([(L, -0.2 * (k % 2)) for k, L in enumerate(CHANGING)], 0.7),
-        ([], 0.7),  # the Gaussian model needs none, and takes a cap
-        ([], 0.01),
-        ([(1e3,)] * 6 + [(1e-3,)] * 3, 0.7),
+        ({"L": 1.0, "mu": -1.0}, 0.7),
+        ({"L": 1.0}, 0.01),
+        ({"L": [1.0] * STEPS, "mu": 0.3}, 0.7),
+        ({"L": CHANGING, "mu": [-0.2 * (k % 2) for k in range(STEPS)]}, 0.7),
+        ({"model": "gaussian"}, 0.7),
+        ({"model": "gaussian"}, 0.01),
+        ({"model": "gaussian", "L": [1e3] * 6 + [1e-3] * 3}, 0.7),  # a cap
     ],
 )
 def test_it_equals_a_batch_over_its_window_at_every_step(
-    stream: Any, window: int, bounds: list[tuple[float, ...]], step: float
+    stream: Any, window: int, given: dict[str, Any], step: float
 ) -> None:
     k, (points, gradients) = 0, observations(0, step)
-    given: dict[str, Any] = {"L": lambda: bounds[k][0], "mu": lambda: bounds[k][1]}
-    gaussian = not bounds or len(bounds[0]) == 1
-    if gaussian:
-        given = {"model": "gaussian"} | ({"L": given["L"]} if bounds else {})
-    some = stream(window=window, **given)
+    lists = {name: value for name, value in given.items() if isinstance(value, list)}
+    functions = {name: lambda value=value: value[k] for name, value in lists.items()}
+    some = stream(window=window, **given | functions)
     for k in range(STEPS):
-        now = {name: value() if callable(value) else value for name, value in given.items()}
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
+        now = given | {name: value[k] for name, value in lists.items()}
         batch = coco.solve(points[used], gradients[used], tol=1e-12, **now).gradients
         # Two points have a closed form.
-        atol = 1e-9 if window == 2 or gaussian else 1e-4
+        atol = 1e-9 if window == 2 or "model" in given else 1e-4
         np.testing.assert_allclose(theta, batch[-1], atol=atol)
         assert len(some) == len(batch)
-    if bounds or window > 2:  # two points alone teach the Gaussian model nothing
+    if "L" in given or window > 2:  # two points alone teach the Gaussian model nothing
         assert not np.allclose(theta, gradients[-1], atol=1e-2)
 
 
