@@ -29,63 +29,59 @@ def insert(state: State, window: "GradientDenoiser") -> None:
         # Room for a window, so that a checkpoint can be read into it in place.
         vectors.prepare([p for p in window.parameters if p.requires_grad])
     index = {id(p): i for i, p in enumerate(window.parameters)}
-    seen = {id(p): int(was) for p, was in zip(vectors.members, vectors.seen, strict=True)}
     for block in vectors.blocks:
-        for p, history in block.slots():
+        for (p, history), seen in zip(block.slots(), block.seen, strict=True):
             entries = state["state"].setdefault(index[id(p)], {})
-            entries[f"{PREFIX}seen"] = seen[id(p)]
+            entries[f"{PREFIX}seen"] = int(seen)
             entries.update({PREFIX + name: tensor for name, tensor in history.items()})
-    if not state["param_groups"]:
-        return
-    home = state["param_groups"][0]
-    for name, value in {**_settings(window), **window.stream.state_dict()}.items():
-        home[PREFIX + name] = value
-        if isinstance(value, np.ndarray):
-            # The same shape however many slots are in use.
-            table = np.pad(value, [(0, vectors.slots - len(value))] * value.ndim)
-            home[PREFIX + name] = torch.from_numpy(table)
+    for home in state["param_groups"][:1]:
+        for name, value in {"model": window.model.name, **window.stream.state_dict()}.items():
+            home[PREFIX + name] = value
+            if isinstance(value, np.ndarray):
+                # The same shape however many slots are in use.
+                table = np.pad(value, [(0, vectors.slots - len(value))] * value.ndim)
+                home[PREFIX + name] = torch.from_numpy(table)
 
 
-def _settings(window: "GradientDenoiser") -> State:
-    """Return what a state must have been saved with, besides what the stream asks for."""
-    return {"model": window.model.settings["model"]}
+def holds(state: Saved) -> bool:
+    """Return whether there is a window in a state."""
+    return any(f"{PREFIX}version" in group for group in state["param_groups"])
 
 
-def remove(state: Saved) -> tuple[State, State]:
-    """Return the wrapped optimizer's part of a state, and the windows' part; {} if none."""
-    pairs = {index: _split(entries) for index, entries in state["state"].items()}
-    groups = [_split(group) for group in state["param_groups"]]
-    plain = {index: kept for index, (kept, taken) in pairs.items() if kept or not taken}
-    ours: State = {}
-    if any(f"{PREFIX}version" in taken for _, taken in groups):
-        ours["state"] = {index: taken for index, (_, taken) in pairs.items()}
-        ours["param_groups"] = [{**taken, "params": kept["params"]} for kept, taken in groups]
-    return {**state, "state": plain, "param_groups": [kept for kept, _ in groups]}, ours
+def remove(state: Saved) -> State:
+    """Return the wrapped optimizer's part of a state."""
+    saved = state["state"].items()
+    kept = {index: plain for index, all_ in saved if (plain := _plain(all_)) or not all_}
+    return {**state, "state": kept, "param_groups": list(map(_plain, state["param_groups"]))}
 
 
-def check(ours: Saved, window: "GradientDenoiser") -> Callable[[], None]:
+def _plain(entries: Saved) -> State:
+    return {name: v for name, v in entries.items() if not str(name).startswith(PREFIX)}
+
+
+def check(state: Saved, window: "GradientDenoiser") -> Callable[[], None]:
     """Check all that `insert` has saved; return what puts it back, and refuses nothing more.
 
     Raises:
         ValueError: if something is damaged or of other settings.
     """
-    groups = ours.get("param_groups", [])
-    names = [name for saved in groups for name in saved["params"]]
+    groups = state["param_groups"]
+    names = [name for group in groups for name in group["params"]]
     if len(names) != len(window.parameters):
         raise ValueError(
             f"state was saved with {len(names)} parameters, this optimizer has "
             f"{len(window.parameters)}."
         )
     tables = _tables(groups[0] if groups else {}, window)
-    held = _vectors(ours["state"], window, names)
+    held = _vectors(state["state"], window, names)
     if tables["count"] and not held:
         raise damaged(f"it has tables of {tables['count']} observations and no vectors")
 
     def restore() -> None:
         vectors = window.vectors
         vectors.prepare([p for p in window.parameters if id(p) in held])
-        vectors.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in vectors.members]
         for block in vectors.blocks:
+            block.seen = [bool(held[id(p)][f"{PREFIX}seen"]) for p in block.members]
             for p, history in block.slots():
                 for name, tensor in history.items():
                     tensor.copy_(held[id(p)][PREFIX + name])
@@ -96,11 +92,12 @@ def check(ours: Saved, window: "GradientDenoiser") -> Callable[[], None]:
 
 def _tables(home: Saved, window: "GradientDenoiser") -> State:
     """Return the tables of a window, or refuse them."""
-    settings = _settings(window)
-    names = settings.keys() | window.stream.state_dict().keys()
-    small = {name: home[PREFIX + name] for name in sorted(names) if PREFIX + name in home}
-    small = {k: v.cpu().numpy() if torch.is_tensor(v) else v for k, v in small.items()}
-    window.stream.check_settings(small, settings)
+    small = {
+        str(name).removeprefix(PREFIX): value.cpu().numpy() if torch.is_tensor(value) else value
+        for name, value in home.items()
+        if str(name).startswith(PREFIX)
+    }
+    window.stream.check_settings(small, {"model": window.model.name})
     slots = window.vectors.slots
     count = saved_count(small, "count", 0, slots)
     for name, value in small.items():
@@ -135,9 +132,3 @@ def _vectors(
         saved_count({seen: entries.get(f"{PREFIX}seen")}, seen, 0, 1)
         held[id(p)] = entries
     return held
-
-
-def _split(entries: Saved) -> tuple[State, State]:
-    """Return what is not ours, and what is."""
-    ours = {k: v for k, v in entries.items() if str(k).startswith(PREFIX)}
-    return {k: v for k, v in entries.items() if k not in ours}, ours

@@ -5,8 +5,8 @@ are in `vectors.py`.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -157,7 +157,7 @@ class GradientDenoiser:
         """Forget every observation, and free its memory."""
         with self.stream:
             self.stream.reset()
-            self.vectors.reset()
+            self.vectors.prepare([])
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -178,7 +178,7 @@ class GradientDenoiser:
         Returns:
             False if they are refused, as `nonfinite` says: gradients and window are as they were.
         """
-        changed = observe(self, variance_of(noise_variance))
+        changed = observe(self, noise_variance)
         for parameter, theta in changed or ():
             try:
                 parameter.grad.copy_(theta)  # type: ignore[union-attr]  # see below
@@ -198,7 +198,7 @@ class GradientDenoiser:
             violation=found.violation if found else math.nan,
             status=found.status if found else None,
             skipped=self.skipped,
-            nbytes=self.vectors.nbytes,
+            nbytes=sum(2 * block.points.nbytes for block in self.vectors.blocks),
         )
 
     def state_dict(self) -> State:
@@ -218,41 +218,48 @@ class GradientDenoiser:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         with self.stream:
-            checkpoint.check(checkpoint.remove(state_dict)[1], self)()
+            checkpoint.check(state_dict, self)()
 
 
 def observe(
-    denoiser: GradientDenoiser,
-    variance: float,
-    *,
-    sign: float = 1.0,
-    is_dry_run: Callable[[], bool] = lambda: False,
+    denoiser: GradientDenoiser, noise_variance: object, groups: Sequence[State] = ()
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
     """Take an observation into a window; under no_grad, change no gradient.
 
     Args:
         denoiser: its parameters have their gradients.
-        variance: noise variance of this observation, relative to the others'.
-        sign: -1 if the gradients are those of a function to maximise, whose negative then has
-            curvature between mu and L.
-        is_dry_run: returns whether all learning rates are zero. Zero gradients are then no
-            observation: checkpointing makes such a step to create the state.
+        noise_variance: a number, or a tensor with one entry.
+        groups: those of the optimizer that takes the step. Where they maximise, the negative of
+            the function has curvature between mu and L. Where all learning rates are zero, zero
+            gradients are no observation: checkpointing makes such a step to create the state.
 
     Returns:
         The parameters whose gradient changes, each with the denoised one, valid until the next
         call; None if the observation was refused.
     """
+    if isinstance(noise_variance, torch.Tensor) and noise_variance.numel() == 1:
+        noise_variance = noise_variance.item()
+    variance = check.positive("noise_variance", noise_variance)
+    maximize = {bool(group.get("maximize")) for group in groups}
+    if len(maximize) > 1:
+        raise ValueError(
+            "maximize must be the same in all param_groups: gradients of a saddle-point "
+            "problem are not co-coercive."
+        )
     stream, vectors = denoiser.stream, denoiser.vectors
     with stream:
         members = [p for p in denoiser.parameters if p.requires_grad or p.grad is not None]
         if not vectors.covers(members):
             stream.reset()
             vectors.prepare(members)
-        vectors.hold()
         try:
-            changed = _take(denoiser, denoiser.model.limits(sign), variance, is_dry_run)
+            for block in vectors.blocks:
+                block.hold()
+            limits = denoiser.model.limits(-1.0 if True in maximize else 1.0)
+            changed = _take(denoiser, limits, variance, groups)
         finally:
-            vectors.release()
+            for block in vectors.blocks:
+                block.release()
     if changed is None:
         _refuse(denoiser)
     elif stream.estimate is not None and not stream.estimate.status.success:
@@ -261,22 +268,24 @@ def observe(
 
 
 def _take(
-    denoiser: GradientDenoiser, limits: Limits, variance: float, is_dry_run: Callable[[], bool]
+    denoiser: GradientDenoiser, limits: Limits, variance: float, groups: Sequence[State]
 ) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
     """Measure the observation, admit it, ask the model, commit; None if it is refused."""
     stream, vectors, window = denoiser.stream, denoiser.vectors, denoiser.stream.window
     stream.begin(limits)
     used, fold, merged = window.count, window.fold(limits), None
     sums = vectors.measure(used, window.centre, window.leaving, fold[-1] if fold else 0.0)
-    if sums is None:
+    # Only the last number, the sum of |g|, may overflow without harm.
+    if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
         return None
-    if sums.item(-1) == 0.0 and (not used or is_dry_run()):  # the sum of |g|
+    if sums.item(-1) == 0.0 and (not used or {float(g.get("lr", 1.0)) for g in groups} == {0.0}):
         return []
     try:
         if fold is not None:
             old, new, weight, shift, _ = fold
-            vectors.merge(new, (weight * np.eye(old + 1)[old], shift, True))
-            vectors.commit(window.centre, old, None)
+            for block in vectors.blocks:
+                block.commit(0.0, new, (weight * np.eye(old + 1)[old], shift, True), at=new)
+                block.commit(window.centre, old, None)
             merged = vectors.measure(used, 0.0, new, at=new)
         if window.next >= window.all_variances.size:
             window.grow(window.next + 1)
@@ -291,13 +300,14 @@ def _take(
         if found is not None and found.weights.item(window.newest) != 1.0:
             weights = np.ascontiguousarray(found.weights[: vectors.slots])
             average = weights, limits.centre - window.centre, filters
-        vectors.commit(window.centre, 0 if filters else window.newest, average)
+        for block in vectors.blocks:
+            block.commit(window.centre, 0 if filters else window.newest, average)
         window.settle(limits)
     except BaseException:
         stream.reset()  # tables and vectors may no longer belong together
-        vectors.reset()
+        vectors.prepare([])
         raise
-    return vectors.theta() if average is not None else []
+    return [pair for block in vectors.blocks if average for pair in block.theta()]
 
 
 def _refuse(denoiser: GradientDenoiser) -> None:
@@ -313,17 +323,7 @@ def _refuse(denoiser: GradientDenoiser) -> None:
         warn_user(
             f"{_PATIENCE} observations in a row were skipped, and nothing is denoised: {_REFUSED}."
         )
-    elif _is_finite(denoiser):
+        return
+    members = (t for p in denoiser.parameters for t in (p.detach(), p.grad) if t is not None)
+    if all(bool(torch.isfinite(sharding.local(t)).all()) for t in members):
         warn_user(f"an observation was skipped: {_REFUSED}. Rescale the loss, or use float64.")
-
-
-def _is_finite(window: GradientDenoiser) -> bool:
-    """Return whether the parameters and gradients of this rank are finite."""
-    members = (t for p in window.parameters for t in (p.detach(), p.grad) if t is not None)
-    return all(bool(torch.isfinite(sharding.local(t)).all()) for t in members)
-
-
-def variance_of(value: Any) -> float:
-    """Return a noise variance; a tensor with one entry is a number."""
-    number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
-    return check.positive("noise_variance", number)

@@ -12,13 +12,7 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models.bounds import Bound
 from coco_denoiser.torch import checkpoint, sharding
-from coco_denoiser.torch.denoiser import (
-    Diagnostics,
-    GradientDenoiser,
-    NonFinite,
-    observe,
-    variance_of,
-)
+from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser, NonFinite, observe
 from coco_denoiser.typing import ModelName, State
 
 Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
@@ -199,9 +193,7 @@ class CocoOptimizer(Optimizer):
                 batch of half the size has twice the variance.
         """
         args: tuple[Any, ...] = (self,) if closure is None else (self, closure)
-        kwargs: State = {}
-        if noise_variance != 1.0:
-            kwargs["noise_variance"] = variance_of(noise_variance)
+        kwargs: State = {"noise_variance": noise_variance}
         for before in self._optimizer_step_pre_hooks.values():
             args, kwargs = before(self, args, kwargs) or (args, kwargs)
         loss = self._step(*args[1:], **kwargs)
@@ -224,9 +216,7 @@ class CocoOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        denoised = observe(
-            self.denoiser, noise_variance, sign=self._sign(), is_dry_run=self._is_dry_run
-        )
+        denoised = observe(self.denoiser, noise_variance, self.param_groups)
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
         given = denoised or [(p, p.grad) for p in parameters]
@@ -297,11 +287,12 @@ class CocoOptimizer(Optimizer):
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             replaced = before(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
-        plain, ours = checkpoint.remove(state_dict)
         with self.denoiser.stream:
             self._find_parameters()
-            restore = checkpoint.check(ours, self.denoiser) if ours else None
-            self.wrapped.load_state_dict(plain)
+            restore = None
+            if checkpoint.holds(state_dict):
+                restore = checkpoint.check(state_dict, self.denoiser)
+            self.wrapped.load_state_dict(checkpoint.remove(state_dict))
             if restore is not None:
                 restore()
         if restore is None:
@@ -335,22 +326,6 @@ class CocoOptimizer(Optimizer):
             found += group["params"]
         self.denoiser.parameters = found
         return found
-
-    def _sign(self) -> float:
-        """Return -1 if the objective is maximised; refuse to maximise only part of it."""
-        wanted = set()
-        for group in self.wrapped.param_groups:
-            wanted.add(bool(group.get("maximize")))
-        if len(wanted) > 1:
-            raise ValueError(
-                "maximize must be the same in all param_groups: gradients of a saddle-point "
-                "problem are not co-coercive."
-            )
-        return -1.0 if wanted == {True} else 1.0
-
-    def _is_dry_run(self) -> bool:
-        """Return whether all learning rates are zero."""
-        return all(float(group.get("lr", 1.0)) == 0.0 for group in self.wrapped.param_groups)
 
 
 def _inverse_rate(optimizer: Optimizer) -> float:

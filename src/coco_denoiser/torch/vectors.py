@@ -10,6 +10,7 @@ parameter is a block by itself: the passes then read it and its gradient where t
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import compress
 from operator import attrgetter, is_
 from typing import Any
 
@@ -39,6 +40,7 @@ class Block:
         share: what this rank's part counts for in a sum over all ranks.
 
     Attributes:
+        seen: which of the parameters ever had a gradient.
         passes: those of the device.
         rows: during a step, this rank's part of the observed point, of its gradient, and of the
             denoised one, as the passes take them.
@@ -52,12 +54,11 @@ class Block:
     def __init__(
         self, members: Sequence[torch.Tensor], slots: int, dtype: torch.dtype, share: float
     ) -> None:
-        self.members, self.share = list(members), share
+        self.members, self.share, self.seen = list(members), share, [False] * len(members)
         self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
         self._sharded = any(map(sharding.is_sharded, members))
-        here = self._local()
-        narrow = {dtype, torch.promote_types(dtype, torch.complex32)}
-        self._alike = not self._sharded and narrow >= {p.dtype for p in members}
+        here = [sharding.local(p.detach()) for p in members]
+        self._alike = not self._sharded and {p.dtype for p in here} <= {dtype, dtype.to_complex()}
         self._complex = here[0].is_complex()
         self._shapes = [(*p.shape, 2) if self._complex else tuple(p.shape) for p in here]
         size = slots, sum(map(math.prod, self._shapes))
@@ -76,12 +77,6 @@ class Block:
         self.passes = passes_of(self.points.device)
         self._held = [self.passes.read(v).reshape(v.shape) for v in (self.points, self.residuals)]
         self.rows, self._buffers = [], {}
-
-    def _local(self) -> list[torch.Tensor]:
-        """Return this rank's part of each parameter."""
-        if not self._sharded:
-            return self.members
-        return [sharding.local(p.detach()) for p in self.members]
 
     def _split(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Return views of a row in the shapes of the parameters."""
@@ -124,10 +119,10 @@ class Block:
 
     def hold(self) -> None:
         """Read the parameters and their gradients; None is zeros."""
-        gradients = [p.grad for p in self.members]
+        here, gradients = self.members, [p.grad for p in self.members]
         if self._sharded:
-            gradients = list(map(sharding.local_gradient, self.members, gradients))
-        here = self._local() if self._sharded else self.members
+            gradients = list(map(sharding.local_gradient, here, gradients))
+            here = list(map(sharding.local, here))
         theta = self._buffers.get(2) or self._buffer(2)
         self.rows = [self._row(0, here), self._row(1, gradients), theta[0]]
 
@@ -139,8 +134,8 @@ class Block:
 
     def measure(
         self, used: int, centre: float, skip: int, reach: float = 0.0, *, at: int | None = None
-    ) -> Row:
-        """Return this rank's part of what `kernels.measure` adds up, a tensor or an array.
+    ) -> torch.Tensor:
+        """Return this rank's part of what `kernels.measure` adds up.
 
         Args:
             used: how many slots are in use.
@@ -152,26 +147,29 @@ class Block:
         x, g, limit = *self.rows[:2], self._limit if reach <= self._limit else -1.0
         if at is not None:
             (x, g), limit = (held[at] for held in self._held), math.inf
-        zeros = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
-        sums = self.passes.read(zeros)
-        self.passes.measure(*self._held, x, g, centre, limit, skip, sums)
+        sums = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
+        self.passes.measure(*self._held, x, g, centre, limit, skip, self.passes.read(sums))
         if self.share != 1.0:
             sums[:-2] *= self.share
         return sums
 
-    def commit(self, centre: float, slot: int, average: Average | None) -> None:
-        """Write the observation into a slot, and make its gradient ready."""
-        x, g, out = self.rows
-        self.passes.commit(*self._held, x, g, centre, slot, average, out)
-
-    def merge(self, slot: int, average: Average) -> None:
-        """Merge others into the observation in a slot."""
-        x, h = (held[slot] for held in self._held)
-        self.passes.commit(*self._held, x, h, 0.0, slot, average, self.rows[2])
+    def commit(
+        self, centre: float, slot: int, average: Average | None, *, at: int | None = None
+    ) -> None:
+        """Write the observation, or one that is stored, and make its gradient ready."""
+        x, g = self.rows[:2] if at is None else (held[at] for held in self._held)
+        self.passes.commit(*self._held, x, g, centre, slot, average, self.rows[2])
+        if not all(self.seen):
+            pairs = zip(self.seen, self.members, strict=True)
+            self.seen = [was or p.grad is not None for was, p in pairs]
 
     def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return parameters with gradients that are like them, valid until the next step."""
-        pairs = zip(self.members, self._buffers[2][1], strict=True)
+        """Return parameters with gradients that are like them, valid until the next step.
+
+        Without those that never had a gradient: they have not moved, and a gradient of zeros in
+        place of None would let an optimizer begin to decay them.
+        """
+        pairs = compress(zip(self.members, self._buffers[2][1], strict=True), self.seen)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
             return [(p, part.data) for p, part in pairs]
@@ -199,7 +197,6 @@ class TensorVectors:
 
     Attributes:
         members: the parameters that are part of the point.
-        seen: which of them ever had a gradient.
         blocks: where their history is kept.
         d: the number of coordinates, on all ranks together.
     """
@@ -208,10 +205,6 @@ class TensorVectors:
 
     def __init__(self, slots: int, process_group: dist.ProcessGroup | None) -> None:
         self.slots, self.process_group = slots, process_group
-        self.reset()
-
-    def reset(self) -> None:
-        """Drop all references, and free the memory."""
         self.prepare([])
 
     def __getstate__(self) -> State:
@@ -238,72 +231,23 @@ class TensorVectors:
             alike.setdefault(key, []).append(p)
         self.blocks = [Block(p, self.slots, *key[3:]) for key, p in alike.items()]
         self.members, self._kinds = list(members), list(map(_kind, members))
-        self.seen = [False] * len(members)
         self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
 
     def covers(self, members: Sequence[torch.Tensor]) -> bool:
         """Return whether the point consists of these parameters, as they are now."""
-        return (
-            len(members) == len(self.members)
-            and all(map(is_, members, self.members))
-            and list(map(_kind, members)) == self._kinds
-        )
+        alike = list(map(_kind, members)) == self._kinds
+        return alike and all(map(is_, members, self.members))
 
-    def hold(self) -> None:
-        """Read the parameters and their gradients."""
-        for block in self.blocks:
-            block.hold()
-
-    def release(self) -> None:
-        """Drop the observation."""
-        for block in self.blocks:
-            block.release()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the window takes on this rank."""
-        return sum(2 * b.points.numel() * b.points.element_size() for b in self.blocks)
-
-    def measure(self, *how: Any, at: int | None = None) -> Float64 | None:
-        """Add up over blocks and ranks; None if the observation is rejected.
+    def measure(self, used: int, *how: Any, at: int | None = None) -> Float64:
+        """Add up over blocks and ranks.
 
         A step waits for the device, and for other ranks, here alone: twice where it folds.
         """
-        parts = [block.measure(*how, at=at) for block in self.blocks] or [np.zeros(3 * how[0] + 2)]
-        sums = parts[0]
-        if len(parts) > 1 or torch.is_tensor(sums) or self._group is not None:
-            total = torch.as_tensor(sums)
-            for part in map(torch.as_tensor, parts[1:]):
-                total = total.to(part.device) + part
-            if self._group is not None:
-                dist.all_reduce(total, group=self._group)
-            sums = total.cpu().numpy()
-        # Only the last number, a sum of absolute values, may overflow without harm.
-        if at is None and (sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all()):
-            return None
-        return np.asarray(sums)
-
-    def commit(self, centre: float, slot: int, average: Average | None) -> None:
-        """Write the observation into a slot, and make its gradient ready."""
-        for block in self.blocks:
-            block.commit(centre, slot, average)
-        if not all(self.seen):
-            pairs = zip(self.seen, self.members, strict=True)
-            self.seen = [was or p.grad is not None for was, p in pairs]
-
-    def merge(self, slot: int, average: Average) -> None:
-        """Merge others into the observation in a slot."""
-        for block in self.blocks:
-            block.merge(slot, average)
-
-    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return parameters with their denoised gradients, valid until the next step.
-
-        Without those that never had a gradient: they have not moved, and a gradient of zeros in
-        place of None would let an optimizer begin to decay them.
-        """
-        changed = [pair for block in self.blocks for pair in block.theta()]
-        if not all(self.seen):
-            moved = {id(p) for p, was in zip(self.members, self.seen, strict=True) if was}
-            changed = [(p, theta) for p, theta in changed if id(p) in moved]
-        return changed
+        parts = [block.measure(used, *how, at=at) for block in self.blocks]
+        total = parts[0] if parts else torch.zeros(3 * used + 2, dtype=torch.float64)
+        for part in parts[1:]:
+            total = total.to(part.device) + part
+        if self._group is not None:
+            dist.all_reduce(total, group=self._group)
+        sums: Float64 = total.cpu().numpy()
+        return sums
