@@ -209,22 +209,21 @@ class CocoOptimizer(Optimizer):
         self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
     ) -> Loss:
         self._warn_once()
-        parameters = self._find_parameters()
+        self._find_parameters()
+        parameters = self.denoiser.parameters
         loss: Loss = None
         replayed: list[Callable[[], Loss]] = []
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             replayed = [self._replay_closure(loss, parameters)]
-        denoised = observe(self.denoiser, noise_variance, self.param_groups)
+        denoised = observe(self.denoiser, noise_variance, self.wrapped.param_groups)
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
         given = denoised or [(p, p.grad) for p in parameters]
-        originals: list[torch.Tensor | None] = []
-        replaced = False
+        originals, replaced = [p.grad for p, _ in given], False
         try:
             for p, theta in given:
-                originals.append(p.grad)
                 p.grad = theta
             self.wrapped.step(*replayed)
         except RuntimeError as error:
@@ -236,8 +235,7 @@ class CocoOptimizer(Optimizer):
             )
             raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
-            # Fewer originals, if not all could be exchanged.
-            for (p, theta), original in zip(given, originals, strict=False):
+            for (p, theta), original in zip(given, originals, strict=True):
                 now = p.grad
                 if now is not None:  # else the wrapped one has cleared it
                     replaced = replaced or (now is not theta and theta is not None)
@@ -319,13 +317,10 @@ class CocoOptimizer(Optimizer):
 
         return replay
 
-    def _find_parameters(self) -> list[torch.Tensor]:
-        """Return the parameters as they are now, which the window takes too."""
-        found: list[torch.Tensor] = []
-        for group in self.wrapped.param_groups:
-            found += group["params"]
-        self.denoiser.parameters = found
-        return found
+    def _find_parameters(self) -> None:
+        """Let the window follow the parameters as they are now."""
+        groups = self.wrapped.param_groups
+        self.denoiser.parameters = [p for group in groups for p in group["params"]]
 
 
 def _inverse_rate(optimizer: Optimizer) -> float:

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
 
@@ -29,32 +28,24 @@ def refuse_flattened(parameters: Iterable[torch.Tensor]) -> None:
         )
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the part of a tensor that this rank holds."""
+def local(tensor: torch.Tensor, of: torch.Tensor | None = None) -> torch.Tensor:
+    """Return the part of a tensor that this rank holds; of a gradient, where its parameter is."""
     if not is_sharded(tensor):
         return tensor
+    if of is not None and is_sharded(of) and tensor.placements != of.placements:
+        tensor = tensor.redistribute(placements=of.placements)
     part = tensor.to_local()
     wait = getattr(part, "wait", None)  # a collective may still be under way
     return cast("torch.Tensor", wait()) if callable(wait) else part
 
 
-def local_gradient(parameter: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the part of a gradient that belongs to this rank's part of the parameter."""
-    if gradient is None or not is_sharded(parameter):
-        return gradient
-    if is_sharded(gradient) and gradient.placements != parameter.placements:
-        gradient = gradient.redistribute(placements=parameter.placements)
-    return local(gradient)
-
-
-def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+def placed(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     """Return a rank's part as what it is a part of: a DTensor if the parameter is one."""
     if not is_sharded(parameter):
         return part
-    kind = cast("type[DTensor]", type(parameter.data))
-    mesh, placements = parameter.device_mesh, parameter.placements
+    layout = parameter.device_mesh, parameter.placements
     shape, stride = parameter.shape, parameter.stride()
-    return kind.from_local(part, mesh, placements, run_check=False, shape=shape, stride=stride)
+    return type(parameter).from_local(part, *layout, run_check=False, shape=shape, stride=stride)
 
 
 def group_of(
@@ -64,14 +55,9 @@ def group_of(
 
     Unless it is given: the ranks over which the parameters are sharded.
     """
-    if given is not None:
+    meshes = list(dict.fromkeys(p.device_mesh for p in parameters if is_sharded(p)))
+    if given is not None or not meshes:
         return given
-    meshes: list[DeviceMesh] = []
-    for parameter in parameters:
-        if is_sharded(parameter) and parameter.device_mesh not in meshes:
-            meshes.append(parameter.device_mesh)
-    if not meshes:
-        return None
     if any(mesh.size() == dist.get_world_size() for mesh in meshes):
         return dist.group.WORLD
     if len(meshes) == 1 and meshes[0].ndim == 1:

@@ -121,7 +121,7 @@ class Block:
         """Read the parameters and their gradients; None is zeros."""
         here, gradients = self.members, [p.grad for p in self.members]
         if self._sharded:
-            gradients = list(map(sharding.local_gradient, here, gradients))
+            gradients = [p.grad if p.grad is None else sharding.local(p.grad, p) for p in here]
             here = list(map(sharding.local, here))
         theta = self._buffers.get(2) or self._buffer(2)
         self.rows = [self._row(0, here), self._row(1, gradients), theta[0]]
@@ -175,7 +175,7 @@ class Block:
             return [(p, part.data) for p, part in pairs]
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
         empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
-        return [(p, sharding.like(p, result.copy_(part))) for p, result, part in empty]
+        return [(p, sharding.placed(p, result.copy_(part))) for p, result, part in empty]
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
@@ -185,7 +185,7 @@ class Block:
             for k, row in enumerate(ring)
         }
         for j, p in enumerate(self.members):
-            yield p, {name: sharding.like(p, parts[j]) for name, parts in rows.items()}
+            yield p, {name: sharding.placed(p, parts[j]) for name, parts in rows.items()}
 
 
 class TensorVectors:
