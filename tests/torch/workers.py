@@ -131,6 +131,8 @@ def _line(rank: int, size: int, folder: Path) -> dict[str, Any]:
         zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True)
     )
     save(state, checkpoint_id=folder / "checkpoint")
+    torch.save(optimizer.state_dict(), folder / f"optimizer{rank}.pt")
+    optimizer.load_state_dict(torch.load(folder / f"optimizer{rank}.pt"))
     train(module, optimizer, range(STEPS, 2 * STEPS), rank, size)
     found.update(resumed=whole(module), weights=optimizer.diagnostics().weights.tolist())
     return {**found, "uneven": _uneven(module, optimizer, rank)}

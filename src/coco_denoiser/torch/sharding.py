@@ -43,6 +43,8 @@ def placed(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     """Return a rank's part as what it is a part of: a DTensor if the parameter is one."""
     if not is_sharded(parameter):
         return part
+    if part.storage_offset():  # a DTensor of such a view can be neither copied nor saved
+        part = torch.from_dlpack(part)
     layout = parameter.device_mesh, parameter.placements
     shape, stride = parameter.shape, parameter.stride()
     return type(parameter).from_local(part, *layout, run_check=False, shape=shape, stride=stride)
