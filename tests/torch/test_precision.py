@@ -203,6 +203,9 @@ def test_a_step_has_a_noise_variance_of_its_own() -> None:
         p.grad = torch.full_like(p, value)
         optimizer.step(noise_variance=variance)
     np.testing.assert_allclose(used[-1], (1.0 + 9.0 / 3.0) / (1.0 + 1.0 / 3.0), rtol=1e-9)
+    with pytest.raises(TypeError, match="noise_variance must be a real number"):
+        optimizer.step(noise_variance=torch.ones(2))
+    optimizer.register_step_pre_hook(lambda _, args, __: (args, {"noise_variance": -1.0}))
     with pytest.raises(ValueError, match="noise_variance must be positive"):
-        optimizer.step(noise_variance=-1.0)
+        optimizer.step()
     assert len(optimizer.denoiser) == 2
