@@ -49,6 +49,7 @@ def replace(p: nn.Parameter, value: torch.Tensor) -> None:
 def test_what_changes_the_point_begins_a_new_window(change: Any) -> None:
     tensors, optimizer = begun(3)
     change(optimizer, tensors[0])
+    optimizer.load_state_dict(saved(optimizer))
     members = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     others, fresh = copy.deepcopy((members, optimizer))
     fresh.reset()

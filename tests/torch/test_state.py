@@ -159,6 +159,7 @@ def test_a_flattened_state_loses_the_window_and_says_so() -> None:
 
 
 NOT_FINITE = torch.full((3, 4), -torch.inf).double()
+BEYOND = torch.full((3, 4), 1e39, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,9 @@ NOT_FINITE = torch.full((3, 4), -torch.inf).double()
         ("coco_residual_3", NOT_FINITE, "coco_residual_3 of parameter 0 must be finite"),
         ("coco_count", torch.nan, "count must be an integer"),
         ("coco_seen", torch.nan, "coco_seen of parameter 0 must be an integer"),
+        # What would not be what was saved, once it is in the window.
+        ("coco_point_1", BEYOND, "must be finite in torch.float32"),
+        ("coco_point_1", torch.ones(3, 4).cdouble(), "coco_point_1 of parameter 0 must be real"),
         # What NumPy's streams refuse of their tables, these do too.
         ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
     ],
@@ -180,7 +184,8 @@ NOT_FINITE = torch.full((3, 4), -torch.inf).double()
 def test_a_damaged_window_is_refused_before_anything_changes(
     name: str, value: Any, message: str
 ) -> None:
-    _, optimizer = begun(5, adam)
+    optimizer = adam(tensors := parameters(torch.float32))
+    noisy_gradients(tensors, 5, optimizer.step)
     state, before = saved(optimizer), history(optimizer)
     (state["state"][0] if name in state["state"][0] else state["param_groups"][0])[name] = value
     state["param_groups"][0]["lr"] = 7.0

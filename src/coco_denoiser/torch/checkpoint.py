@@ -14,6 +14,7 @@ import torch
 
 from coco_denoiser._validation import damaged, saved_count
 from coco_denoiser.torch import sharding
+from coco_denoiser.torch.vectors import dtype_of
 from coco_denoiser.typing import Saved, State
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ PREFIX = "coco_"
 def insert(state: State, window: "GradientDenoiser") -> None:
     """Add a window to a state_dict of an optimizer of the same parameters."""
     vectors = window.vectors
-    if not vectors.members:
-        # Room for a window, so that a checkpoint can be read into it in place.
-        vectors.prepare([p for p in window.parameters if p.requires_grad])
     index = {id(p): i for i, p in enumerate(window.parameters)}
+    there = vectors.covers([p for p in vectors.members if id(p) in index])
+    if not (vectors.members and there):  # else they have changed, which ends a window
+        # Room for a window, so that a checkpoint can be read into it in place.
+        window.stream.reset()
+        vectors.prepare([p for p in window.parameters if p.requires_grad])
     for block in vectors.blocks:
         for (p, history), seen in zip(block.slots(), block.seen, strict=True):
             entries = state["state"].setdefault(index[id(p)], {})
@@ -126,8 +129,10 @@ def _vectors(
                     f"{key} of parameter {name} must have shape {tuple(p.shape)}, got "
                     f"{tuple(found.shape) if torch.is_tensor(found) else found}"
                 )
-            if not sharding.local(found).isfinite().all():
-                raise damaged(f"{key} of parameter {name} must be finite")
+            if found.is_complex() > p.is_complex():
+                raise damaged(f"{key} of parameter {name} must be real, got {found.dtype}")
+            if not sharding.local(found).abs().to(dtype := dtype_of(p)).isfinite().all():
+                raise damaged(f"{key} of parameter {name} must be finite in {dtype}")
         seen = f"{PREFIX}seen of parameter {name}"
         saved_count({seen: entries.get(f"{PREFIX}seen")}, seen, 0, 1)
         held[id(p)] = entries

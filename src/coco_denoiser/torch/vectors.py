@@ -30,6 +30,12 @@ _kind = attrgetter("shape", "dtype", "device")
 _LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
 
 
+def dtype_of(parameter: torch.Tensor) -> torch.dtype:
+    """Return the dtype of a history: differences between close points need float32's digits."""
+    wide = parameter.dtype in (torch.float64, torch.complex128)
+    return torch.float64 if wide else torch.float32
+
+
 class Block:
     """The part of a window that belongs to parameters of one device and dtype.
 
@@ -222,12 +228,9 @@ class TensorVectors:
         self._group = sharding.group_of(members, self.process_group)
         alike: dict[tuple[Any, ...], list[torch.Tensor]] = {}  # by key, below
         for number, p in enumerate(members):
-            # At least float32: differences between close points need the digits.
-            wide = p.dtype in (torch.float64, torch.complex128)
-            dtype = torch.float64 if wide else torch.float32
             alone = number if p.numel() >= _LARGE else -1
             # Complex ones apart: views of pairs must begin at an even entry.
-            key = alone, p.is_complex(), p.device, dtype, sharding.share(p, self._group)
+            key = alone, p.is_complex(), p.device, dtype_of(p), sharding.share(p, self._group)
             alike.setdefault(key, []).append(p)
         self.blocks = [Block(p, self.slots, *key[3:]) for key, p in alike.items()]
         self.members, self._kinds = list(members), list(map(_kind, members))
