@@ -38,7 +38,7 @@ def hessian_bounds(
     members = [p for p in parameters if p.requires_grad]
     with torch.enable_grad():
         found = torch.autograd.grad(loss(), members, create_graph=True, materialize_grads=True)
-    gradient = torch.cat([g.reshape(-1) for g in found])
+        gradient = torch.cat([g.reshape(-1) for g in found])
 
     def product(v: torch.Tensor) -> torch.Tensor:
         if not gradient.requires_grad:
