@@ -2,11 +2,13 @@
 
 import copy
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_optimizer
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -16,31 +18,8 @@ from torch.optim.optimizer import (
 )
 
 from coco_denoiser import Denoiser, Status
-from coco_denoiser.torch import CocoOptimizer
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
-
-
-@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SparseAdam])
-def test_refused_with_a_reason(kind: type[Any]) -> None:
-    with pytest.raises(TypeError, match=rf"optimizer must take .* got {kind.__name__}: .*Use "):
-        coco(kind(parameters(), lr=0.1))
-    with pytest.raises(TypeError, match="got CocoOptimizer: wrap the one inside"):
-        coco(coco(parameters()))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mu": 2.0}, "mu must be less than L"),
-        ({"window": 0}, "window must be a positive integer"),
-        ({"nonfinite": "ignore"}, "nonfinite must be one of"),
-        ({"tol": 0.0}, "tol must be positive"),
-        ({"forget": "fold", "model": "gaussian"}, "only supported with model='cocoercive'"),
-    ],
-)
-def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        coco(parameters(), **options)
 
 
 def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
@@ -166,6 +145,30 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
 
 
 @pytest.mark.parametrize("options", [{"window": 4}, {"window": 2, "forget": "fold"}], ids=str)
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_step_passes_few_functions_however_many_tensors(
+    options: dict[str, Any], count: int
+) -> None:
+    tensors, passed = [nn.Parameter(torch.ones(3)) for _ in range(count)], list[str]()
+    optimizer = coco(tensors, **options)
+
+    def record(frame: Any, event: str, _: object) -> None:
+        if event == "call" and "coco_denoiser" in frame.f_code.co_filename:
+            passed.append(frame.f_code.co_name)
+
+    for seed in range(6):
+        noisy_gradients(tensors, 1, seed=seed)
+        passed.clear()
+        sys.setprofile(record)
+        try:
+            optimizer.step()
+        finally:
+            sys.setprofile(None)
+    assert optimizer.diagnostics().moved > 0.0
+    assert len(passed) <= 34
+
+
+@pytest.mark.parametrize("options", [{"window": 4}, {"window": 2, "forget": "fold"}], ids=str)
 def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
     some = parameters()
     others = copies(some)
@@ -189,9 +192,40 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
     assert up.diagnostics().moved > 0.0
 
 
-def test_groups_that_disagree_about_the_direction_are_refused() -> None:
-    some, other = (nn.Parameter(torch.ones(2)) for _ in range(2))
-    groups: list[Any] = [{"params": [some]}, {"params": [other], "maximize": True}]
-    optimizer = CocoOptimizer(torch.optim.SGD(groups, lr=0.1), L=1.0)
-    with pytest.raises(ValueError, match="maximize must be the same"):
-        optimizer.step()
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda p: coco(torch.optim.LBFGS(p)), TypeError, r"take one .* got LBFGS: .*Use "),
+        (lambda p: coco(torch.optim.SparseAdam(p)), TypeError, r"take dense .* SparseAdam: .*Use "),
+        (lambda p: coco(coco(p)), TypeError, "got CocoOptimizer: wrap the one inside"),
+        (lambda p: CocoOptimizer(p, L=1.0), TypeError, "got list: wrap one, CocoOptimizer"),
+        (lambda p: coco(p, lr=0.1), TypeError, "unexpected keyword argument 'lr'"),
+        (lambda p: coco(p, mu=2.0), ValueError, "mu must be less than L"),
+        (lambda p: coco(p, window=0), ValueError, "window must be a positive integer"),
+        (lambda p: coco(p, nonfinite="ignore"), ValueError, "nonfinite must be one of"),
+        (lambda p: coco(p, tol=0.0), ValueError, "tol must be positive"),
+        (
+            lambda p: coco(p, forget="fold", model="gaussian"),
+            ValueError,
+            "only supported with model='cocoercive'",
+        ),
+        (
+            lambda p: CocoOptimizer(pytorch_optimizer.AliG(p, max_lr=0.1), L="1/lr"),
+            ValueError,
+            "groups have an lr",
+        ),
+        (
+            lambda p: coco([{"params": p[:1]}, {"params": p[1:], "maximize": True}]).step(),
+            ValueError,
+            "maximize must be the same",
+        ),
+        (
+            lambda p: GradientDenoiser([{"params": p}], L=1.0),  # type: ignore[list-item]
+            TypeError,
+            "parameters must be tensors, got a dict",
+        ),
+    ],
+)
+def test_refused_with_a_reason(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(parameters())
