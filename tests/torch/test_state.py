@@ -101,7 +101,7 @@ def test_what_is_restored_or_copied_goes_on_bit_for_bit(options: dict[str, Any])
 
 def test_tables_without_vectors_and_states_without_tables_are_refused() -> None:
     tensors, optimizer = begun(3)
-    with pytest.raises(ValueError, match="state lacks .*: it is not the state of a stream"):
+    with pytest.raises(ValueError, match=r"state lacks .*: it is not the state of a stream"):
         optimizer.denoiser.load_state_dict(torch.optim.Adam(tensors).state_dict())
     state = saved(optimizer)
     with pytest.raises(ValueError, match="tables of 3 observations and no vectors"):
