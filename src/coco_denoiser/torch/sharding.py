@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
+from torch.utils.dlpack import from_dlpack
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -44,7 +45,7 @@ def placed(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     if not is_sharded(parameter):
         return part
     if part.storage_offset():  # a DTensor of such a view can be neither copied nor saved
-        part = torch.from_dlpack(part)
+        part = from_dlpack(part)
     layout = parameter.device_mesh, parameter.placements
     shape, stride = parameter.shape, parameter.stride()
     return type(parameter).from_local(part, *layout, run_check=False, shape=shape, stride=stride)
