@@ -178,11 +178,7 @@ BEYOND = torch.full((3, 4), 1e39, dtype=torch.float64)
         ("coco_seen", torch.nan, "coco_seen of parameter 0 must be an integer"),
         # What would not be what was saved, once it is in the window.
         ("coco_point_1", BEYOND, "must be finite in torch.float32"),
-        (
-            "coco_point_1",
-            torch.ones(3, 4).to(torch.complex128),
-            "coco_point_1 of parameter 0 must be real",
-        ),
+        ("coco_point_1", 1j * BEYOND, "coco_point_1 of parameter 0 must be real"),
         # What NumPy's streams refuse of their tables, these do too.
         ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
     ],
