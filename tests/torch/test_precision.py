@@ -168,6 +168,29 @@ def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch)
     assert kept == [torch.float32, torch.float32, torch.float64]
 
 
+@pytest.mark.parametrize("kind", [GradientDenoiser, coco])
+def test_gradients_may_be_wider_than_their_parameters(kind: Any) -> None:
+    """Since PyTorch 2.9, where a parameter says so: nothing is rounded to its dtype."""
+    narrow: Any = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    if not hasattr(narrow, "grad_dtype"):
+        return
+    narrow.grad_dtype, wide = torch.float32, nn.Parameter(torch.ones(3))
+    some, other = (kind([p], L=0.1, window=3) for p in (narrow, wide))
+    used: dict[Any, Any] = {}
+    for seed in range(3):
+        for p, each in ((wide, other), (narrow, some)):
+            p.data = torch.full_like(p, seed)
+            p.grad = torch.randn(3, generator=torch.Generator().manual_seed(seed))
+            if isinstance(each, CocoOptimizer):
+                with each.wrapped.register_step_pre_hook(lambda *_, p=p: used.update({p: p.grad})):
+                    each.step()
+            else:
+                each.denoise()
+                used[p] = p.grad
+        assert torch.equal(used[narrow], used[wide])
+    assert other.diagnostics().moved > 0.0
+
+
 @WINDOWS
 def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> None:
     draw = torch.Generator().manual_seed(0)

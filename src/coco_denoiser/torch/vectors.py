@@ -36,6 +36,12 @@ def dtype_of(parameter: torch.Tensor) -> torch.dtype:
     return torch.float64 if wide else torch.float32
 
 
+def _gradient_dtype(parameter: torch.Tensor) -> torch.dtype:
+    """Return the dtype of a gradient: that of its parameter, unless that says otherwise."""
+    own = getattr(parameter, "grad_dtype", None) if parameter.is_leaf else None
+    return own or parameter.dtype
+
+
 class Block:
     """The part of a window that belongs to parameters of one device and dtype.
 
@@ -64,7 +70,9 @@ class Block:
         self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
         self._sharded = any(map(sharding.is_sharded, members))
         here = [sharding.local(p.detach()) for p in members]
-        self._alike = not self._sharded and {p.dtype for p in here} <= {dtype, dtype.to_complex()}
+        self._dtypes = list(map(_gradient_dtype, members))
+        kinds = {p.dtype for p in here}.union(self._dtypes)
+        self._alike = not self._sharded and kinds <= {dtype, dtype.to_complex()}
         self._complex = here[0].is_complex()
         self._shapes = [(*p.shape, 2) if self._complex else tuple(p.shape) for p in here]
         size = slots, sum(map(math.prod, self._shapes))
@@ -175,13 +183,15 @@ class Block:
         Without those that never had a gradient: they have not moved, and a gradient of zeros in
         place of None would let an optimizer begin to decay them.
         """
-        pairs = compress(zip(self.members, self._buffers[2][1], strict=True), self.seen)
+        found = zip(self.members, self._buffers[2][1], self._dtypes, strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
-            return [(p, part.data) for p, part in pairs]
+            return [(p, part.data) for p, part, _ in compress(found, self.seen)]
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
-        empty = ((p, torch.empty_like(sharding.local(p.detach())), part) for p, part in pairs)
-        return [(p, sharding.placed(p, result.copy_(part))) for p, result, part in empty]
+        return [
+            (p, sharding.placed(p, torch.empty_like(sharding.local(p), dtype=dtype).copy_(part)))
+            for p, part, dtype in compress(found, self.seen)
+        ]
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
         """Yield each parameter with its history, tensors like the parameter."""
