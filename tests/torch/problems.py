@@ -103,15 +103,3 @@ def alike(
     noisy_gradients(some, steps, one.step, seed=5)
     noisy_gradients(others, steps, other.step, seed=5)
     return equal(some, others)
-
-
-def two_layers() -> nn.Sequential:
-    """Return a model of two dtypes."""
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2).double())
-
-
-def by_layer(model: nn.Sequential, /, **options: Any) -> CocoOptimizer:
-    """Wrap plain SGD with a group for each layer."""
-    groups = [{"params": list(layer.parameters())} for layer in model]
-    return CocoOptimizer(torch.optim.SGD(groups, lr=0.1), **options)

@@ -14,11 +14,11 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import (
     adam,
     alike,
     begun,
-    by_layer,
     coco,
     copies,
     equal,
@@ -26,7 +26,6 @@ from tests.torch.problems import (
     noisy_gradients,
     parameters,
     saved,
-    two_layers,
 )
 
 
@@ -80,10 +79,16 @@ def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_lo
 )
 def test_what_is_restored_or_copied_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     """With two groups of two dtypes."""
-    one = by_layer(model := two_layers(), **options)
+
+    def wrap(layers: nn.Sequential) -> CocoOptimizer:
+        groups = [{"params": list(layer.parameters())} for layer in layers]
+        return CocoOptimizer(torch.optim.SGD(groups, lr=0.1), **options)
+
+    torch.manual_seed(0)
+    one = wrap(model := nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2).double()))
     noisy_gradients(list(model.parameters()), 7, one.step)
     twins = (copy.deepcopy(model) for _ in range(2))
-    loaded, read = ((other, by_layer(other, **options)) for other in twins)
+    loaded, read = ((other, wrap(other)) for other in twins)
     loaded[1].load_state_dict(saved(one))
     # A template made by a dummy step has room for all that is saved: dcp.load fills it in place.
     template: Any = get_optimizer_state_dict(*read)

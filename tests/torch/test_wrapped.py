@@ -18,10 +18,6 @@ from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import begun, coco, copies, equal, flat, noisy_gradients, parameters
 
 
-def half_square(tensors: list[nn.Parameter]) -> torch.Tensor:
-    return 0.5 * torch.cat([p.flatten() for p in tensors]).square().sum()
-
-
 def test_zero_grad_is_the_wrapped_ones() -> None:
     class Clears(torch.optim.SGD):
         def zero_grad(self, set_to_none: bool = True) -> None:
@@ -62,7 +58,7 @@ def test_a_closure_runs_once_and_the_wrapped_optimizer_is_told_its_loss() -> Non
     def evaluate(each: Any, steps: list[nn.Parameter]) -> float:
         evaluations.append(each)
         each.zero_grad()
-        loss = half_square(steps)
+        loss = 0.5 * torch.cat([p.flatten() for p in steps]).square().sum()
         torch.autograd.backward(loss)
         return float(loss.detach())
 
