@@ -35,7 +35,6 @@ TESTS = {
         f"solvers/test_barrier.py {SOLVERS}",
     ),
     "solvers/large.py": ("solvers/test_large.py test_covariance.py", SOLVERS),
-    "solvers/line.py": ("solvers/test_near.py", SOLVERS),
     "stream.py": (STREAM, STREAMS),
     "window.py": (STREAM, STREAMS),
     "_core/batch.pxi": (BATCH, SOLVERS),
@@ -44,6 +43,7 @@ TESTS = {
     "_core/barrier.pxi": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
     "_core/solve.pxi": (f"solvers/test_barrier.py {STATUS}", SOLVERS),
     "_core/workspace.pxi": ("solvers/test_barrier.py test_denoise.py", STREAMS),
+    "_core/line.pxi": ("solvers/test_line.py solvers/test_near.py", SOLVERS),
     "_core/newton_model.pxi": (NEWTON, SOLVERS),
     "_core/newton.pxi": (NEWTON, f"{SOLVERS} {STATUS}"),
     "_core/passes.pxi": (f"core {STREAM}", STREAMS),
@@ -68,7 +68,7 @@ CHANGES = {
     "batch.py": [
         ("        check.in_range(x, g, 0.0)\n", ""),
         ("Status.SOLVED if moved else Status.UNCHANGED", "Status.SOLVED"),
-        ("min(0.1 * tol, solvers.FEASIBLE)", "tol"),
+        ("solvers.allowed(tol)", "tol"),
     ],
     "certificate.py": [
         ("np.minimum(multipliers, 1e30), problem, rest)", "multipliers, problem, 0.0 * rest)"),
@@ -80,8 +80,8 @@ CHANGES = {
         ("max(float(smallest), 0.0)", "float(smallest)"),
     ],
     "descent.py": [
-        ("path.prox = earlier.prox", "pass"),
-        ("deepcopy(earlier)", "earlier"),
+        ("points=[*earlier.points], history=[*earlier.history]", "prox=None"),
+        ("replace(earlier, points=[*earlier.points], history=[*earlier.history])", "earlier"),
     ],
     "path.py": [
         ("if gap > _APART * chance:", "if False:"),
@@ -109,7 +109,7 @@ CHANGES = {
         ("1.0) <= 1.0 + within", "1.0) <= 1.0 + 1e-3"),
         ("np.minimum(1.0, size[:, None] + size)", "np.ones_like(size)"),
         ("shares = spread / eigenvalues", "shares = eigenvalues / eigenvalues.max()"),
-        ("move @ self.axes.T if", "move @ self.axes if"),
+        ("else move @ self.axes.T", "else move @ self.axes"),
         ("block.argmin()", "block.argmax()"),
         ("solve_laplacian(multipliers / share,", "solve_laplacian(1.0 * multipliers,"),
         ("forces[:, s == share] / share)", "forces[:, s == share])"),
@@ -125,21 +125,15 @@ CHANGES = {
     ],
     "solvers/__init__.py": [
         ('        yield "large", COINCIDENT\n', "        pass\n"),
-        ("own, METHODS[name].inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
+        ("own, inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
         ("held * problem.precisions[members].max()", "held"),
         ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
-        ("return max(answer.gap, answer.violation)", "return answer.gap"),
+        ("answer: max(answer.gap, answer.violation))", "answer: answer.gap)"),
         ("if gap <= tol and violation <= tol:", "if gap <= tol:"),
         ("if gap <= tol and violation <= tol:", "if not (gap > tol or violation > tol):"),
         ("if not distinct.is_feasible():", "if True:"),
     ],
     "solvers/barrier.py": [
-        ("order = np.argsort(-problem.precisions", "order = np.argsort(0 * problem.precisions"),
-        (
-            "slack = s - length * (along + 0.5 * length * square)",
-            "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
-        ),
-        ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
         ("return float(K * min(K, q)) ** 3", "return 0.0 * float(K * q)"),
     ],
     "solvers/closed_form.py": [
@@ -154,14 +148,8 @@ CHANGES = {
     ],
     "solvers/large.py": [
         ("own.T * self.v * self.v", "own.T * self.v"),
-        ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
+        ("rows = along[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
         ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
-    ],
-    "solvers/line.py": [
-        ("bounds[new, order[0]] < bounds[new, order[-1]]", "bool(order)"),
-        ("np.where(ahead, np.cumsum(force)[:-1], ", "np.where(True, np.cumsum(force)[:-1], "),
-        ("k = right if values[right] < -values[right - 1] else right - 1", "k = right"),
-        ("problem.precisions[order]", "np.ones(len(order))"),
     ],
     "stream.py": [
         ("            stream.reset()  # tables", "            pass  # tables"),
@@ -210,11 +198,17 @@ CHANGES = {
     ],
     "_core/solve.pxi": [
         ("if ws.distinct < ws.K and solve_groups(", "if False and solve_groups("),
-        ("    ws.hard, steps = True,", "    ws.hard, steps = False,"),
+        ("    ws.answered, steps = BARRIER,", "    ws.answered, steps = NEWTON,"),
     ],
     "_core/workspace.pxi": [
-        ('"newton" if self.distinct > 2 else', '"newton" if self.K > 2 else'),
+        ("if self.distinct <= 2 else", "if self.K <= 2 else"),
         ("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True"),
+    ],
+    "_core/line.pxi": [
+        ("row(bounds, new)[order[first]] < row(bounds, new)[order[last]]", "k % 2"),
+        ("(ahead[k] if size[k] <= total else force)", "ahead[k]"),
+        ("k = right if self.value[right] < -self.value[right - 1] else right - 1", "k = right"),
+        ("row(ws.h, line.order[k])[0], ws.n[line.order[k]]", "row(ws.h, line.order[k])[0], 1.0"),
     ],
     "_core/newton_model.pxi": [
         ("ws.lam[e], ws.w[e] * ws.w[e] *", "ws.lam[e], 2.0 * ws.w[e] * ws.w[e] *"),

@@ -8,7 +8,6 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser._core import kernels
 from tests.families import FAMILIES, sgd
-from tests.windows import reduced
 
 
 @pytest.mark.parametrize("K", [3, 8, 16])
@@ -33,8 +32,7 @@ def test_ordinary_windows_on_a_line_are_solved_so(K: int) -> None:
 @pytest.mark.parametrize("name", ["far point", "very far point"])
 def test_a_point_far_away_costs_no_digits(name: str) -> None:
     for seed in range(100):
-        case = FAMILIES[name](np.random.default_rng(seed), 12, 1)
-        problem = reduced(case.points, case.gradients, L=case.L)
+        problem = FAMILIES[name](np.random.default_rng(seed), 12, 1).reduced()
         given = problem.residuals, problem.bounds, problem.precisions
         *_, gap, violation, method = kernels.solve(*given, 1e-9, -1, 1e-10, "line")
         assert method == "line"
