@@ -1,5 +1,8 @@
 """Folding: the laws of the fold, and a stream that folds against one that is folded by hand."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -108,6 +111,19 @@ def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: f
     np.testing.assert_allclose(state["point_distances"], X, rtol=1e-12)
     np.testing.assert_allclose(state["residual_distances"], H, rtol=1e-10, atol=1e-12 * H.max())
     np.testing.assert_allclose(X * H * state["cosines"], (dx * dh).sum(axis=2), atol=1e-9)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_solution_ends_with_the_answer_in_a_copy_too(K: int) -> None:
+    points, gradients = sgd(np.random.default_rng(4), 9, 6)
+    denoiser = Denoiser(L=1.0, window=K, forget="fold")
+    answers = stream(denoiser, points, gradients, np.ones(9))
+    for each in (denoiser, copy.deepcopy(denoiser), pickle.loads(pickle.dumps(denoiser))):
+        found = each.solution
+        assert found.status is coco.Status.SOLVED
+        assert max(found.gap, found.violation) <= 1e-9
+        assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
+        np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
 
 
 def test_a_merged_residual_that_float32_cannot_hold_is_refused() -> None:

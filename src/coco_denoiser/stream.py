@@ -209,8 +209,8 @@ class Denoiser:
         """The answer of the last step, with its certificate: all gradients, (K, *shape).
 
         They are in the order in which they were observed, and the last is the one that was
-        returned, up to rounding. A denoiser that has just been copied or restored solves its
-        window anew.
+        returned, up to rounding. A denoiser that has just been restored solves its window anew:
+        where window=2 folds, that is one observation, which nothing moves.
 
         With folding, the oldest of a full window also stands for everything before it: its
         row is the gradient at its own point, and its weight that of all of them together. With

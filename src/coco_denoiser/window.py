@@ -36,6 +36,7 @@ from coco_denoiser.typing import AnyDType, Float64, Int64, Saved, State
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _SAVED = ("point_distances", "cosines", "residual_distances")
+_COPIED = ("points", "residuals", "count", "members", "next", "newest", "d", "centre")
 
 
 class Window(kernels.Window):
@@ -56,13 +57,18 @@ class Window(kernels.Window):
         self.hold(np.zeros((3, 0, 0)), np.zeros(0))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return how to copy and pickle it: it holds C memory."""
-        vectors = {name: getattr(self, name) for name in ("points", "residuals", "d")}
-        return type(self), (self.slots, self.folds), {**self.state_dict(), **vectors}
+        """Return how to copy and pickle it: it holds C memory.
+
+        With the tables comes what they say of the last answer, which may have had one member more.
+        """
+        tables = self.tables.copy(), self.all_variances.copy()
+        state = {name: getattr(self, name) for name in _COPIED}
+        return type(self), (self.slots, self.folds), {**state, "tables": tables}
 
     def __setstate__(self, state: State) -> None:
-        self.load_state_dict(state)
-        self.points, self.residuals, self.d = state["points"], state["residuals"], state["d"]
+        self.hold(*state["tables"])
+        for name in _COPIED:
+            setattr(self, name, state[name])
 
     @property
     def point_distances(self) -> Float64:

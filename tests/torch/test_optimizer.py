@@ -134,6 +134,9 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
         assert found.gap == pytest.approx(answer.gap, abs=1e-12)
         assert found.violation == pytest.approx(answer.violation, abs=1e-12)
     assert found.moved > 0.0
+    again = copy.deepcopy(optimizer).diagnostics()
+    np.testing.assert_array_equal(again.weights, found.weights)
+    assert again[1:] == pytest.approx(found[1:], nan_ok=True)
     held = 1 if options.get("window") == 2 else 4
     assert len(optimizer.denoiser) == held
     # As docs/torch.md says: 2 K copies, or two; here in double precision.
