@@ -87,7 +87,7 @@ CHANGES = {
         ("if gap > _APART * chance:", "if False:"),
         ("best = min(best, (score, int(first)))", "best = (score, int(first))"),
         ("max(1.0, _PROTECT * math.sqrt(self.steps)) * h", "0.0 * h"),
-        ("step * self.unit / self.scale", "step"),
+        ("step * self.unit / (self.scale or 1.0)", "step"),
         ("2.0 ** math.frexp(size)[1]", "1.0"),
         ("self.reach > _FAR and", ""),
         ("and last >= 0.5 * first", "and False"),

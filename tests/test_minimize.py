@@ -197,6 +197,21 @@ def test_going_on_keeps_the_constraint() -> None:
     assert other.x.min() == 2.0
 
 
+def test_a_constraint_on_going_on_holds_from_the_next_step() -> None:
+    asked: list[Float64] = []
+
+    def gradient(x: Float64) -> Float64:
+        asked.append(x)
+        return free(x)
+
+    free = noisy()
+    first = coco.minimize(gradient, X0, 90)
+    asked.clear()
+    result = coco.minimize(gradient, X0, 50, resume=first, project=lambda x: np.maximum(x, 1.0))
+    assert result.x.min() == 1.0
+    assert min(x.min() for x in asked[1:]) == 1.0  # the first is where the other run ended
+
+
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
     whole = coco.minimize(noisy(), X0, 200)
     gradient, calls = noisy(), itertools.count(1)
@@ -275,6 +290,29 @@ def test_the_result_has_scipys_names_and_a_history_for_a_plot() -> None:
     assert "the error of the gradient is not known" in early.message
     assert np.isnan(early.std).all()
     assert not early.success
+
+
+@pytest.mark.parametrize("calls", [35, 60, 500])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_without_curvature_and_noise_it_goes_no_further_than_the_path(d: int, calls: int) -> None:
+    """Nothing then shortens Newton's step, nor tells its error; warnings are errors here."""
+    x0 = np.full(d, 2.0)
+    for slope in (1.0, -1.0):
+        result = coco.minimize(lambda x, g=slope: g + 0.0 * x, x0, calls)
+        assert np.abs(result.x).max() <= 2.0 * np.abs(result._path.point).max()
+        assert np.isnan(result.std).all()
+    for maximum in (lambda x: -(x**3), lambda x: -1.0 + 0.0 * x):
+        result = coco.minimize(
+            maximum, x0, calls, project=lambda x: x / max(1.0, float(np.linalg.norm(x)))
+        )
+        np.testing.assert_allclose(result.x, x0 / np.linalg.norm(x0), rtol=1e-6)
+
+
+def test_without_a_gradient_the_answer_is_the_start_projected() -> None:
+    result = coco.minimize(lambda x: 0.0 * x, X0, 20, project=lambda x: np.minimum(x, 1.0))
+    np.testing.assert_array_equal(result.x, np.ones(3))
+    assert not result.success
+    assert np.array_equal(coco.minimize(lambda x: 0.0 * x, X0, 20).x, X0)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def _open(start: Array, map_: Prox | None, resume: MinimizeResult | None) -> Pat
     if path.x.size != x.size:
         raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
     if map_ is not None:
-        path.constrained = True
+        path.constrained, path.curvatures = True, None  # the map follows plain steps
         path.prox = lambda z, step: np.asarray(
             map_(z.reshape(start.shape), step), dtype=np.float64
         ).reshape(z.shape)

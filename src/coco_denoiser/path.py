@@ -134,7 +134,7 @@ class Path:
         """Project x, or take the proximal step."""
         if self.prox is None:
             return x
-        return self.prox(self.unit * x, step * self.unit / self.scale) / self.unit
+        return self.prox(self.unit * x, step * self.unit / (self.scale or 1.0)) / self.unit
 
     def _keep(self, g: Float64) -> None:
         """Add a point, or to the last one; join all in pairs when they are too many."""
@@ -176,9 +176,10 @@ class Path:
 
         With it come the gradient there and its standard errors, which are NaN for the average.
         """
-        scale, found = self.scale or 1.0, None
-        safe, g = self.x, np.zeros_like(self.x)
-        if self.squares > 0.0:
+        scale, found, g = self.scale or 1.0, None, np.zeros_like(self.x)
+        if not self.squares > 0.0:
+            safe = self._mapped(self.x, self.reach)
+        else:
             first, x, g = self.average()
             ascent, safe = self.mapping(x, g)
             if self.x.size <= _LARGEST:
@@ -228,7 +229,7 @@ class Path:
         if self.prox is None:
             return g, x
         slope = self._slope()
-        step = 1.0 / slope if slope > 0.0 else self.reach / math.sqrt(self.squares)
+        step = 1.0 / slope if slope > 0.0 else self.reach / (math.sqrt(self.squares) or 1.0)
         after = self._mapped(x - step * g, step)
         return (x - after) / step, after
 

@@ -22,6 +22,7 @@ _SURE = 2.0  # standard errors by which a curvature counts; twice as many where 
 _LATE = 2.0  # exponent of the weights of the second fit
 _FEWEST, _FEWEST_EACH = 30, 2  # calls, and calls for each coordinate
 _AGREE = 2.5  # standard deviations, up to which a part of the path agrees with the answer
+_FARTHEST = 1e100  # lengths of x0, and steps, beyond which no answer is looked for
 _LESS = 8.0  # squared errors of the average's gradient, up to which the fit may be the better
 _GRID = np.linspace(-1.0, 1.0, 25)
 
@@ -86,9 +87,13 @@ def answer(
         # No start and no weights are better everywhere, and f is convex: the mean of all four.
         x = np.mean([f.newton(z) for f in (whole, late) for z in (f.centre, safe)], axis=0)
         g = np.zeros_like(x)
+    elif max(whole.h.max(), late.h.max()) * _FARTHEST < 1.0:
+        return None
     else:
         x = _minimum((whole, late), safe, prox)
         g = (whole.gradient(x) + late.gradient(x)) / 2.0
+    if not np.abs(x).max() < _FARTHEST:
+        return None
     halved = [(k * n // m, (k + 1) * n // m) for m in (2, 4, 8) for k in range(m)]
     for part in (slice(first, n), *(slice(*ends) for ends in halved)):
         field = fit(X[part], G[part], counts[part])
