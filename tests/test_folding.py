@@ -117,7 +117,7 @@ def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: f
 def test_the_solution_ends_with_the_answer_in_a_copy_too(K: int) -> None:
     points, gradients = sgd(np.random.default_rng(4), 9, 6)
     denoiser = Denoiser(L=1.0, window=K, forget="fold")
-    answers = stream(denoiser, points, gradients, np.ones(9))
+    answers = follow(denoiser, points, gradients)
     for each in (denoiser, copy.deepcopy(denoiser), pickle.loads(pickle.dumps(denoiser))):
         found = each.solution
         assert found.status is coco.Status.SOLVED

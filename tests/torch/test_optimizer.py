@@ -232,3 +232,11 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
 def test_refused_with_a_reason(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make(parameters())
+
+
+def test_a_misspelt_argument_of_a_step_is_refused_and_seen_by_type_checkers() -> None:
+    optimizer = CocoOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), L=1.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
+        optimizer.step(variance=2.0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
+        optimizer.denoiser.denoise(variance=2.0)  # type: ignore[call-arg]

@@ -5,8 +5,8 @@ are in `vectors.py`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,14 @@ _REFUSED = (
     "parameters or gradients hold an infinity or NaN, or exceed the largest magnitude that a "
     f"window holds, {' and '.join(f'{most:.0e} in {kind}' for kind, most in check.LIMITS.items())}"
 )
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])  # with whatever it takes and returns
+
+
+def not_compiled(function: _Function) -> _Function:
+    """Keep `torch.compile` out of a function; PyTorch's decorator loses its signature."""
+    return cast("_Function", torch.compiler.disable(function))  # type: ignore[no-untyped-call]  # PyTorch's
 
 
 class Diagnostics(NamedTuple):
@@ -167,9 +175,9 @@ class GradientDenoiser:
         """Return True, even when empty."""
         return True
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # PyTorch's
+    @not_compiled
     @torch.no_grad()
-    def denoise(self, *, noise_variance: float = 1.0) -> bool:
+    def denoise(self, *, noise_variance: float | torch.Tensor = 1.0) -> bool:
         """Put the denoised gradients in place of the gradients.
 
         Args:

@@ -12,7 +12,13 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models.bounds import Bound
 from coco_denoiser.torch import checkpoint, sharding
-from coco_denoiser.torch.denoiser import Diagnostics, GradientDenoiser, NonFinite, observe
+from coco_denoiser.torch.denoiser import (
+    Diagnostics,
+    GradientDenoiser,
+    NonFinite,
+    not_compiled,
+    observe,
+)
 from coco_denoiser.typing import ModelName, State
 
 Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
@@ -180,10 +186,13 @@ class CocoOptimizer(Optimizer):
         """Clear the gradients, and whatever else the wrapped optimizer clears with them."""
         self.wrapped.zero_grad(set_to_none)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # PyTorch's
+    @not_compiled
     @torch.no_grad()
     def step(
-        self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
+        self,
+        closure: Callable[[], Loss] | None = None,
+        *,
+        noise_variance: float | torch.Tensor = 1.0,
     ) -> Loss:
         """Take one step; return the loss of the closure, if there is one.
 
@@ -203,7 +212,7 @@ class CocoOptimizer(Optimizer):
 
     # Else PyTorch would add its own hooks: those for all optimizers then run in the wrapped
     # step, and here once more.
-    step.hooked = True
+    step.hooked = True  # type: ignore[attr-defined]
 
     def _step(
         self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
