@@ -229,8 +229,9 @@ def test_a_state_survives_its_file_and_one_of_another_version_is_refused(options
         other = state._replace(version=version)
         with pytest.raises(ValueError, match="another release of coco-denoiser has written it"):
             jax.jit(tx.update)(x, other, x)
-        with pytest.raises(ValueError, match="must have the layout of version 4"):
-            _ = other.status
+        for name in ("status", "gap", "violation", "std", "noise_std", "curvature"):
+            with pytest.raises(ValueError, match="must have the layout of version 4"):
+                getattr(other, name)
 
 
 def test_the_numbers_of_an_outcome_keep_their_meaning() -> None:

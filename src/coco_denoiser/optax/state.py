@@ -59,27 +59,27 @@ class CocoState(NamedTuple):
     @property
     def gap(self) -> Array:
         """Relative duality gap; for the Gaussian model the residual of its linear system."""
-        return _known(self.found, 0)
+        return _known(self, 0)
 
     @property
     def violation(self) -> Array:
         """Worst excess of a pair's distance over its bound, relative to that; NaN if unknown."""
-        return _known(self.found, 1)
+        return _known(self, 1)
 
     @property
     def std(self) -> Array:
         """Standard error of every coordinate of the last gradient returned; NaN if unknown."""
-        return _known(self.found, 2)
+        return _known(self, 2)
 
     @property
     def noise_std(self) -> Array:
         """Standard deviation of the noise of an observation of variance 1; NaN if unknown."""
-        return _known(self.found, 3)
+        return _known(self, 3)
 
     @property
     def curvature(self) -> Array:
         """Size of the slope that the Gaussian model found, comparable with L; NaN if unknown."""
-        return _known(self.found, 4)
+        return _known(self, 4)
 
     @property
     def status(self) -> Any:  # a `Status`, or an array of objects
@@ -128,7 +128,9 @@ def _origin(leaves: list[Array]) -> Array:
     return sum((jnp.zeros_like(leaf, zero.dtype, shape=()) for leaf in traced), start=zero)
 
 
-def _known(found: Array, index: int) -> Array:
+def _known(state: CocoState, index: int) -> Array:
+    check_version(state)
+    found = state.found
     # By NumPy where it can be: JAX's debuggers would stop at a NaN that says "unknown".
     xp: Any = jnp if isinstance(found, jax.core.Tracer) else np
     value = xp.asarray(found)[..., index]
