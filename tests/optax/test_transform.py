@@ -200,6 +200,19 @@ def test_rows_of_long_leaves_keep_the_digits_of_float32() -> None:
             assert np.isclose(cosine, dx @ dh / size, rtol=0.0, atol=2e-6)
 
 
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_debuggers_find_nothing_step_by_step_either(window: int) -> None:
+    """Without jit they look at every operation."""
+    forget: Any = "fold" if window > 1 else "drop"
+    with jax.debug_nans(True), jax.debug_infs(True):
+        tx, params = coco_denoise(1.0, window, forget=forget), jnp.ones(3)
+        state = tx.init(params)
+        for seed in (0, 1, 1, 2):  # the same twice, too
+            g = jax.random.normal(jax.random.key(seed), (3,))
+            _, state = tx.update(g, state, params * seed)
+            assert state.status.success
+
+
 def filtered(g: Any, state: Any, x: Any) -> Any:
     return coco_denoise(1.0, 2, forget="fold").update(g, state, x)
 

@@ -106,7 +106,7 @@ def _rounding(dtype: DTypeLike) -> float:
 
 def _relative(gap: Array, value: Array) -> Array:
     """Return gap / value, or 0 for no gap."""
-    return _finite(jnp.where(gap == 0.0, 0.0, gap / value))
+    return _finite(gap / jnp.where(gap == 0.0, 1.0, value))
 
 
 def _finite(number: Array) -> Array:

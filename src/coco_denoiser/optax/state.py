@@ -41,7 +41,8 @@ class CocoState(NamedTuple):
         gradients: the same, the noisy gradients; in place of folded ones their mixture.
         window: distances, cosines and variances, named as in `coco_denoiser.window`.
         found: (5,), `gap`, `violation`, `std`, `noise_std` and `curvature`; -1 where they are
-            unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used.
+            unknown, so that `jax_debug_nans` and `jax_debug_infs` can be used; with the Gaussian
+            model under `jit`.
         outcome: which `status` it is, as a number.
         refused: how many observations were refused until now.
         version: as many entries as the version of this layout, so that a state of another one is
