@@ -97,15 +97,16 @@ cdef class Line(Memory):
     cdef double zero(self, double steepest) noexcept nogil:
         """Return where the derivative is zero; beyond its corners it is steepest."""
         cdef Py_ssize_t right = 0, k
-        cdef double slope = steepest
+        cdef double rise, run
         while right < self.corners and self.value[right] < 0.0:
             right += 1
-        k = min(right, self.corners - 1)
-        if 0 < right < self.corners:
-            slope = self.value[right] - self.value[right - 1]
-            slope /= self.corner[right] - self.corner[right - 1]
-            k = right if self.value[right] < -self.value[right - 1] else right - 1
-        return self.corner[k] - self.value[k] / slope
+        if not 0 < right < self.corners:
+            k = min(right, self.corners - 1)
+            return self.corner[k] - self.value[k] / steepest
+        k = right if self.value[right] < -self.value[right - 1] else right - 1
+        rise = self.value[right] - self.value[right - 1]
+        run = self.corner[right] - self.corner[right - 1]
+        return self.corner[k] - self.value[k] / rise * run  # corners may be equal
 
     cdef void widen(self, double zero, double reach) noexcept nogil:
         """Allow for a bound to the next point: what lies left of the zero moves left."""
