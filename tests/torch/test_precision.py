@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from coco_denoiser import Status
+from coco_denoiser import ConvergenceWarning, Status
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, vectors
 from tests.torch.problems import (
@@ -139,9 +139,20 @@ def test_warnings_name_the_line_of_the_user(module: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(Cocoercive, "estimate", short)
     tensors[0].data.zero_()  # it was NaN
     noisy_gradients(tensors, 1)
+    with pytest.raises(ConvergenceWarning):  # as an error it loses nothing
+        optimizer.step()
+    assert len(optimizer.denoiser) == 3
     tell("relative gap 5.0e-01", optimizer.step)
     found = optimizer.diagnostics()
-    assert (found.gap, found.status, len(optimizer.denoiser)) == (0.5, Status.STALLED, 3)
+    assert (found.gap, found.status, len(optimizer.denoiser)) == (0.5, Status.STALLED, 4)
+
+
+def test_a_residual_that_is_too_large_is_named() -> None:
+    """Neither parameters nor gradients are, but c times the former."""
+    p = nn.Parameter(torch.full((3,), 1e10))
+    p.grad = torch.ones(3)
+    with pytest.raises(ValueError, match=r"gradients - c \* parameters, c = \(L \+ mu\) / 2, hold"):
+        GradientDenoiser([p], L=1e30).denoise()
 
 
 @pytest.mark.parametrize("large", [10**6, 1])

@@ -25,8 +25,9 @@ from coco_denoiser.typing import Float64, ModelName, State
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
 _REFUSED = (
-    "parameters or gradients hold an infinity or NaN, or exceed the largest magnitude that a "
-    f"window holds, {' and '.join(f'{most:.0e} in {kind}' for kind, most in check.LIMITS.items())}"
+    "parameters, gradients or gradients - c * parameters, c = (L + mu) / 2, hold an infinity or "
+    "NaN, or exceed the largest magnitude that a window holds, "
+    + " and ".join(f"{most:.0e} in {kind}" for kind, most in check.LIMITS.items())
 )
 
 
