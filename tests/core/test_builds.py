@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -121,6 +122,19 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
         step(x, np.empty(2))
     with pytest.raises(IndexError):
         window.admit(np.zeros(5), 1.0, model.fixed, None)
+    for folds in (False, True):
+        window = build.Window(1 + 9 * (not folds), True)
+        window.points = window.residuals = np.zeros((1, 2))
+        window.count, window.members, window.next, window.newest = 2, 3, 1, 0
+        for function in (
+            partial(window.distances, 0.0),
+            partial(window.fold, model.fixed),
+            partial(window.settle, model.fixed),
+            partial(window.admit, np.zeros(8), 1.0, model.fixed, None),
+            partial(build.complete, window, x, x, x.copy(), np.ones(2), model.fixed),
+        ):
+            with pytest.raises(IndexError):
+                function()
 
 
 def test_a_core_that_is_missing_says_what_to_do() -> None:

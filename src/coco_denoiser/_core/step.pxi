@@ -47,8 +47,9 @@ def complete(Window window, x, g, theta, weights, limits) -> None:
     cdef Arrays given = Arrays()
     cdef Slots at = take_vectors(given, window.points, window.residuals, x, g, theta)
     cdef double *w = given.read(weights, window.count)
-    if not 0 <= window.newest < at.rows + is_filter(window):
+    if not 0 <= window.newest < window.count <= at.rows + is_filter(window):
         raise IndexError(f"slot {window.newest} of {at.rows} is out of range")
+    check_tables(window, window.count)
     write_newest(window, &at, w, limits.centre)
     settle_filter(window, limits.centre, limits.radius)
 

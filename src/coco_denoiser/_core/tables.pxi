@@ -67,6 +67,7 @@ cdef class Window:
         """Return the distances ||dg - centre dx||, (members, members)."""
         cdef Arrays given = Arrays()
         cdef Py_ssize_t K = self.members, size = self.room * self.room, i, j, k
+        check_tables(self, K)
         table = empty((K, K))
         cdef double *out = given.write(table, K, K)
         for i in range(K):
@@ -91,6 +92,7 @@ cdef class Window:
             bounds differs from that of the residuals, and the largest entry of what that adds;
             None if it is dropped.
         """
+        check_tables(self, self.count)
         cdef Fold found = fold_oldest(self, limits.centre, limits.radius)
         if found.weight == 0.0:
             return None
@@ -107,8 +109,8 @@ cdef class Window:
                 one being in its slot; None if none was.
         """
         cdef Arrays given = Arrays()
-        cdef Fold fold = fold_oldest(self, limits.centre, limits.radius)
         check_room(self, self.room)
+        cdef Fold fold = fold_oldest(self, limits.centre, limits.radius)
         cdef double *row = given.write(sums, 3 * self.count + 2)
         admit_row(self, row, self.count, variance)
         if merged is not None:
@@ -117,6 +119,7 @@ cdef class Window:
 
     def settle(self, limits) -> None:
         """Let the observation of a filter, which is written, stand for what was before it."""
+        check_tables(self, self.count)
         settle_filter(self, limits.centre, limits.radius)
 
 
@@ -137,6 +140,13 @@ cdef int check_room(Window window, Py_ssize_t rows) except -1:
         raise IndexError(f"slot {slot} of {rows} is out of range")
     if is_filter(window) and window.room < 2:
         raise IndexError("a filter needs tables of two observations")
+    return 0
+
+
+cdef int check_tables(Window window, Py_ssize_t used) except -1:
+    """Raise IndexError if the tables do not hold so many observations."""
+    if not 0 <= used <= window.room:
+        raise IndexError(f"{used} observations do not fit in tables of {window.room}")
     return 0
 
 
