@@ -1,6 +1,7 @@
 """L and mu from data and from Hessian-vector products."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,20 @@ def test_a_hidden_eigenvalue_is_found_although_the_residual_is_small_at_once(
         L, mu = curvature.spectrum(lambda v: eigenvalues * v, start)
         for bound, truth in ((L, 1.0 + excess), (1.0, mu)):
             assert -1e-14 <= bound - truth <= 1e-4 * excess
+
+
+@pytest.mark.parametrize(
+    ("dtype", "power"), [(np.float32, -80), (np.float32, 80), (np.float64, -660), (np.float64, 660)]
+)
+def test_the_unit_of_the_matrix_does_not_matter(dtype: Any, power: int) -> None:
+    """Squares of so small or large numbers are not in range."""
+    eigenvalues = np.append(np.ones(999), 1.0 + 9e-4).astype(dtype)
+    start = np.random.default_rng(0).normal(size=1000).astype(dtype)
+    one = curvature.spectrum(lambda v: eigenvalues * v, start)
+    unit = np.asarray(2.0**power, dtype)
+    other = curvature.spectrum(lambda v: unit * eigenvalues * v, start)
+    np.testing.assert_allclose(np.array(other) / 2.0**power, one, rtol=1e-12)
+    assert eigenvalues[-1] < one.L
 
 
 def test_the_bounds_fail_as_often_as_they_may_and_no_more() -> None:

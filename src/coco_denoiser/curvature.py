@@ -190,8 +190,11 @@ def _tridiagonal(
     diagonal: list[float] = []
     norms: list[float] = []
     v, before = start / math.sqrt(float(start @ start)), None
+    unit = 0.0
     while len(diagonal) < steps and 0.0 not in norms:
         w = product(v)
+        unit = unit or _unit(w)
+        w = unit * w
         along = float(v @ w)
         if not math.isfinite(along):
             raise FloatingPointError(f"product must return finite numbers, got {along} as v' H v.")
@@ -199,4 +202,14 @@ def _tridiagonal(
         diagonal.append(along)
         norms.append(math.sqrt(float(w @ w)))
         before, v = v, w / (norms[-1] or 1.0)
-    return diagonal, norms
+    return [a / unit for a in diagonal], [b / unit for b in norms]
+
+
+@np.errstate(over="ignore")
+def _unit(w: Any) -> float:
+    """Return a power of two by which to multiply a vector, so that squares stay in range."""
+    for power in range(0, 1020, 30):
+        for unit in (2.0**power, 2.0**-power):
+            if 1e-20 < float((unit * w) @ (unit * w)) < 1e20:
+                return unit
+    return 1.0
