@@ -274,3 +274,28 @@ def test_numbers_too_large_are_refused_and_others_denoised(
         u, state = update(g, state, x)
         np.testing.assert_allclose(u, 0.5 * g, rtol=1e-5)
         assert state.status is Status.SOLVED
+
+
+@pytest.mark.parametrize(
+    "options", [{"L": 1.0}, {"L": 1.0, "forget": "fold"}, {"model": "gaussian"}]
+)
+def test_debuggers_find_nothing_in_a_step_that_is_not_compiled(options: Any) -> None:
+    tx, x = coco_denoise(window=2, **options), jnp.ones(3)
+    with jax.debug_nans(True), jax.debug_infs(True):
+        state: Any = tx.init(x)
+        for size in (0.0, 1.0, 2.0):
+            _, state = tx.update(size * x, state, x)
+    assert state.status.success
+
+
+@pytest.mark.parametrize("name", ["L", "mu", "tol", "noise_variance"])
+def test_what_is_traced_has_no_axes_either(name: str) -> None:
+    def update(value: Any) -> Any:
+        settings: dict[str, Any] = {"L": 1.0, name: value}
+        extra = {"noise_variance": settings.pop("noise_variance", 1.0)}
+        return coco_denoise(window=2, **settings).update(x, state, x, **extra)
+
+    x = jnp.ones(3)
+    state = coco_denoise(1.0, 2).init(x)
+    with pytest.raises(TypeError, match=f"{name} must be a real number, got "):
+        jax.jit(update)(jnp.ones(2))

@@ -9,7 +9,6 @@ where f_i = n_i (h_i - phi_i) - sum_j y_ij. Every term is non-negative, so nothi
 what rounding alone explains is forgiven.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -18,7 +17,6 @@ from jax.typing import DTypeLike
 from coco_denoiser.problem import ROUNDING
 
 
-@jax.jit
 def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Array, Array]:
     """Return the relative duality gap and the worst relative violation of an answer.
 

@@ -1,6 +1,7 @@
 """What turns the tables of a window into weights, in JAX, and what is known of these."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -22,46 +23,38 @@ class Answer(NamedTuple):
     outcome: Array
 
 
+@jax.jit  # so that it is compiled once where the caller is not compiled
 def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> Answer:
     """Return the answer of the paper's projection."""
-    weights, moved, gap, violation = projected(window, newest, radius, tol=tol)
+    K, n, used = window.variances.size, window.precisions, window.used
+    bounds, apart = radius * window.tables[0], window.tables[2]
+    gap = violation = jnp.zeros_like(radius)
+    weights, moved = jnp.ones_like(n), gap > 0.0
+    if K == 2:
+        old = 1 - newest
+        weight, _ = fold_pair(window, old, newest, radius)
+        two = apart[old, newest], bounds[old, newest], window.variances[old]
+        gap, violation = certificate.certify_two(*two, window.variances[newest], weight)
+        weights, moved = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight), weight > 0.0
+    elif K > 2:
+        pair = used[:, None] & used
+        apart = jnp.where(pair, apart, 0.0)
+        scale = apart.max()
+        scale = jnp.where(scale > 0.0, scale, 1.0)
+        apart, bounds = apart / scale, bounds / scale
+        h = _embed(apart, newest, pair)
+        total = n.sum()
+        mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
+        h = jnp.where(used[:, None], h - mean, 0.0)
+        W, lam = solver.solve(h, n, apart, bounds, tol=tol)
+        gap, violation = certificate.certify(h, n, bounds, W, lam)
+        weights, moved = lax.dynamic_index_in_dim(W, newest, keepdims=False), lam.any()
     good = (gap <= tol) & (violation <= tol)
     outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
     return _told(weights, [gap, violation, UNKNOWN, UNKNOWN, UNKNOWN], outcome)
 
 
-def projected(
-    window: Window, newest: Slot, radius: Array, *, tol: Number
-) -> tuple[Array, Array, Array, Array]:
-    """Return the weights (K,) that denoise a slot, whether any differ, gap and violation."""
-    K, n, used = window.variances.size, window.precisions, window.used
-    bounds, apart = radius * window.tables[0], window.tables[2]
-    if K == 1:
-        zero = jnp.zeros_like(radius)
-        return jnp.ones_like(n), zero > 0.0, zero, zero
-    if K == 2:
-        old = 1 - newest
-        weight, _ = fold_pair(window, old, newest, radius)
-        two = apart[old, newest], bounds[old, newest], window.variances[old]
-        judged = certificate.certify_two(*two, window.variances[newest], weight)
-        weights = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight)
-        return weights, weight > 0.0, *judged
-    pair = used[:, None] & used
-    apart = jnp.where(pair, apart, 0.0)
-    scale = apart.max()
-    scale = jnp.where(scale > 0.0, scale, 1.0)
-    apart, bounds = apart / scale, bounds / scale
-    h = _embed(apart, newest, pair)
-    total = n.sum()
-    mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
-    h = jnp.where(used[:, None], h - mean, 0.0)
-    W, lam = solver.solve(h, n, apart, bounds, tol=tol)
-    gap, violation = certificate.certify(h, n, bounds, W, lam)
-    return lax.dynamic_index_in_dim(W, newest, keepdims=False), lam.any(), gap, violation
-
-
-@jax.jit
-def _embed(apart: Array, origin: Array, pair: Array) -> Array:
+def _embed(apart: Array, origin: Slot, pair: Array) -> Array:
     """Return vectors (K, K) at these distances, by a pivoted Cholesky decomposition.
 
     The newest observation is the origin: what is near it keeps its digits.
@@ -85,6 +78,7 @@ def _embed(apart: Array, origin: Array, pair: Array) -> Array:
     return factor
 
 
+@partial(jax.jit, static_argnames="d")
 def gaussian(window: Window, newest: Array, *, d: int, L: Number | None, tol: Number) -> Answer:
     """Return the answer of the Gaussian model, in d coordinates."""
     used, d = window.used, max(d, 1)

@@ -41,8 +41,7 @@ def merge(
         pair = X[old][None], G[old][None], X[successor], G[successor]
         return _put(successor, G, _shifted(pair[3], _weighted_sum(*pair, centre, weight[None])))
 
-    merged = held[0], jax.tree.map(mix, *held)
-    after = _written(merged, new, old)
+    after = _written((held[0], jax.tree.map(mix, *held)), new, old)
     return after, measure(after, jax.tree.map(lambda V: V[successor], after), centre)
 
 
@@ -202,6 +201,4 @@ def _difference(stack: Array, one: Array, dtype: DTypeLike) -> Array:
 
 def _product(a: Array, b: Array) -> Array:
     """Return Re (conj(a) b), entry by entry."""
-    if jnp.iscomplexobj(a):
-        return a.real * b.real + a.imag * b.imag
-    return a * b
+    return jnp.real(jnp.conj(a) * b)

@@ -1,6 +1,7 @@
 """A step of a stream, in JAX, in the core's four calls: measure, admit, model, commit."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import jax
@@ -12,7 +13,7 @@ from coco_denoiser.optax import window as windows
 from coco_denoiser.optax.models import Answer
 from coco_denoiser.optax.state import REFUSED, UNKNOWN, CocoState
 from coco_denoiser.optax.tree import Tree
-from coco_denoiser.optax.window import Limits, Slot, Window
+from coco_denoiser.optax.window import Slot, Window
 
 Model: TypeAlias = Callable[[Window, Slot], Answer]
 
@@ -24,10 +25,10 @@ def step(
     state: CocoState,
     new: passes.Two,
     variance: Array,
-    limits: Limits | None,
     model: Model,
     *,
-    folds: bool,
+    centre: Array | None,
+    radius: Array | None,
 ) -> tuple[Tree, CocoState]:
     """Take an observation into the window; return its gradient, denoised.
 
@@ -35,32 +36,28 @@ def step(
         state: the window.
         new: the point and its gradient, trees.
         variance: relative noise variance of the observation.
-        limits: the curvature bounds; None for a model that has none.
         model: turns the tables, and the place of the newest observation in them, into weights.
-        folds: whether the observation that leaves is merged into the next. A window of two is then
-            a filter, whose one slot stands for everything.
+        centre: that of the curvature bounds; None for a model that has none.
+        radius: theirs, by which the observation that leaves is merged into the next; None if it
+            is dropped. A window of two that merges is a filter, whose one slot stands for
+            everything.
     """
-    held, window, centre = state[:2], state.window, state.window.centre
-    is_filter = folds and window.variances.size == 2
-    if limits is not None:
-        centre = limits.centre
-        moved = window._replace(centre=centre)  # of a filter's tables nothing is kept
-        window = moved if is_filter else windows.recentred(window, centre)
+    held, window = state[:2], state.window
+    is_filter = radius is not None and window.variances.size == 2
+    window = windows.recentred(window, window.centre if centre is None else centre)
     newest = 1 if is_filter else window.next
-    row = windows.row_of(passes.measure(held, new, centre))
+    row = windows.row_of(passes.measure(held, new, window.centre))
     fits = _fits(row, variance)
     after = windows.admit(window, row, variance, newest)
-    if limits is not None and folds and not is_filter:
-        held, after = _fold_oldest(held, new, window, after, limits, fits)
-    window = after if is_filter else _if(fits, after, state.window)
+    if radius is not None and not is_filter:
+        held, after = _fold_oldest(held, new, window, after, radius, fits)
+    window = jax.tree.map(partial(jnp.where, fits), after, state.window)
     answer = model(window, newest)
-    if limits is not None and is_filter:
-        theta, held = passes.commit_merged(held, new, answer.weights[0], centre, fits)
-        after = windows.settle(after, windows.fold_pair(after, 0, 1, limits.radius)[1])
-        window = _if(fits, after, state.window)
+    if radius is not None and is_filter:
+        theta, held = passes.commit_merged(held, new, answer.weights[0], after.centre, fits)
+        window = windows.settle(window, radius)
     else:
-        shift = None if limits is None else centre
-        theta, held = passes.commit(held, new, newest, answer.weights, shift, fits)
+        theta, held = passes.commit(held, new, newest, answer.weights, centre, fits)
     told = jnp.where(fits, answer.found, UNKNOWN), jnp.where(fits, answer.outcome, REFUSED)
     return theta, CocoState(*held, window, *told, state.refused + ~fits, state.version)
 
@@ -72,23 +69,18 @@ def _fits(row: Array, variance: Array) -> Array:
 
 
 def _fold_oldest(
-    held: passes.Two, new: passes.Two, before: Window, after: Window, limits: Limits, fits: Array
+    held: passes.Two, new: passes.Two, before: Window, after: Window, radius: Array, fits: Array
 ) -> tuple[passes.Two, Window]:
     """Merge the observation that leaves, if there is one, into the next."""
     slots = before.next, before.following
-    weight, variance = windows.fold_pair(before, *slots, limits.radius)
+    weight, variance = windows.fold_pair(before, *slots, radius)
 
     def merged() -> tuple[passes.Two, Window]:
         # Measured, and not derived from the tables: they do not tell <dx, dh> of a mixture.
-        vectors, sums = passes.merge(held, new, slots, weight, limits.centre)
+        vectors, sums = passes.merge(held, new, slots, weight, before.centre)
         return vectors, windows.insert(after, windows.row_of(sums), variance, slots[1])
 
     found: tuple[passes.Two, Window] = lax.cond(
         fits & (weight > 0.0), merged, lambda: (held, after)
     )
-    return found
-
-
-def _if(condition: Array, yes: Window, no: Window) -> Window:
-    found: Window = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
     return found

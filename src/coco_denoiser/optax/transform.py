@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.typing import DTypeLike
@@ -15,7 +16,6 @@ from coco_denoiser.optax import models, solver, tree
 from coco_denoiser.optax.state import CocoState, check_version, empty
 from coco_denoiser.optax.step import Model, step
 from coco_denoiser.optax.tree import DType, Passed, Tree
-from coco_denoiser.optax.window import Limits
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.typing import ModelName
 
@@ -118,15 +118,16 @@ def coco_denoise(
         check_version(state)
         new = tree.observation(updates, params, state.points, slots)
         number = state.window.centre.dtype
-        variance = tree.variance(noise_variance, number)
+        variance = jnp.asarray(_positive("noise_variance", noise_variance), number)
         within = solver.precision(number).tol if tol is None else tol
         answer: Model = partial(models.gaussian, d=tree.coordinates(new[0]), L=L, tol=within)
-        limits = None
+        centre = radius = None
         if not is_gaussian:
             bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
-            limits = Limits(*map(jnp.asarray, centre_and_radius(*bounds)))
-            answer = partial(models.cocoercive, radius=limits.radius, tol=within)
-        theta, state = step(state, new, variance, limits, answer, folds=folds)
+            centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
+            answer = partial(models.cocoercive, radius=radius, tol=within)
+        merged = radius if folds else None
+        theta, state = step(state, new, variance, answer, centre=centre, radius=merged)
         return tree.without(updates, theta), state
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -134,23 +135,20 @@ def coco_denoise(
 
 def _is_gaussian(model: str | None, forget: str, settings: dict[str, Passed]) -> bool:
     """Return whether the Gaussian model is asked for; refuse settings of the other."""
-    known = {
-        name: _number(name, value)
-        for name, value in settings.items()
-        if not isinstance(value, jax.core.Tracer)
-    }
+    given = {name: _setting(name, value) for name, value in settings.items()}
+    known = {name: v for name, v in given.items() if not isinstance(v, jax.core.Tracer)}
     own = {"mu": known.get("mu") or None, "forget='fold'": forget if forget == "fold" else None}
     chosen = check.model(model, settings["L"], cocoercive=own)
     if chosen == "cocoercive" and {"L", "mu"} <= known.keys():
         check.curvature(known["L"], known["mu"])
     for name in ("L", "tol"):
-        if known.get(name) is not None:
-            check.positive(name, known[name])
+        if given[name] is not None:
+            _positive(name, given[name])
     return chosen == "gaussian"
 
 
-def _number(name: str, value: Passed) -> Passed:
-    """Refuse a schedule or a word in place of a number."""
+def _setting(name: str, value: Passed) -> Passed:
+    """Return a number; refuse a schedule or a word in place of it."""
     if callable(value):
         raise TypeError(
             f"{name} must be a number, got the function {value!r}. For a schedule, "
@@ -162,7 +160,21 @@ def _number(name: str, value: Passed) -> Passed:
             f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds "
             "computes L and mu of a loss."
         )
-    return tree.plain(value)
+    return _number(name, value)
+
+
+def _positive(name: str, value: Passed) -> Passed:
+    """Return a number; only one that is traced may be out of range."""
+    value = _number(name, value)
+    return value if isinstance(value, jax.core.Tracer) else check.positive(name, value)
+
+
+def _number(name: str, value: Passed) -> Passed:
+    """Return an array without axes as a number, unless it is traced; refuse one with axes."""
+    if np.ndim(value):
+        raise TypeError(f"{name} must be a real number, got {value!r}.")
+    plain = isinstance(value, jax.core.Tracer) or not hasattr(value, "item")
+    return value if plain else value.item()
 
 
 def _size(window: Passed, default: int) -> int:

@@ -9,7 +9,6 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import keystr, tree_map_with_path
 
-from coco_denoiser import _validation as check
 from coco_denoiser.curvature import Curvature, spectrum
 
 Tree: TypeAlias = Any  # a pytree: JAX has no type for one
@@ -110,18 +109,6 @@ def joined(leaves: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
         tuple(jnp.concatenate(parts, axis=-1) for parts in zip(*group, strict=True))
         for group in small.values()
     ]
-
-
-def plain(value: Passed) -> Passed:
-    """Return an array without axes as a number, and all else as it is."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
-
-
-def variance(noise_variance: Passed, dtype: DType) -> Array:
-    """Return a noise variance; only one that is traced may be out of range."""
-    if not isinstance(noise_variance, jax.core.Tracer):
-        check.positive("noise_variance", plain(noise_variance))
-    return jnp.asarray(noise_variance, dtype)
 
 
 def coordinates(params: Tree) -> int:

@@ -45,13 +45,6 @@ class Window(NamedTuple):
         return jnp.where(self.used, 1.0 / _or_one(self.variances), 0.0)
 
 
-class Limits(NamedTuple):
-    """The curvature bounds of a step; zeros for a model that has none."""
-
-    centre: Array
-    radius: Array
-
-
 def empty(K: int, zero: Array) -> Window:
     """Return a window without observations."""
     # No array twice: a buffer cannot be donated twice.
@@ -114,8 +107,9 @@ def fold_pair(window: Window, old: Slot, new: Slot, radius: Array) -> tuple[Arra
     return weight, (1.0 - weight) ** 2 * newer + weight**2 * older
 
 
-def settle(window: Window, variance: Array) -> Window:
-    """Return that of a filter whose newest observation, merged, stands for everything."""
-    variances = jnp.where(jnp.arange(2) == 0, variance, 0.0)
-    count, first = jnp.ones_like(window.count), jnp.zeros_like(window.next)
-    return window._replace(count=count, next=first, variances=variances)
+def settle(window: Window, radius: Array) -> Window:
+    """Return that of a filter whose newest observation, if any, is merged into the past."""
+    past, newest = window.variances
+    merged = jnp.where(newest > 0.0, fold_pair(window, 0, 1, radius)[1], past)
+    count, first = jnp.minimum(window.count, 1), jnp.zeros_like(window.next)
+    return window._replace(count=count, next=first, variances=jnp.stack([merged, 0.0 * merged]))
