@@ -279,12 +279,19 @@ def test_numbers_too_large_are_refused_and_others_denoised(
 @pytest.mark.parametrize(
     "options", [{"L": 1.0}, {"L": 1.0, "forget": "fold"}, {"model": "gaussian"}]
 )
-def test_debuggers_find_nothing_in_a_step_that_is_not_compiled(options: Any) -> None:
+def test_what_jax_is_strict_about_in_a_users_code_is_no_trouble(options: Any) -> None:
     tx, x = coco_denoise(window=2, **options), jnp.ones(3)
-    with jax.debug_nans(True), jax.debug_infs(True):
+    with (
+        jax.debug_nans(True),
+        jax.debug_infs(True),
+        jax.checking_leaks(),
+        jax.numpy_dtype_promotion("strict"),
+        jax.numpy_rank_promotion("raise"),
+    ):
         state: Any = tx.init(x)
-        for size in (0.0, 1.0, 2.0):
+        for size in (0.0, 1.0, 2.0):  # not compiled, so that the debuggers see every operation
             _, state = tx.update(size * x, state, x)
+        _, state = jax.jit(tx.update)(x, state, x)
     assert state.status.success
 
 

@@ -127,7 +127,9 @@ def coco_denoise(
             centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
             answer = partial(models.cocoercive, radius=radius, tol=within)
         merged = radius if folds else None
-        theta, state = step(state, new, variance, answer, centre=centre, radius=merged)
+        # Where a user is strict about promotion, that is about code of their own.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            theta, state = step(state, new, variance, answer, centre=centre, radius=merged)
         return tree.without(updates, theta), state
 
     return optax.GradientTransformationExtraArgs(init, update)
