@@ -59,7 +59,8 @@ def coco_denoise(
     An observation that is not finite, or whose distance to one in the window, of points or
     residuals, exceeds 1e150 (1e18 if sums are in float32), is refused: the gradient is passed
     on unchanged, the window stays as it was, the status is `Status.REFUSED`, and the state counts
-    it. Empty slots count as zeros here. Where nothing is averaged, updates are returned unchanged,
+    it. So is one whose bounds, where they are traced, are none: L must be positive, and mu less.
+    Empty slots count as zeros here. Where nothing is averaged, updates are returned unchanged,
     bit for bit. None in place of an update counts as zero, and stays None.
 
     Examples:
@@ -125,6 +126,8 @@ def coco_denoise(
         if not is_gaussian:
             bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
             centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
+            # Traced, they may be wrong: refused, as an observation without a variance is.
+            variance = jnp.where((bounds[0] > 0.0) & (radius > 0.0), variance, 0.0)
             answer = partial(models.cocoercive, radius=radius, tol=within)
         merged = radius if folds else None
         # Where a user is strict about promotion, that is about code of their own.
