@@ -4,6 +4,10 @@ Compilation is most of the time that these tests take. So they share `update`, o
 each tree and precision, and `step`, with an optimizer.
 """
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -71,3 +75,18 @@ def same(a: Any, b: Any) -> bool:
     return trees[0] == trees[1] and all(
         np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     )
+
+
+def printed_with_devices(count: int, program: str) -> str:
+    """Return what a program prints that sees several devices: a process must, from the start."""
+    flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"XLA_FLAGS": flags},
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,14 +1,12 @@
 """Several devices: jit over sharded parameters, shard_map and pmap, in a process with two."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-pytest.importorskip("jax", reason="jax is not installed: pip install -e '.[test]'")
+from tests.optax.streams import printed_with_devices
+
 K = 3
 PROGRAM = """
 import json, re
@@ -131,16 +129,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
     """What all of them came to, in one process."""
-    flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(K=K)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"XLA_FLAGS": flags},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(printed_with_devices(2, PROGRAM.format(K=K)))
     return found
 
 

@@ -10,13 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser
-from coco_denoiser.optax import coco_denoise, solver
+from coco_denoiser.certificate import certify
+from coco_denoiser.optax import solver
 from coco_denoiser.optax.models import cocoercive
 from coco_denoiser.optax.state import UNCHANGED
 from coco_denoiser.optax.window import Window
+from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
-from tests.optax.streams import K, as_tree, noisy_gradient
 
 # Few sizes: each is compiled once a precision.
 SHAPES = [(6, 1), (6, 3), (6, 20)]
@@ -105,42 +106,17 @@ def test_what_obeys_the_bounds_is_left_alone(kind: str) -> None:
     assert np.array_equal(theta, g[-1])
 
 
-def duality_gap(h: Any, rho: Any, lam: Any, phi: Any) -> float:
-    """Return (P - D) / P of residuals phi.
-
-    P = 1/2 sum ||phi - h||^2, and D is the least value, over phi, of
-    1/2 sum ||phi - h||^2 + sum f (||phi_m - phi_l|| - rho), with f = lam ||hat_m - hat_l||.
-    """
-    first, second, B = solver.pairs(len(h))
-    lam, rho = lam[first, second], rho[first, second]
-    hat = np.linalg.solve(np.eye(len(h)) + B.T @ (lam[:, None] * B), h)
-    w = np.linalg.norm(hat[first] - hat[second], axis=1)
-    primal = 0.5 * np.sum((phi - h) ** 2)
-    dual = 0.5 * np.sum((hat - h) ** 2) + np.sum(lam * w * (w - rho))
-    return float((primal - dual) / primal)
-
-
-def test_the_gap_is_that_of_the_multipliers_and_bounds_the_error() -> None:
-    L, MU, TOL = 1.0, 0.1, 0.03
+def test_the_gap_of_an_answer_that_was_stopped_is_numpys() -> None:
+    x, g, L = window("box of 10.0", (6, 20), seed=1)
+    h = g - 0.5 * L * x
+    h -= h.mean(0)
+    apart, bounds = (np.linalg.norm(v[:, None] - v, axis=-1) for v in (h, 0.5 * L * x))
+    h, apart, bounds = (v / apart.max() for v in (h, apart, bounds))
+    ones = np.ones(len(h))
     with jax.enable_x64(True):
-        stopped = jax.jit(coco_denoise(L, K, mu=MU, tol=TOL).update)
-        params = as_tree(jnp.float64)
-        state = coco_denoise(L, K).init(params)
-        for seed in range(2 * K):
-            g = noisy_gradient(params, seed)
-            _, state = stopped(g, state, params)
-            params = jax.tree.map(lambda p, v: p - 0.3 * v, params, g)
-        X, G = (
-            np.concatenate([np.reshape(leaf, (K, -1)) for leaf in jax.tree.leaves(tree)], axis=1)
-            for tree in (state.points, state.gradients)
-        )
-        h = G - 0.5 * (L + MU) * X
-        h -= h.mean(0)
-        scale = np.abs(h).max()
-        h /= scale
-        rho = 0.5 * (L - MU) * np.linalg.norm(X[:, None] - X, axis=-1) / scale
-        apart = np.linalg.norm(h[:, None] - h, axis=-1)
-        W, lam = solver.solve(*map(jnp.asarray, (h, np.ones(K), apart, rho)), tol=TOL)
-        expected = duality_gap(h, rho, np.asarray(lam), W @ h)
-    assert expected > 1e-8  # stopped early, which is what makes it worth reading
-    assert float(state.gap) == pytest.approx(expected, rel=1e-3)
+        _, (_, *found) = newest(*map(jnp.asarray, (x, g, L, 0.0, 0.03)))
+        W, lam = jax.jit(solver.solve)(*map(jnp.asarray, (h, ones, apart, bounds)), tol=0.03)
+    p = Problem(h, bounds, ones, np.ones(h.shape[1]))
+    expected = certify(p, np.asarray(W) @ h, np.array(lam))
+    assert expected[0] > 1e-8  # stopped early, which is what makes it worth reading
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)

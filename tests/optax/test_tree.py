@@ -1,7 +1,7 @@
 """What the leaves may be, what is said of trees that cannot be denoised, and bounds."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +38,9 @@ def test_what_does_not_belong_together_is_named(
     tx = coco_denoise(1.0, **options)
     with pytest.raises(error, match=re.escape(words)):
         tx.update(updates, tx.init(ONES), params)
-
-
-@pytest.mark.parametrize("options", WINDOWS, ids=["window", "filter"])
-def test_a_state_of_another_window_is_refused(options: Any) -> None:
-    state = coco_denoise(1.0, K + 1).init(ONES)
+    other = coco_denoise(1.0, K + 1).init(ONES)
     with pytest.raises(ValueError, match=r"of this window.*\(5, 2, 3\).*Call init again"):
-        coco_denoise(1.0, **options).update(ONES, state, ONES)
+        tx.update(ONES, other, ONES)
 
 
 def test_integers_are_refused_from_the_start() -> None:
@@ -136,11 +132,16 @@ def test_a_complex_leaf_is_its_two_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "window"),
-    [({}, K), ((), 1), ([None, 2.0, optax.MaskedNode()], 1)],
+    ("tree", "options"),
+    [
+        ({}, {"L": 1.0, "window": K}),
+        ({}, {"model": "gaussian", "window": 2}),
+        ((), {"L": 1.0, "window": 1}),
+        ([None, 2.0, optax.MaskedNode()], {"L": 1.0, "window": 1}),
+    ],
 )
-def test_what_is_no_leaf_passes(tree: Any, window: int) -> None:
-    tx = coco_denoise(1.0, window)
+def test_what_is_no_leaf_passes(tree: Any, options: Any) -> None:
+    tx = coco_denoise(**options)
     state, advance = tx.init(tree), jax.jit(tx.update)
     for _ in range(3):
         u, state = advance(tree, state, tree)
@@ -161,15 +162,18 @@ def test_no_update_is_a_zero_and_stays_none() -> None:
         params = params | {"w": params["w"] - 0.5 * v["w"]}
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e25])
-def test_what_cannot_be_measured_passes_and_leaves_the_window(bad: float) -> None:
-    params = as_tree(jnp.float32)
-    state = coco_denoise(1.0, K).init(params)
-    for seed in range(K + 1):
+@pytest.mark.parametrize("options", [*WINDOWS, {"window": K, "forget": "fold"}])
+def test_what_cannot_be_measured_passes_and_leaves_the_window(options: Any) -> None:
+    tx, params = coco_denoise(1.0, **options), as_tree(jnp.float32)
+    state, update = tx.init(params), cast("Any", jax.jit(tx.update))
+    for seed in range(K + 2):  # while the window fills up, and after
         g = noisy_gradient(params, seed)
-        _, state = update(g, state, params)
-        wrong = {"w": g["w"].at[1, 1].set(bad), "b": g["b"]}
-        u, after = update(wrong, state, params)
-        np.testing.assert_array_equal(flat(u), flat(wrong))
-        assert same(after[:3], state[:3])
-        assert after.status is Status.REFUSED
+        for bad in (np.nan, np.inf, 1e25):
+            wrong = g | {"w": g["w"].at[1, 1].set(bad)}
+            u, after = update(wrong, state, params, value=bad)
+            np.testing.assert_array_equal(flat(u), flat(wrong))
+            assert same(after[:3], state[:3])
+            assert after.status is Status.REFUSED
+            assert after.refused == state.refused + 1
+        _, state = update(g, after, params, value=1.0)
+    assert update._cache_size() == 1

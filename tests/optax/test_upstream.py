@@ -6,9 +6,6 @@ with our optimizers in place of that table, so that the next release's checks ar
 
 import ast
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +14,7 @@ import optax
 import pytest
 
 from coco_denoiser.optax import coco_denoise
+from tests.optax.streams import printed_with_devices
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install -e '.[test]'")
 pytestmark = pytest.mark.filterwarnings("default")  # theirs are none of our business
@@ -75,13 +73,4 @@ def test_sharded_states_keep_their_types() -> None:
         "done = unittest.TextTestRunner().run(tests)\n"
         "raise SystemExit(0 if done.wasSuccessful() and done.testsRun >= 6 else 1)\n"
     )
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"XLA_FLAGS": flags},
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed_with_devices(8, program)
