@@ -21,8 +21,8 @@ Letters: B (P, K) is the incidence matrix, N = diag(n), M = (N + B' diag(lam) B)
 the residuals that are stationary for lam, and tau omega_e = f_e sigma_e the central path.
 """
 
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,10 @@ from jax.scipy.linalg import cho_solve
 from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
+from coco_denoiser.optax.tree import Number
+
 Indices: TypeAlias = NDArray[np.int32]
+_Tuple = TypeVar("_Tuple")
 
 # The multiplicative start ends when no pair exceeds its bound by more than _READY, and none that
 # has a share _STRONG of the largest force is pulled to less than a share _LOOSE of its bound.
@@ -118,32 +121,30 @@ class _Point(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The best answer so far, and how long it has been the best."""
+    """The best answer so far."""
 
     lam: Array  # (P,)
     M: Array  # (K, K)
     shrink: Array  # the factor by which hat must shrink for every pair to fit
     gap: Array
-    tau: Array  # the least so far
-    age: Array  # iterations since the gap or tau has become much less
 
 
-@jax.jit  # so that it is compiled once where the caller is not compiled
-def solve(
-    h: Array, n: Array, apart: Array, bounds: Array, *, tol: float | Array
-) -> tuple[Array, Array]:
+# Point, best, the least tau so far, steps since it or the gap has become much less, and all steps.
+_Carry: TypeAlias = tuple[_Point, _Best, Array, Array, Array]
+
+
+def solve(h: Array, n: Array, apart: Array, bounds: Array, *, tol: Number) -> tuple[Array, Array]:
     """Return the weights W of the answer W h and its multipliers, both (K, K).
 
     Args:
         h: (K, q), residuals in any orthogonal coordinates, sum_i n_i h_i zero, none above 1.
         n: (K,), their precisions; 0 for slots that are empty, whose residuals are zero.
-        apart: (K, K), their distances, as accurate as they are known.
+        apart: (K, K), their distances, as accurate as they are known; 0 for empty slots.
         bounds: (K, K), how far apart each two may be.
         tol: relative duality gap to reach, by the solver's own account.
     """
     K, used, limits = n.size, n > 0.0, precision(h.dtype)
     pair = used[:, None] & used
-    apart = jnp.where(pair, apart, 0.0)
     active = jnp.any(apart > bounds * (1.0 + limits.rounding) + limits.rounding)
     on, apart, rho = _of_pairs(jnp.stack([_needed(bounds, pair, limits), apart, bounds]))
     needed = on > 0.0
@@ -230,7 +231,7 @@ def _multiplicative(problem: _Problem, apart: Array, active: Array) -> tuple[Arr
 
 
 def _interior_point(
-    problem: _Problem, lam: Array, M: Array, hat: Array, active: Array, tol: float | Array
+    problem: _Problem, lam: Array, M: Array, hat: Array, active: Array, tol: Number
 ) -> _Best:
     rho, on, w = problem.rho, problem.on, _lengths(hat)
     force = jnp.max(lam * rho, initial=0.0)
@@ -240,32 +241,26 @@ def _interior_point(
     sigma = 0.5 * jnp.maximum(1.0 - (shrink * w / rho) ** 2, 1.0 - 1.0 / _START)
     residual = problem.residual(shrink * hat, hat, sigma)
     point = _Point(f, sigma, shrink * hat, M, hat, residual, jnp.ones_like(residual))
-    none = jnp.full_like(residual, jnp.inf)
-    age = jnp.zeros_like(residual, int)
-    best = _Best(lam, M, jnp.ones_like(none), none, none, age)
+    one, none = jnp.ones_like(residual), jnp.full_like(residual, jnp.inf)
+    zero = jnp.zeros_like(residual, int)
+    start: _Carry = point, _Best(lam, M, one, none), none, zero, zero
 
-    def unfinished(carry: tuple[_Point, _Best, Array]) -> Array:
-        _, best, iterations = carry
-        return active & (best.gap > tol) & (best.age < _PATIENCE) & (iterations < _STEPS)
+    def unfinished(carry: _Carry) -> Array:
+        _, best, _, age, steps = carry
+        return active & (best.gap > tol) & (age < _PATIENCE) & (steps < _STEPS)
 
-    def advance(carry: tuple[_Point, _Best, Array]) -> tuple[_Point, _Best, Array]:
-        point, best, iterations = carry
+    def advance(carry: _Carry) -> _Carry:
+        point, best, least, age, steps = carry
         point = _step(problem, point, omega)
-        lam = point.f / rho
+        lam, tau = point.f / rho, (point.f * point.sigma).sum() / omega.sum()
         gap, shrink = problem.gap(lam, point.hat)
-        tau = (point.f * point.sigma).sum() / omega.sum()
-        better = gap < best.gap
         # The gap of hat may well rise on the way while the path is followed.
-        progress = (gap < 0.5 * best.gap) | (tau < 0.5 * best.tau)
-        found = (lam, point.M, shrink, gap)
-        lam, M, shrink, gap = (
-            jnp.where(better, new, old) for new, old in zip(found, best[:4], strict=True)
-        )
-        tau = jnp.where(progress, jnp.minimum(tau, best.tau), best.tau)
-        age = jnp.where(progress, 0, best.age + 1)
-        return point, _Best(lam, M, shrink, gap, tau, age), iterations + 1
+        progress = (gap < 0.5 * best.gap) | (tau < 0.5 * least)
+        best = _chosen(gap < best.gap, _Best(lam, point.M, shrink, gap), best)
+        least = jnp.where(progress, jnp.minimum(tau, least), least)
+        return point, best, least, jnp.where(progress, 0, age + 1), steps + 1
 
-    found: _Best = lax.while_loop(unfinished, advance, (point, best, jnp.asarray(0)))[1]
+    found: _Best = lax.while_loop(unfinished, advance, start)[1]
     return found
 
 
@@ -277,10 +272,10 @@ def _step(problem: _Problem, point: _Point, omega: Array) -> _Point:
     target = 0.5 * (1.0 + (u * u).sum(1)) - (u * v_hat).sum(1)
     safe = jnp.where(on, f, 1.0)
     root = jnp.where(on, jnp.sqrt(safe / rho), 0.0)
-    factor = newton_factor(root, M, u, sigma, ridge)
+    factor = _newton_factor(root, M, u, sigma, ridge)
     tau_now = (f * sigma).sum() / omega.sum()
 
-    def direction(tau: Array | float, second: Array | float) -> tuple[Array, Array]:
+    def direction(tau: Number, second: Number) -> tuple[Array, Array]:
         aim = jnp.where(on, tau * omega - second, 0.0)
         df = root * cho_solve((factor, True), aim / jnp.where(on, root, 1.0) - root * rho * target)
         return df, jnp.where(on, (aim - sigma * df) / safe - sigma, 0.0)
@@ -310,15 +305,17 @@ def _step(problem: _Problem, point: _Point, omega: Array) -> _Point:
     start = (point._replace(residual=jnp.inf * before), jnp.asarray(2.0, f.dtype))
     new, _ = lax.while_loop(too_long, halve, start)
     # A system that rounding has made indefinite has no factor: try again with a larger ridge.
-    fine = jnp.isfinite(new.residual)
-    new = new._replace(ridge=jnp.maximum(0.1 * ridge, 1.0))
     again = point._replace(ridge=30.0 * ridge)
-    return _Point(*(jnp.where(fine, a, b) for a, b in zip(new, again, strict=True)))
+    new = new._replace(ridge=jnp.maximum(0.1 * ridge, 1.0))
+    return _chosen(jnp.isfinite(new.residual), new, again)
 
 
-def newton_factor(
-    root: Array, M: Array, u: Array, sigma: Array, ridge: Array | float = 1.0
-) -> Array:
+def _chosen(condition: Array, yes: _Tuple, no: _Tuple) -> _Tuple:
+    found: _Tuple = jax.tree.map(partial(jnp.where, condition), yes, no)
+    return found
+
+
+def _newton_factor(root: Array, M: Array, u: Array, sigma: Array, ridge: Array) -> Array:
     """Return the Cholesky factor of diag(sigma) + (root root') * (B M B') * (u u')."""
     B = pairs(M.shape[0])[2]
     R = (jnp.matmul(B, M) @ B.T) * root[:, None] * root
@@ -328,7 +325,7 @@ def newton_factor(
     return lax.linalg.cholesky(R * (u @ u.T) + diagonal, symmetrize_input=False)
 
 
-def _longest(x: Array, dx: Array, keep: Array | float) -> Array:
+def _longest(x: Array, dx: Array, keep: Number) -> Array:
     """Return the step, at most 1, that keeps x + step dx positive by a share of its way."""
     return jnp.min(jnp.where(dx < 0.0, -keep * x / dx, 1.0), initial=1.0)
 
@@ -347,8 +344,8 @@ def _of_pairs(tables: Array) -> Array:
     """Return of each table (K, K) what belongs to every pair, (P,)."""
     K = tables.shape[-1]
     first, second, _ = pairs(K)
-    flat = tables.reshape(len(tables), -1).T.at[first * np.int32(K) + second]
-    return flat.get(mode="promise_in_bounds", wrap_negative_indices=False).T
+    found = tables.at[:, first, second]
+    return found.get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def _table(lam: Array, K: int) -> Array:

@@ -13,14 +13,8 @@ from coco_denoiser.solution import Status
 
 VERSION = 4  # of what a state holds
 # What saved states hold: a number keeps its meaning for ever.
+_STATUS = Status.UNCHANGED, Status.SOLVED, Status.ESTIMATED, Status.STALLED, Status.REFUSED
 UNCHANGED, SOLVED, ESTIMATED, STALLED, REFUSED = range(5)
-_STATUS = {
-    UNCHANGED: Status.UNCHANGED,
-    SOLVED: Status.SOLVED,
-    ESTIMATED: Status.ESTIMATED,
-    STALLED: Status.STALLED,
-    REFUSED: Status.REFUSED,
-}
 UNKNOWN = -1.0  # as everything that is told is at least 0; NaN and infinity upset debuggers
 
 
