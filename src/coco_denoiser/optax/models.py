@@ -28,15 +28,16 @@ def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> A
     """Return the answer of the paper's projection."""
     K, n, used = window.variances.size, window.precisions, window.used
     bounds, apart = radius * window.tables[0], window.tables[2]
-    gap = violation = jnp.zeros_like(radius)
-    weights, moved = jnp.ones_like(n), gap > 0.0
-    if K == 2:
+    if K == 1:
+        gap = violation = jnp.zeros_like(radius)
+        weights, moved = jnp.ones_like(n), gap > 0.0
+    elif K == 2:
         old = 1 - newest
         weight, _ = fold_pair(window, old, newest, radius)
         two = apart[old, newest], bounds[old, newest], window.variances[old]
         gap, violation = certificate.certify_two(*two, window.variances[newest], weight)
         weights, moved = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight), weight > 0.0
-    elif K > 2:
+    else:
         pair = used[:, None] & used
         apart = jnp.where(pair, apart, 0.0)
         scale = apart.max()

@@ -127,7 +127,7 @@ def coco_denoise(
             bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
             centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
             # Traced, they may be wrong: refused, as an observation without a variance is.
-            variance = jnp.where((bounds[0] > 0.0) & (radius > 0.0), variance, 0.0)
+            variance = jnp.where(jnp.minimum(bounds[0], radius) > 0.0, variance, 0.0)
             answer = partial(models.cocoercive, radius=radius, tol=within)
         merged = radius if folds else None
         # Where a user is strict about promotion, that is about code of their own.
