@@ -93,9 +93,8 @@ def test_looking_at_the_solution_changes_nothing_and_it_ends_with_the_answer(
         assert found.gradients.shape == (len(looked_at), 6)
         np.testing.assert_allclose(found.gradients[-1], theta, atol=1e-9)
         assert found.status.success
-        if len(looked_at) > 1:
-            again = copy.deepcopy(looked_at).solution.gradients
-            np.testing.assert_array_equal(again, found.gradients)
+        again = copy.deepcopy(looked_at).solution.gradients
+        np.testing.assert_array_equal(again, found.gradients)
     assert found.status is coco.Status.SOLVED
     assert len(looked_at) == (1 if options["window"] == 2 else 3)
 
@@ -362,7 +361,8 @@ def test_a_second_caller_in_the_middle_of_a_step_is_refused() -> None:
 
     def busy() -> float:
         step, load = partial(denoiser, x, x), partial(denoiser.load_state_dict, state)
-        for call in (step, denoiser.reset, load):
+        look = partial(getattr, denoiser, "solution")
+        for call in (step, denoiser.reset, load, look, denoiser.state_dict):
             for refused in (call, thread.submit(call).result):
                 with pytest.raises(RuntimeError, match="one denoiser for each thread"):
                     refused()

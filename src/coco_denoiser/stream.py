@@ -8,7 +8,7 @@ of it is in the core; PyTorch makes the same calls for vectors of its own.
 import math
 import threading
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -216,30 +216,32 @@ class Denoiser:
         row is the gradient at its own point, and its weight that of all of them together. With
         window=2 there is one row, the gradient that was returned.
         """
-        window, model, stream = self._stream.window, self._model, self._stream
-        if window.points is None or window.residuals is None or not window.count:
-            raise ValueError("solution: there is no solution before the first observation.")
-        limits, order, shape = stream.asked(), window.order, window.points.shape[1:]
-        x, h = (
-            np.asarray(v[order], np.float64).reshape(len(order), -1)
-            for v in (window.points, window.residuals)
-        )
-        raw, h = h + window.centre * x, h - (limits.centre - window.centre) * x
-        found = model.solution(window, limits, stream.last(), raw, h)
+        with self._stream as stream:
+            window = stream.window
+            if window.points is None or window.residuals is None or not window.count:
+                raise ValueError("solution: there is no solution before the first observation.")
+            limits, order, shape = stream.asked(), window.order, window.points.shape[1:]
+            x, h = (
+                np.asarray(v[order], np.float64).reshape(len(order), -1)
+                for v in (window.points, window.residuals)
+            )
+            raw, h = h + window.centre * x, h - (limits.centre - window.centre) * x
+            found = self._model.solution(window, limits, stream.last(), raw, h)
         return replace(found, gradients=found.gradients.reshape(-1, *shape))
 
     def state_dict(self) -> State:
         """Return everything as plain arrays and numbers; 0 stands for None."""
-        window = self._stream.window
-        vectors = {"points": window.points, "residuals": window.residuals}
-        return {
-            **self._saved_settings(),
-            **self._stream.state_dict(),
-            **{
-                name: np.zeros(0) if held is None else held[: window.count].copy()
-                for name, held in vectors.items()
-            },
-        }
+        with self._stream as stream:
+            window = stream.window
+            vectors = {"points": window.points, "residuals": window.residuals}
+            return {
+                **self._saved_settings(),
+                **stream.state_dict(),
+                **{
+                    name: np.zeros(0) if held is None else held[: window.count].copy()
+                    for name, held in vectors.items()
+                },
+            }
 
     def load_state_dict(self, state: Saved) -> None:
         """Restore a saved state of a denoiser with the same settings, and continue as it would.
@@ -303,9 +305,10 @@ class Stream:
         self.lock = threading.Lock()
         self.reset()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if not self.lock.acquire(blocking=False):
             raise RuntimeError(BUSY)
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
