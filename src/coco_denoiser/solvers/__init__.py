@@ -175,8 +175,7 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
         yield "closed-form" if count <= 2 else "large", COINCIDENT
     if work <= _BARRIER and (tried is None or tried.method != "barrier"):
         yield from (("barrier", near) for near in levels)
-    if tried is not None or not problem.isotropic:
-        yield from (("interior-point", near) for near in levels)
+    yield from (("interior-point", near) for near in levels)
     if tried is not None:
         yield "large", COINCIDENT
     if _BARRIER < work <= _MOST:
