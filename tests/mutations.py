@@ -201,7 +201,7 @@ CHANGES = {
         ("    ws.answered, steps = BARRIER,", "    ws.answered, steps = NEWTON,"),
     ],
     "_core/workspace.pxi": [
-        ("if self.distinct <= 2 else", "if self.K <= 2 else"),
+        ("if self.distinct <= 2:", "if self.K <= 2:"),
         ("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True"),
     ],
     "_core/line.pxi": [

@@ -51,7 +51,7 @@ cdef class Barrier(TreeSystem):
         Points that broken bounds connect are drawn towards their mean, and no others: to move a
         point far away would cost many times what the answer does.
         """
-        cdef Py_ssize_t e, i, j, K = self.K
+        cdef Py_ssize_t e, i, j, K = self.K, count
         cdef double worst = 0.0, margin, tau
         cdef bint clear = False
         for e in range(self.pairs):
@@ -63,7 +63,8 @@ cdef class Barrier(TreeSystem):
             return False
         margin = 1.0 + max(min(0.1, worst - 1.0), 1e-14)
         while not clear:
-            self.draw_together(label, label_groups(self.A.data, self.A.stride, K, 0.5, label), margin)
+            count = label_groups(self.A.data, self.A.stride, K, 0.5, label)
+            self.draw_together(label, count, margin)
             clear = True
             for e in range(self.pairs):
                 i, j = self.first[e] - 1, self.second[e] - 1
@@ -79,7 +80,9 @@ cdef class Barrier(TreeSystem):
             self.lam[e] = tau / self.s[e]
         return True
 
-    cdef void draw_together(self, Py_ssize_t *label, Py_ssize_t count, double margin) noexcept nogil:
+    cdef void draw_together(
+        self, Py_ssize_t *label, Py_ssize_t count, double margin
+    ) noexcept nogil:
         """Shrink every group until its bounds hold with a margin; fill in u, v and distances."""
         cdef Py_ssize_t c, e, i, j, g
         cdef double *share = self.factors
@@ -108,7 +111,10 @@ cdef class Barrier(TreeSystem):
             g, mass = label[i] if label[i] == label[j] else -1, 0.0
             for c in range(self.q):
                 mean = row(self.h, i)[c] - row(self.h, j)[c]
-                mean = share[g] * mean if g >= 0 else mean + row(self.u, c)[i + 1] - row(self.u, c)[j + 1]
+                if g >= 0:
+                    mean *= share[g]
+                else:
+                    mean = mean + row(self.u, c)[i + 1] - row(self.u, c)[j + 1]
                 row(self.v, c)[e] = mean
                 mass += mean * mean
             self.square[e] = share[g] * self.square[e] if g >= 0 else sqrt(mass)

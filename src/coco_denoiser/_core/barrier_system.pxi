@@ -174,6 +174,7 @@ cdef class TreeSystem(Memory):
     cdef void collect(self, Py_ssize_t c) noexcept nogil:
         """Fill in a coordinate of the gradient: the forces across the edge of every subtree."""
         cdef Py_ssize_t K = self.K, e, i, j, k
+        cdef double total
         cdef double *a = row(self.v, c)
         cdef double *u = row(self.u, c)
         for i in range(K + 1):
@@ -185,7 +186,8 @@ cdef class TreeSystem(Memory):
             row(self.A, j)[i] = -self.weight[e] * a[e]
         for k in range(K, 0, -1):
             i, j = self.parent[k], self.stop[k]
-            self.gradient[c * K + k - 1] = add_up(row(self.A, k), k) + add_up(row(self.A, k) + j, K + 1 - j)
+            total = add_up(row(self.A, k), k) + add_up(row(self.A, k) + j, K + 1 - j)
+            self.gradient[c * K + k - 1] = total
             if i > 0:
                 add_multiple(row(self.A, i), 1.0, row(self.A, k), K + 1)
 
@@ -207,7 +209,8 @@ cdef class TreeSystem(Memory):
         cdef double *above
         cdef double z
         for i in range(1, self.K + 1):
-            own, above, z = row(self.A, i), row(self.A, self.parent[i]), self.step[c * self.K + i - 1]
+            own, above = row(self.A, i), row(self.A, self.parent[i])
+            z = self.step[c * self.K + i - 1]
             row(self.A, self.parent[i])[self.parent[i]] = 0.0
             for j in range(i):
                 own[j] = above[j] + z

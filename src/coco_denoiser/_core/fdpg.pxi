@@ -38,7 +38,8 @@ def fdpg(residuals, bounds, precisions, dual, double tol, Py_ssize_t max_iter, b
     at.K, at.q = K, q
     at.h, at.bounds = given.read(residuals, K, q), given.read(bounds, K, K)
     at.n, at.s = given.read(precisions, K, q), given.write(dual, pairs, q)
-    at.y, at.before, at.phi = memory.vector(pairs * q), memory.vector(pairs * q), memory.vector(K * q)
+    at.y, at.before = memory.vector(pairs * q), memory.vector(pairs * q)
+    at.phi = memory.vector(K * q)
     memcpy(at.y, at.s, pairs * q * sizeof(double))
     cdef double *values = NULL if history is None else given.write(history, max_iter + 1)
     cdef double step = INFINITY, t = 1.0, new, momentum

@@ -6,7 +6,7 @@ It is built twice from this source, for every processor and for those with AVX2;
 chooses at import. Both give the same bits: nothing is fused or reordered, and sums are added up
 in a fixed number of lanes (`lanes.h`).
 
-Functions that begin with `cdef` work on plain C memory without the GIL and check nothing. Those
+Functions that are `noexcept nogil` work on plain C memory without the GIL and check nothing. Those
 that begin with `def` are the edge: they check types and sizes, once.
 """
 

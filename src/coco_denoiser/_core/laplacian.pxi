@@ -15,39 +15,22 @@ cdef struct Laplacian:
     double *pivot
 
 
-cdef void eliminate(Laplacian s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Eliminate the nodes from start to stop, to which later ones have been added."""
+cdef void solve_system(Laplacian s, Table x) noexcept nogil:
+    """Fill x with the solutions, (K, q)."""
     cdef Py_ssize_t i, k
     cdef double *factors
     cdef double *own
-    for i in range(stop - 1, start - 1, -1):
+    for i in range(s.K - 1, -1, -1):
         factors, own = row(s.F, i), row(s.A, i)
-        for k in range(i + 1, stop):
+        for k in range(i + 1, s.K):
             factors[k] = row(s.A, k)[s.q + 1 + i] * s.pivot[k]
-        if i + 1 < stop:
-            combine(own, factors + i + 1, row(s.A, i + 1), s.A.stride, stop - i - 1, s.q + 1 + i)
+        if i + 1 < s.K:
+            combine(own, factors + i + 1, row(s.A, i + 1), s.A.stride, s.K - i - 1, s.q + 1 + i)
         s.pivot[i] = 1.0 / add_up(own + s.q, i + 1)
-
-
-cdef void substitute(Laplacian s, Table x, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Solve for the nodes from start to stop, in x (K, q), to which earlier ones have been added.
-
-    Before, x holds the right-hand sides of A.
-    """
-    cdef Py_ssize_t i
-    for i in range(start, stop):
-        combine(
-            row(x, i), row(s.A, i) + s.q + 1 + start, row(x, start), x.stride, i - start, s.q
-        )
-        multiply(row(x, i), s.pivot[i], s.q)
-
-
-cdef void solve_system(Laplacian s, Table x) noexcept nogil:
-    """Fill x with the solutions, (K, q)."""
-    eliminate(s, 0, s.K)
     for i in range(s.K):
         memcpy(row(x, i), row(s.A, i), s.q * sizeof(double))
-    substitute(s, x, 0, s.K)
+        combine(row(x, i), row(s.A, i) + s.q + 1, x.data, x.stride, i, s.q)
+        multiply(row(x, i), s.pivot[i], s.q)
 
 
 cdef void invert(Laplacian s, Table M) noexcept nogil:
@@ -104,35 +87,3 @@ def solve_laplacian(multipliers, precisions, right, inverse=None) -> None:
         if out != NULL:
             invert(s, x)
             copy_out(x, out, K, K)
-
-
-def eliminate_panel(A, pivot, Py_ssize_t q, Py_ssize_t start, Py_ssize_t stop) -> None:
-    """Eliminate the nodes from start to stop of a table (K, q + 1 + K, padded) in place."""
-    cdef Arrays given = Arrays()
-    cdef Memory memory = Memory()
-    cdef Laplacian s = panel_of(given, memory, A, pivot, q)
-    with nogil:
-        eliminate(s, start, stop)
-
-
-def substitute_panel(A, pivot, x, Py_ssize_t start, Py_ssize_t stop) -> None:
-    """Solve for the nodes from start to stop in x, (K, q)."""
-    cdef Arrays given = Arrays()
-    cdef Memory memory = Memory()
-    cdef Laplacian s = panel_of(given, memory, A, pivot, x.shape[1])
-    cdef Table solution
-    solution.data, solution.stride = given.write(x, s.K, s.q), s.q
-    with nogil:
-        substitute(s, solution, start, stop)
-
-
-cdef Laplacian panel_of(Arrays given, Memory memory, A, pivot, Py_ssize_t q) except *:
-    """Return the system of a table whose columns are a multiple of four."""
-    cdef Laplacian s
-    s.K, s.q = A.shape[0], q
-    s.A.stride = A.shape[1]
-    if q % 4 or s.A.stride % 4 or s.A.stride < q + 1 + s.K:
-        raise ValueError(f"expected multiples of four, got {q} of {A.shape}")
-    s.A.data, s.pivot = given.write(A, s.K, s.A.stride), given.write(pivot, s.K)
-    s.F = memory.table(s.K, s.K)
-    return s

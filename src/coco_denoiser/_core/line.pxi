@@ -89,7 +89,8 @@ cdef class Line(Memory):
             if k + 1 < K:
                 self.widen(self.phi[k], self.rho[k])
         for k in range(K - 2, -1, -1):
-            held = min(max(self.phi[k], self.phi[k + 1] - self.rho[k]), self.phi[k + 1] + self.rho[k])
+            held = max(self.phi[k], self.phi[k + 1] - self.rho[k])
+            held = min(held, self.phi[k + 1] + self.rho[k])
             self.lam[k] = (held < self.phi[k]) - (held > self.phi[k])
             self.phi[k] = held
         self.balance()

@@ -280,6 +280,8 @@ def commit(points, residuals, x, g, double centre, Py_ssize_t slot, average, out
         entry.count = len(weights)
         entry.weights = given.read(weights, entry.count)
     if not (0 <= slot < at.rows and entry.count <= at.rows):
-        raise ValueError(f"expected at most {at.rows} slots, got slot {slot}, {entry.count} weights")
+        raise ValueError(
+            f"expected at most {at.rows} slots, got slot {slot}, {entry.count} weights"
+        )
     with nogil:
         commit_slot(&at, &entry)

@@ -21,13 +21,15 @@ def distances(vectors):
 cdef void fill_distances(double *v, Py_ssize_t K, Py_ssize_t d, double *table) noexcept nogil:
     """Fill a table with the distances between vectors."""
     cdef Py_ssize_t i, j
+    cdef double length
     cdef double *a
     cdef double *b
     for i in range(K):
         a, table[i * K + i] = v + i * d, 0.0
         for j in range(i):
             b = v + j * d
-            table[i * K + j] = table[j * K + i] = root(squared_distance(a, b, d), a, b, 0.0, a, b, d)
+            length = root(squared_distance(a, b, d), a, b, 0.0, a, b, d)
+            table[i * K + j] = table[j * K + i] = length
 
 
 cdef inline double root(

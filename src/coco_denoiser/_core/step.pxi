@@ -1,5 +1,5 @@
-# A step of a stream: measure the observation, admit it, let the model answer, commit. Two calls where
-# the model is a function of Python's, which lies between them; one where Newton's method answers.
+# A step of a stream: measure the observation, admit it, let the model answer, commit. Two calls
+# where the model is a function of Python's, which lies between them; one where the core answers.
 
 
 def step(Window window, x, g, theta, double variance, double limit, limits, model):
@@ -61,7 +61,8 @@ def workspace(Window window, limits, model) -> Workspace:
     cdef Workspace ws = memory_for(window, window.count, limits, model)
     cdef Coordinates vectors = Coordinates(0, False, NULL, NULL)
     if window.points is not None and not is_filter(window):
-        at = take_vectors(given, window.points, window.residuals, window.points[0], window.points[0], None)
+        first = window.points[0]
+        at = take_vectors(given, window.points, window.residuals, first, first, None)
         vectors = coordinates(window, &at, window.count)
     reduce_window(ws, window, vectors, ws.shift, ws.radius)
     return ws

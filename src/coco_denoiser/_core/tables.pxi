@@ -237,7 +237,8 @@ cdef void reduce_window(
 ) noexcept nogil:
     """Make the problem of a window, of size about 1, the most central residual at zero.
 
-    Vectors are more accurate than tables: they are used if there are any. Cancellation is harmless while the shift is not much larger than the radius.
+    Vectors are more accurate than tables: they are used if there are any. Cancellation is harmless
+    while the shift is not much larger than the radius.
     """
     cdef Py_ssize_t K = ws.K, room = window.room, i, j, k, central = 0
     cdef double *tables = window.entries

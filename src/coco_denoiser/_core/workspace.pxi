@@ -28,7 +28,8 @@ cdef class Model(Memory):
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q, Py_ssize_t most):
         self.K, self.q, self.most, self.m = K, q, most, 0
         cdef size_t size = max(most, 1) * sizeof(Py_ssize_t)
-        self.listed, self.at = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
+        self.listed = <Py_ssize_t *> self.allocate(size)
+        self.at = <Py_ssize_t *> self.allocate(size)
         self.one, self.two = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
         self.free = <char *> self.allocate(max(most, 1))
         self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
@@ -167,7 +168,9 @@ cdef class Workspace(Memory):
         """The name of the method that answered."""
         if self.answered == BARRIER:
             return "barrier"
-        return "closed-form" if self.distinct <= 2 else "line" if self.answered == LINE else "newton"
+        if self.distinct <= 2:
+            return "closed-form"
+        return "line" if self.answered == LINE else "newton"
 
     def solve(self, int max_iter=-1, str method="auto") -> bool:
         """Solve the problem, and judge the answer; return whether it is good enough.
