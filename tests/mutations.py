@@ -13,7 +13,7 @@ class Mutation(NamedTuple):
 
 STATUS = "test_status.py solvers/test_near.py"
 BATCH = f"test_certificate.py {STATUS} test_denoise.py test_validation.py"
-STREAM = "test_streaming.py test_folding.py"
+STREAM = "test_streaming.py test_stream_failures.py test_folding.py"
 NEWTON = f"solvers/test_newton.py models/test_cocoercive.py {STREAM}"
 SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stream.py"
 # Of every file: the tests that should notice, and those to try if they do not.
@@ -25,7 +25,7 @@ TESTS = {
     "descent.py": ("test_minimize.py", ""),
     "path.py": ("test_minimize.py", ""),
     "regression.py": ("test_minimize.py", ""),
-    "models/cocoercive.py": ("models/test_cocoercive.py test_streaming.py", STREAMS),
+    "models/cocoercive.py": (f"models/test_cocoercive.py {STREAM}", STREAMS),
     "problem.py": (f"test_certificate.py {STATUS} test_covariance.py", SOLVERS),
     "solvers/__init__.py": (STATUS, SOLVERS),
     "solvers/barrier.py": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),

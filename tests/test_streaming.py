@@ -3,9 +3,6 @@
 import copy
 import re
 import tracemalloc
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -16,11 +13,9 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
-from coco_denoiser._core import kernels
 from coco_denoiser._validation import LIMITS
-from coco_denoiser.models.cocoercive import Cocoercive, _start
+from coco_denoiser.models.cocoercive import _start
 from coco_denoiser.typing import Float64
-from coco_denoiser.window import Estimate
 from tests import families
 
 KINDS = pytest.mark.parametrize(
@@ -272,48 +267,6 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change: Any, message: str)
     assert_same(denoiser, before)
 
 
-def falling_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on no answer of the co-coercive model is good enough."""
-    honest = Cocoercive.estimate
-
-    def short(*given: Any) -> Estimate:
-        return honest(*given)._replace(status=coco.Status.STALLED, gap=0.5)
-
-    monkeypatch.setattr(Cocoercive, "estimate", short)
-
-
-def test_a_step_that_falls_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, gradients = sgd(np.random.default_rng(1), 4, 3)
-    denoiser = Denoiser(L=1.0, window=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        follow(denoiser, points[:3], gradients[:3])
-    falling_short(monkeypatch)
-    denoiser._model.most = 0
-    with pytest.warns(coco.ConvergenceWarning, match="relative gap 5.0e-01") as caught:
-        denoiser(points[3], gradients[3])
-    assert caught[0].filename == __file__  # it points at the caller's line
-    assert len(denoiser) == 3
-    np.testing.assert_array_equal(denoiser.state_dict()["points"][0], points[3])
-    assert denoiser.solution.status is coco.Status.STALLED  # of what was returned
-
-
-def test_a_warning_that_is_an_error_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that falls short has been taken: the window holds it, whatever becomes of the word."""
-    points, gradients = sgd(np.random.default_rng(1), 6, 3)
-    strict, lenient = Denoiser(L=1.0, window=3), Denoiser(L=1.0, window=3)
-    strict._model.most = lenient._model.most = 0
-    falling_short(monkeypatch)
-    for k, (x, g) in enumerate(zip(points, gradients, strict=True)):
-        with pytest.raises(coco.ConvergenceWarning) if k else nullcontext():  # as pytest has it
-            strict(x, g)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            lenient(x, g)
-    assert len(strict) == 3
-    assert_same(strict, lenient.state_dict())
-
-
 def test_it_shows_its_settings_and_how_much_it_holds() -> None:
     denoiser = Denoiser(L=2.0, window=3, forget="fold")
     denoiser([1.0], [2.0])
@@ -354,46 +307,6 @@ def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
     window = denoiser._stream.window
     start = _start(np.ones((20, 20)), window)  # what was in the slot of the newest is gone
     assert start.any(axis=1).tolist() == (np.arange(20) != window.newest).tolist()
-
-
-def test_a_second_caller_in_the_middle_of_a_step_is_refused() -> None:
-    x, thread = np.ones(2), ThreadPoolExecutor(1)
-
-    def busy() -> float:
-        step, load = partial(denoiser, x, x), partial(denoiser.load_state_dict, state)
-        look = partial(getattr, denoiser, "solution")
-        for call in (step, denoiser.reset, load, look, denoiser.state_dict):
-            for refused in (call, thread.submit(call).result):
-                with pytest.raises(RuntimeError, match="one denoiser for each thread"):
-                    refused()
-        return 1.0
-
-    denoiser = Denoiser(L=busy, window=3)
-    state = denoiser.state_dict()
-    with thread:
-        for count in (1, 2):
-            denoiser(count * x, x)
-            assert len(denoiser) == count
-
-
-@pytest.mark.parametrize("forget", ["drop", "fold"])
-def test_after_an_exception_in_a_step_the_stream_is_empty(
-    monkeypatch: pytest.MonkeyPatch, forget: Any
-) -> None:
-    points, gradients = sgd(np.random.default_rng(1), 8, 6)
-    broken, new = (Denoiser(L=1.0, window=4, forget=forget) for _ in range(2))
-    follow(broken, points, gradients)
-
-    def fail(*_: object) -> Estimate:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kernels, "step", fail)
-        with pytest.raises(KeyboardInterrupt):
-            broken(points[0], gradients[0])
-    assert len(broken) == 0
-    narrow = points[:, :2], gradients[:, :2]
-    np.testing.assert_array_equal(follow(broken, *narrow), follow(new, *narrow))
 
 
 @pytest.mark.parametrize("forget", ["drop", "fold"])
