@@ -125,7 +125,7 @@ CHANGES = {
     ],
     "solvers/__init__.py": [
         ('        yield "large", COINCIDENT\n', "        pass\n"),
-        ("own, inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
+        ("own, METHODS[name].inner, near, tol, max_iter)", 'own, "barrier", near, tol, 1)'),
         ("held * problem.precisions[members].max()", "held"),
         ("if count == 1 or problem.bounds[inside].max() <= ROUNDING * size:", "if True:"),
         ("answer: max(answer.gap, answer.violation))", "answer: answer.gap)"),
@@ -134,6 +134,12 @@ CHANGES = {
         ("if not distinct.is_feasible():", "if True:"),
     ],
     "solvers/barrier.py": [
+        ("order = np.argsort(-problem.precisions", "order = np.argsort(0 * problem.precisions"),
+        (
+            "slack = s - length * (along + 0.5 * length * square)",
+            "slack = 0.5 * (rho**2 - np.sum((v + length * dv) ** 2, axis=1))",
+        ),
+        ("0.1 * tol * loss / rho.size", "10.0 * tol * loss / rho.size"),
         ("return float(K * min(K, q)) ** 3", "return 0.0 * float(K * q)"),
     ],
     "solvers/closed_form.py": [
@@ -148,7 +154,7 @@ CHANGES = {
     ],
     "solvers/large.py": [
         ("own.T * self.v * self.v", "own.T * self.v"),
-        ("rows = along[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
+        ("rows = v[:, None] * (M[i] - M[j])", "rows = M[i] - M[j]"),
         ("unit = 1.0 / np.sqrt(np.diag(H))", "unit = np.ones(len(H))"),
     ],
     "stream.py": [

@@ -73,7 +73,7 @@ SOLVE: Bad = [
     (
         {"covariance": [1.0, 2.0, 3.0], "method": "newton"},
         ValueError,
-        "'newton' does not support a covariance.*or one of 'interior-point', 'large'",
+        "'newton' does not support a covariance.*or one of 'barrier', 'large'",
     ),
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),

@@ -65,9 +65,9 @@ _LINE = line.applies, "is for one dimension and all pairs"
 METHODS = {
     "closed-form": Method(closed_form.solve, 1, covariance=True, most_points=2),
     "newton": Method(newton.solve, newton.STEPS),
-    "barrier": Method(barrier.solve, barrier.STEPS),
+    "barrier": Method(barrier.solve, barrier.STEPS, covariance=True),
     "line": Method(line.solve, 1, applies=_LINE, near=0.0, inner="line"),
-    "interior-point": Method(interior_point.solve, 200, covariance=True),
+    "interior-point": Method(interior_point.solve, 200),
     "large": Method(large.solve, 40, covariance=True),
     "fdpg": Method(fdpg.solve, 100_000, covariance=True),
 }
@@ -168,14 +168,15 @@ def _plan(problem: Problem, method: str, tried: Answer | None) -> Iterator[tuple
         return
     finer, exact = (int(coincident(problem.bounds, near).max()) + 1 for near in (ROUNDING, 0.0))
     levels = (COINCIDENT, ROUNDING)[: 1 + (count < finer)]
-    work = barrier.multiplications(problem) if problem.isotropic else np.inf
+    work = barrier.multiplications(problem)
     if tried is None and len(problem.bounds) > 2 and line.applies(problem):
         yield "line", 0.0
     if tried is None:
         yield "closed-form" if count <= 2 else "large", COINCIDENT
     if work <= _BARRIER and (tried is None or tried.method != "barrier"):
         yield from (("barrier", near) for near in levels)
-    yield from (("interior-point", near) for near in levels)
+    if problem.isotropic:
+        yield from (("interior-point", near) for near in levels)
     if tried is not None:
         yield "large", COINCIDENT
     if _BARRIER < work <= _MOST:
@@ -230,8 +231,7 @@ def _multipliers(
             continue
         own = subproblem(problem, members, pull[members])
         if not own.is_feasible():
-            inner = METHODS[name].inner if own.isotropic else "interior-point"
-            held, steps = _multipliers(own, inner, near, tol, max_iter)
+            held, steps = _multipliers(own, METHODS[name].inner, near, tol, max_iter)
             full[inside] = held * problem.precisions[members].max()
             iterations += steps
     return full, iterations

@@ -4,8 +4,6 @@ Solves, for K residuals h_i, precisions n_i and bounds rho_ml,
 
     minimise  1/2 sum_i n_i ||phi_i - h_i||^2   subject to   ||phi_m - phi_l|| <= rho_ml.
 
-With a covariance the norms are weighted, and every coordinate has an M of its own, as in large.py.
-
 Letters: v_e = phi_m - phi_l for a pair e = (m, l), w_e its length at the stationary residuals,
 s_e = (rho_e^2 - ||v_e||^2) / 2 its slack, lam_e its multiplier, B the map from forces on pairs
 to forces on points, M = (diag(n) + Laplacian(lam))^-1, and hat = M diag(n) h, the residuals
@@ -24,8 +22,9 @@ Only windows that other methods leave come here, so it is array code.
 import numpy as np
 from numpy.linalg import norm
 
+from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers.large import System, duality, multiplicative
+from coco_denoiser.solvers.large import System, duality, multiplicative, substitute
 from coco_denoiser.solvers.newton import READY, needed_bounds
 from coco_denoiser.typing import Float64, Int64
 
@@ -63,8 +62,8 @@ class _Path:
     def __init__(self, problem: Problem) -> None:
         n = problem.precisions
         self.bounds = needed_bounds(problem.bounds)
-        self.problem = problem
-        self.first, self.second = np.nonzero(np.triu(self.bounds < np.inf))
+        self.problem, self.inverse = problem, 1.0 / self.bounds
+        self.first, self.second = map(np.ascontiguousarray, np.nonzero(np.triu(self.inverse)))
         self.rho = problem.bounds[self.first, self.second]
         a, b = n[self.first], n[self.second]
         self.soft = 2.0 * a * b / (a + b)
@@ -101,7 +100,8 @@ class _Path:
     def follow(self, tol: float, max_iter: int) -> tuple[Float64, int]:
         """Return the best multipliers, and the number of steps."""
         problem, rho = self.problem, self.rho
-        left = min(ALLOWED * max(len(self.bounds), 16) ** 3, _MOST)
+        K, q = problem.residuals.shape
+        left = min(ALLOWED * max(K, 16) ** 3, _MOST)
         table = self._table(self.lam)
         self.system = System(problem, table)
         kept, best, iterations, error = table, np.inf, 0, self._error()
@@ -116,27 +116,29 @@ class _Path:
             # The slack linearised at dlam = 0, and the diagonal of the Hessian.
             across = np.sum(v * self._differences(self.system.hat), axis=1)
             target = 0.5 * (rho * rho + square) - across
-            self.system.list_pairs(self.first, self.second, v)
-            curvature = self.system.diagonal()
+            i, j, M = self.first, self.second, self.system.M[0]
+            curvature = (M[i, i] + M[j, j] - 2.0 * M[i, j]) * square
             chosen = np.flatnonzero(self.lam * curvature > _DIAGONAL * self.s)
-            cost = chosen.size**2 * (chosen.size / 24.0 + 3.0 * len(self.system.M))
+            cost = chosen.size**2 * (chosen.size / 24.0 + 3.0)
             U, ridge = None, _RIDGE
             while U is None and ridge < 1e-3 and left >= cost:
                 left -= cost
-                U, ridge = self._factor(chosen, ridge), 100.0 * ridge
+                U, ridge = self._factor(chosen, v[chosen], ridge), 100.0 * ridge
             if U is None:
                 break
             # The dual is what the objective will be: that of an answer shrunk until every pair
             # fits is far more where a residual is far away.
             least, diagonal = 1e-3 * tol * dual, curvature + self.s / self.lam
             dlam, ds, step, step_lam = self._direction(chosen, U, target, diagonal, least)
-            dphi, before = self.system.hat - self.phi - self.system.moves(dlam), error
+            pull = np.empty_like(self.phi)
+            kernels.spread(i, j, v, dlam, pull)
+            dphi, before = self.system.hat - self.phi - M @ pull, error
             lam, s, phi = self.lam, self.s, self.phi
             for _ in range(8):
                 self.lam, self.s = lam + step_lam * dlam, s + step * ds
                 self.phi, table = phi + step * dphi, self._table(self.lam)
                 self.system = System(problem, table)
-                left -= self.system.elimination
+                left -= K * K * (K + q)
                 error = self._error()
                 if error <= max(2.0 * before, _FLOOR):
                     break
@@ -151,10 +153,12 @@ class _Path:
                 return table, iterations
         return kept, iterations
 
-    def _factor(self, chosen: Int64, ridge: float) -> Float64 | None:
+    def _factor(self, chosen: Int64, v: Float64, ridge: float) -> Float64 | None:
         """Return U with U'U = (b_e' M b_f)(v_e . v_f) + s / lam over pairs; None if singular."""
-        H = self.system.matrix(chosen)
-        diagonal = np.diag(H) * (1.0 + ridge + 1e-15 / self.rho[chosen])
+        i, j = self.first[chosen], self.second[chosen]
+        rows = self.system.M[0][i] - self.system.M[0][j]
+        H = (rows[:, i] - rows[:, j]) * (v @ v.T)
+        diagonal = np.diag(H) * (1.0 + ridge + 1e-15 * self.inverse[i, j])
         np.fill_diagonal(H, diagonal + self.s[chosen] / self.lam[chosen])
         try:
             return np.ascontiguousarray(np.linalg.cholesky(H, upper=True))
@@ -173,7 +177,7 @@ class _Path:
         for keep in (1.0, max(0.9, 1.0 - max(mu, _NEAREST))):
             ds = (tau * omega - dlam * ds) / lam
             dlam, rest = (ds - target) / diagonal, (ds - target)[chosen]
-            _substitute(U, rest)
+            substitute(U, rest)
             dlam[chosen] = rest
             ds = ds - s - s / lam * dlam
             step, step_lam = _reach(s, ds, keep), _reach(lam, dlam, keep)
@@ -189,15 +193,6 @@ class _Path:
         off = norm(v - self._differences(self.system.hat), axis=1) / self.rho
         slack = np.abs(self.s - 0.5 * (self.rho**2 - np.sum(v * v, axis=1))) / self.rho**2
         return float(np.max(np.maximum(slack, off)))
-
-
-def _substitute(U: Float64, x: Float64) -> None:
-    """Overwrite x by (U'U)^-1 x."""
-    for k in range(x.size):
-        x[k] /= U[k, k]
-        x[k + 1 :] -= x[k] * U[k, k + 1 :]
-    for k in range(x.size - 1, -1, -1):
-        x[k] = (x[k] - U[k, k + 1 :] @ x[k + 1 :]) / U[k, k]
 
 
 def _reach(x: Float64, dx: Float64, keep: float) -> float:

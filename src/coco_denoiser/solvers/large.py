@@ -79,7 +79,7 @@ def _newton(
         top, halvings, last = dual, 0, table
         ratio, _ = _ratios(system.hat, bounds)
         first, second = np.nonzero((table > 0.0) | (ratio > 1.0))
-        system.list_pairs(first, second, system.hat[first] - system.hat[second])
+        system.list_pairs(first, second)
         ridge = min(newton.RIDGE, gap / value)
         lam = system.nonnegative(table[first, second], bounds[first, second], ridge)
         left -= system.spent
@@ -105,10 +105,10 @@ class System:
             self.M[here if len(self.M) > 1 else slice(None)] = inverse / share
         self.elimination, self.spent = different.size * float(K * K * (K + q)), 0.0
 
-    def list_pairs(self, first: Int64, second: Int64, v: Float64) -> None:
-        """Set the pairs that a step works on, and their differences v, (pairs, q)."""
+    def list_pairs(self, first: Int64, second: Int64) -> None:
+        """Set the pairs that a step works on."""
         self.first, self.second = map(np.ascontiguousarray, (first, second))
-        self.v = np.ascontiguousarray(v)
+        self.v = self.hat[first] - self.hat[second]
         self.cost = self.hat.size * len(self.hat) + _PAIR * first.size
 
     def diagonal(self) -> Float64:
@@ -117,32 +117,13 @@ class System:
         own = M[:, i, i] + M[:, j, j] - 2.0 * M[:, i, j]
         return np.asarray(np.sum(own.T * self.v * self.v, axis=1))
 
-    def matrix(self, chosen: Int64 | slice) -> Float64:
-        """Return the system over some of the pairs."""
-        i, j, v = self.first[chosen], self.second[chosen], self.v[chosen]
-        if len(self.M) == 1:
-            rows = self.M[0][i] - self.M[0][j]
-            return np.asarray((rows[:, i] - rows[:, j]) * (v @ v.T))
-        H = np.zeros((i.size, i.size))
-        for M, along in zip(self.M, v.T, strict=True):
-            rows = along[:, None] * (M[i] - M[j])
-            H += along * (rows[:, i] - rows[:, j])
-        return H
-
-    def moves(self, x: Float64) -> Float64:
-        """Return how hat answers to forces x v between the pairs, (K, q)."""
-        pull = np.empty_like(self.hat)
-        kernels.spread(self.first, self.second, self.v, x, pull)
-        if len(self.M) == 1:
-            return np.asarray(self.M[0] @ pull)
-        return np.asarray((self.M @ pull.T[:, :, None])[:, :, 0].T)
-
     def product(self, x: Float64) -> Float64:
         """Return the matrix times x."""
         self.spent += self.cost
-        out = np.empty_like(x)
-        moves = np.ascontiguousarray(self.moves(x))
-        kernels.collect(self.first, self.second, self.v, moves, out)
+        pull, out = np.empty_like(self.hat), np.empty_like(x)
+        kernels.spread(self.first, self.second, self.v, x, pull)
+        moves = self.M[0] @ pull if len(self.M) == 1 else (self.M @ pull.T[:, :, None])[:, :, 0].T
+        kernels.collect(self.first, self.second, self.v, np.ascontiguousarray(moves), out)
         return out
 
     def nonnegative(self, lam: Float64, rho: Float64, ridge: float) -> Float64:
@@ -174,7 +155,10 @@ class System:
         With a diagonal of 1: between near points the entries are smaller by many decades, and the
         pivots would be chosen by them.
         """
-        H = self.matrix(slice(None))
+        i, j, H = self.first, self.second, np.zeros((lam.size, lam.size))
+        for M, v in zip(self.M, self.v.T, strict=True):
+            rows = v[:, None] * (M[i] - M[j])
+            H += v * (rows[:, i] - rows[:, j])
         self.spent += H.size * (len(self.M) + lam.size / 6.0)
         unit = 1.0 / np.sqrt(np.diag(H))
         H *= unit[:, None] * unit
@@ -263,3 +247,12 @@ def _ratios(phi: Float64, bounds: Float64) -> tuple[Float64, float]:
     """Return the ratios of distance to bound, above the diagonal, and the largest."""
     apart = kernels.distances(np.ascontiguousarray(phi))
     return np.triu(apart / bounds), float(np.max((apart - ROUNDING) / bounds))
+
+
+def substitute(U: Float64, x: Float64) -> None:
+    """Overwrite x by (U'U)^-1 x, for a Cholesky factor of NumPy's, which has no substitution."""
+    for k in range(x.size):
+        x[k] /= U[k, k]
+        x[k + 1 :] -= x[k] * U[k, k + 1 :]
+    for k in range(x.size - 1, -1, -1):
+        x[k] = (x[k] - U[k, k + 1 :] @ x[k + 1 :]) / U[k, k]
