@@ -1,4 +1,4 @@
-"""A device of one's own: two functions, here of NumPy, into whose arrays `read` turns tensors."""
+"""A new device: two functions, written here in NumPy; `read` turns tensors into its arrays."""
 
 import numpy as np
 

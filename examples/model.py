@@ -1,4 +1,4 @@
-"""A model of one's own, and the four calls of a step: measure and admit, ask it, commit."""
+"""A custom model, and the four calls of a step: measure, admit, ask the model, commit."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A solver of one's own: dual coordinate ascent, one pair at a time."""
+"""A custom solver: dual coordinate ascent, one pair at a time."""
 
 import numpy as np
 

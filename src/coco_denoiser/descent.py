@@ -109,8 +109,8 @@ def minimize(
         x0: the starting point, of any shape.
         calls: how many gradients may be asked for.
         project: project(x) returns the nearest point of a set that the answer must be in.
-        prox: prox(x, step) returns the minimiser z of psi(z) + |z - x|^2 / (2 step), for a penalty
-            psi of which f has no part.
+        prox: prox(x, step) returns the minimiser z of $\psi(z) + \|z - x\|^2 / (2\,\text{step})$,
+            for a penalty $\psi$ that is not part of f.
         rng: passed on to `gradient`, for which it must be given if it takes a generator.
         progress: whether to show the progress on the standard error stream.
         callback: called after every call with the answer so far and the number of calls; if it
