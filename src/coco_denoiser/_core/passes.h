@@ -73,3 +73,17 @@ static void NAME(products)(int count, const REAL *const *points, const REAL *con
     if (count == 2) NAME(products_of)(2, points, residuals, x, h, n, sums);
     if (count == 1) NAME(products_of)(1, points, residuals, x, h, n, sums);
 }
+
+/* out += sum_k w_k (row_k - own), of four rows, which are fetched ahead as above. */
+static void NAME(add_four)(REAL *out, const REAL *w, const REAL *const *rows, const REAL *own,
+                           ptrdiff_t n) {
+    const REAL *p = rows[0], *q = rows[1], *r = rows[2], *s = rows[3];
+    const REAL t = w[0], u = w[1], v = w[2], z = w[3];
+    for (ptrdiff_t a = 0; a < n; a += LINE) {
+        const ptrdiff_t stop = a + (ptrdiff_t)LINE < n ? a + (ptrdiff_t)LINE : n;
+        FETCH(p + a + AHEAD), FETCH(q + a + AHEAD), FETCH(r + a + AHEAD), FETCH(s + a + AHEAD);
+        for (ptrdiff_t j = a; j < stop; ++j)
+            out[j] += (t * (p[j] - own[j]) + u * (q[j] - own[j])) +
+                      (v * (r[j] - own[j]) + z * (s[j] - own[j]));
+    }
+}

@@ -41,6 +41,12 @@ cdef extern from *:
         int count, const double **points, const double **residuals,
         const double *x, const double *h, Py_ssize_t n, double (*sums)[3]
     ) noexcept nogil
+    void add_four_float(
+        float *out, const float *w, const float **rows, const float *own, Py_ssize_t n
+    ) noexcept nogil
+    void add_four_double(
+        double *out, const double *w, const double **rows, const double *own, Py_ssize_t n
+    ) noexcept nogil
 
 from libc.string cimport memcpy, memmove
 
@@ -169,7 +175,10 @@ cdef void add_average(
             row[held], w[held] = rows + i * size, <real> (factor * entry.weights[i])
             held += 1
         if held == 4:
-            add_four(out, w, row, own, n)
+            if real is float:
+                add_four_float(out, w, row, own, n)
+            else:
+                add_four_double(out, w, row, own, n)
             held = 0
     for k in range(held):
         add_one(out, w[k], row[k], own, n)
@@ -182,22 +191,6 @@ cdef void add_one(
     cdef Py_ssize_t j
     for j in range(n):
         out[j] += w * (row[j] - own[j])
-
-
-cdef void add_four(
-    real *out, const real *w, const real **row, const real *own, Py_ssize_t n
-) noexcept nogil:
-    """Add sum_k w_k (row_k - own) of four rows to out."""
-    cdef const real *p = row[0]
-    cdef const real *q = row[1]
-    cdef const real *r = row[2]
-    cdef const real *s = row[3]
-    cdef real t = w[0], u = w[1], v = w[2], z = w[3]
-    cdef Py_ssize_t j
-    for j in range(n):
-        out[j] += (t * (p[j] - own[j]) + u * (q[j] - own[j])) + (
-            v * (r[j] - own[j]) + z * (s[j] - own[j])
-        )
 
 
 cdef void measure_slots(
