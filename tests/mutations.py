@@ -42,7 +42,7 @@ TESTS = {
     "_core/groups.pxi": (f"test_denoise.py {NEWTON}", SOLVERS),
     "_core/barrier.pxi": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
     "_core/solve.pxi": (f"solvers/test_barrier.py {STATUS}", SOLVERS),
-    "_core/workspace.pxi": ("solvers/test_barrier.py test_denoise.py", STREAMS),
+    "_core/workspace.pxi": (f"{STATUS} test_denoise.py", STREAMS),
     "_core/line.pxi": ("solvers/test_line.py solvers/test_near.py", SOLVERS),
     "_core/newton_model.pxi": (NEWTON, SOLVERS),
     "_core/newton.pxi": (NEWTON, f"{SOLVERS} {STATUS}"),

@@ -9,7 +9,7 @@ import coco_denoiser as coco
 from coco_denoiser import batch, solvers
 from coco_denoiser._core import kernels
 from tests import fuzz
-from tests.families import Case
+from tests.families import Case, box
 
 FAR = (
     [[-2.3e9, 3.4e10], [2.26, 0.14], [1.0, 0.65], [-1.8, 0.42]],
@@ -112,3 +112,14 @@ def test_however_loose_the_tolerance_an_answer_obeys_its_bounds() -> None:
         points = rng.normal(size=(8, 3))
         found = coco.solve(points, points + 5.0 * rng.normal(size=(8, 3)), L=1.0, tol=1e-3)
         assert found.violation <= solvers.FEASIBLE
+
+
+def test_bounds_that_stay_broken_in_the_units_of_the_batch_are_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """We know no window where this happens: the repair is made to fail."""
+    monkeypatch.setattr(kernels, "repair", lambda *_: (False, 1.0))
+    points, gradients = box(np.random.default_rng(0), 5, 3)
+    found = coco.solve(points, gradients, L=1.0, throw=False)
+    assert found.status is coco.Status.STALLED
+    assert found.violation == 1.0
