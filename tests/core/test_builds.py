@@ -137,6 +137,16 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
                 function()
 
 
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("pair", [(3, 0), (0, 3), (-1, 0), (0, -1)])
+def test_pairs_of_points_that_are_not_there_are_refused(build: Any, pair: tuple[int, int]) -> None:
+    one, two, v = np.array(pair[:1]), np.array(pair[1:]), np.ones((1, 2))
+    with pytest.raises(IndexError):
+        build.spread(one, two, v, np.ones(1), np.zeros((3, 2)))
+    with pytest.raises(IndexError):
+        build.collect(one, two, v, np.zeros((3, 2)), np.ones(1))
+
+
 def test_a_core_that_is_missing_says_what_to_do() -> None:
     code = "import sys; sys.modules['coco_denoiser._core.baseline'] = None\nimport coco_denoiser"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
