@@ -27,13 +27,13 @@ DIMENSION = 10
 
 def solve(K: int, place: str, method: str) -> dict[str, Any]:
     """Solve one window, after a small one to load everything."""
-    coco.solve(*windows(24, DIMENSION, 1)[0], L=1.0, method=method)
+    coco.solve(*windows(24, DIMENSION, 1)[0], model=coco.Cocoercive(1.0, method=method))
     points, gradients = windows(K, DIMENSION, 2)[PLACES.index(place)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = np.inf
     for _ in range(3 if K <= 256 else 1):
         start = time.process_time()  # one thread: what others do meanwhile does not count
-        solution = coco.solve(points, gradients, L=1.0, method=method)
+        solution = coco.solve(points, gradients, model=coco.Cocoercive(1.0, method=method))
         seconds = min(seconds, time.process_time() - start)
     pulled = solution.multipliers[np.triu_indices(K, 1)]
     # In kilobytes, except on macOS, where it is bytes.

@@ -66,7 +66,7 @@ def kernels() -> list[dict[str, Any]]:
         for number, (points, gradients) in enumerate(windows(K, d, count)):
             problem, _ = from_observations(points, gradients, L=1.0, mu=0.0, variances=np.ones(K))
             times.append(median_seconds(partial(cold, problem), 5))
-            solution = coco.solve(points, gradients, L=1.0, method="newton")
+            solution = coco.solve(points, gradients, model=coco.Cocoercive(1.0, method="newton"))
             worst = max(worst, solution.gap)
             iterations.append(solution.iterations)
             pulled = np.triu(solution.multipliers, 1)

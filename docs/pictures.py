@@ -218,7 +218,7 @@ def gaussian() -> Figure:
     for _ in range(400):
         z = np.cumsum(rng.standard_normal((16, 6)), axis=0) / np.sqrt(6)
         truth = z @ (0.3 * rng.standard_normal((6, 6)))
-        found = coco.solve(z, truth + rng.standard_normal((16, 6)), model="gaussian")
+        found = coco.solve(z, truth + rng.standard_normal((16, 6)), model=coco.Gaussian())
         errors.append(np.abs(found.gradients[-1] - truth[-1]) / found.std[-1])
     shares = [np.mean(np.array(errors) <= level) for level in levels]
     right.plot(levels, shares, color=GAUSSIAN, label="as measured")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, Gaussian
 from coco_denoiser.paper.optimizers import DenoiserLike, FrankWolfe, GradientMean, run
 from coco_denoiser.typing import Array
 
@@ -27,7 +27,7 @@ DENOISERS: dict[str, Callable[[], DenoiserLike | None]] = {
     "raw": lambda: None,
     "mean of gradients": GradientMean,
     "gradient EMA, 0.99": lambda: GradientMean(lambda k: 0.01 / (1 - 0.99**k)),
-    "Gaussian, window 128": lambda: Denoiser(model="gaussian", window=128),
+    "Gaussian, window 128": lambda: Denoiser(model=Gaussian(), window=128),
     "COCO, fold 2": lambda: Denoiser(L, 2, forget="fold"),
 }
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, Gaussian
 
 BATCH, NOISE, CLIP = 32, 2.0, 1.0
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)  # over L
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "DP-SGD": lambda: None,
         "COCO, window 8": lambda: Denoiser(L, window=8),
         "COCO, window 32": lambda: Denoiser(L, window=32),
-        "Gaussian, window 32": lambda: Denoiser(model="gaussian", window=32),
+        "Gaussian, window 32": lambda: Denoiser(model=Gaussian(), window=32),
     }
     print(f"{'':20s} last weights               average of the second half", flush=True)  # noqa: T201
     for name, make in kinds.items():

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_diabetes, load_digits
 
+from coco_denoiser import Gaussian
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 
 BATCH, HIDDEN, MEMORY = 8, 32, 0.99
@@ -69,7 +70,7 @@ class RawMoments(torch.optim.Optimizer):
     def __init__(self, parameters: Parameters, lr: float, beta: float) -> None:
         super().__init__(parameters, {"lr": lr})
         self._denoiser, self._beta, self._steps = (
-            GradientDenoiser(parameters, model="gaussian"),
+            GradientDenoiser(parameters, model=Gaussian()),
             beta,
             0,
         )
@@ -110,7 +111,7 @@ def denoised(name: str, make: Callable[..., torch.optim.Optimizer]) -> list[Meth
     return [
         Method(name, make, name),
         Method(
-            f"{name}, denoised", lambda p, lr: CocoOptimizer(make(p, lr), model="gaussian"), name
+            f"{name}, denoised", lambda p, lr: CocoOptimizer(make(p, lr), model=Gaussian()), name
         ),
     ]
 

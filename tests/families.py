@@ -18,6 +18,9 @@ from coco_denoiser.typing import Float64
 Generator: TypeAlias = np.random.Generator
 
 
+OPTIONS = {"L", "mu", "tol", "method", "max_iter"}  # of the model
+
+
 class Case(NamedTuple):
     """Points and noisy gradients, (K, d) each, and what to denoise them with."""
 
@@ -41,7 +44,9 @@ class Case(NamedTuple):
 
     def solve(self, **options: Any) -> coco.Solution:
         """Denoise it, with further options or other ones."""
-        return coco.solve(**self._asdict() | options)
+        given = self._asdict() | options
+        own = {name: given.pop(name) for name in OPTIONS & given.keys()}
+        return coco.solve(model=coco.Cocoercive(**own), **given)
 
     def reduced(self) -> Problem:
         """Return the reduced problem."""

@@ -249,8 +249,8 @@ def test_small_and_large_numbers_get_the_same_answer(a: float, b: float) -> None
         found = coco.solve(a * X, b * G, L=b / a)
         np.testing.assert_allclose(found.gradients / b, coco.denoise(X, G, L=1.0), rtol=1e-13)
         assert found.status is coco.Status.SOLVED
-    found = coco.solve(a * X, b * G, model="gaussian")
-    expected = coco.denoise(X, G, model="gaussian")
+    found = coco.solve(a * X, b * G, model=coco.Gaussian())
+    expected = coco.denoise(X, G, model=coco.Gaussian())
     np.testing.assert_allclose(found.gradients / b, expected, rtol=1e-6)
 
 

@@ -15,7 +15,7 @@ from coco_denoiser.typing import AnyArray, AnyDType, Array, Float64, Saved
 # stay in range, with room for ten million of them. In JAX distances are limited: `optax/step.py`.
 LIMITS = {np.dtype(np.float32): 1e37, np.dtype(np.float64): 1e150}
 _UNKNOWN_L = (
-    " If you do not know it, pass model='gaussian', which needs none, or compute it with "
+    " If you do not know it, pass model=Gaussian(), which needs none, or compute it with "
     "coco_denoiser.curvature, from the data of a linear model or from Hessian-vector products."
 )
 

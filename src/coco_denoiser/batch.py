@@ -1,12 +1,9 @@
 """denoise() and solve(): a batch of observations at once."""
 
 from coco_denoiser import _validation as check
-from coco_denoiser import solvers
-from coco_denoiser._core import kernels
-from coco_denoiser.models import gaussian
-from coco_denoiser.problem import from_observations
-from coco_denoiser.solution import Answer, ConvergenceError, Solution, Status
-from coco_denoiser.typing import ArrayLike, Float64, ModelName
+from coco_denoiser.models import Model, choose
+from coco_denoiser.solution import ConvergenceError, Solution
+from coco_denoiser.typing import ArrayLike, Float64
 
 
 def denoise(
@@ -14,8 +11,7 @@ def denoise(
     gradients: ArrayLike,
     *,
     L: float | None = None,
-    mu: float = 0.0,
-    model: ModelName | None = None,
+    model: Model | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
 ) -> Float64:
@@ -31,10 +27,7 @@ def denoise(
 
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$. For $\mu = 0$ this is co-coercivity,
     $\|\theta_m - \theta_l\|^2 \le L\,\langle\theta_m - \theta_l, x_m - x_l\rangle$.
-
-    With model="gaussian" they are modelled as a field with a random slope, $g_i = \theta_j +
-    E (x_i - x_j) + n_i$ with Gaussian E and n, whose sizes are estimated from the observations;
-    every $\theta_j$ is then estimated by generalised least squares.
+    Another model, `Gaussian`, needs no L.
 
     Input that is not finite, or exceeds 1e150, raises ValueError.
 
@@ -51,10 +44,8 @@ def denoise(
     Args:
         points: (K, d), where the gradients were observed.
         gradients: (K, d), the noisy gradients.
-        L: upper bound on the curvature of the objective. The Gaussian model needs none, and
-            takes it as a cap on its slope.
-        mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
-        model: "cocoercive", which is the default, or "gaussian".
+        L: upper bound on the curvature of the objective: short for `model=Cocoercive(L)`.
+        model: `Cocoercive`, with its options, or `Gaussian`, which needs no L.
         noise_variance: (K,), the noise variance $v_i$ of each observation; None if they are equal.
         covariance: (d,) or (d, d), the covariance $S$ that all gradients' noise shares, up to
             $v_i$: the objective becomes
@@ -71,7 +62,6 @@ def denoise(
         points,
         gradients,
         L=L,
-        mu=mu,
         model=model,
         noise_variance=noise_variance,
         covariance=covariance,
@@ -83,13 +73,9 @@ def solve(
     gradients: ArrayLike,
     *,
     L: float | None = None,
-    mu: float = 0.0,
-    model: ModelName | None = None,
+    model: Model | None = None,
     noise_variance: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    method: str = "auto",
-    tol: float = 1e-9,
-    max_iter: int | None = None,
     throw: bool = True,
 ) -> Solution:
     """Solve the problem of `denoise`, and return the answer with its certificate.
@@ -107,62 +93,20 @@ def solve(
     Args:
         points: (K, d), where the gradients were observed.
         gradients: (K, d), the noisy gradients.
-        L: upper bound on the curvature of the objective.
-        mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth.
-        model: "cocoercive", which is the default, or "gaussian".
+        L: upper bound on the curvature of the objective: short for `model=Cocoercive(L)`.
+        model: `Cocoercive`, which has the methods and their tolerance, or `Gaussian`.
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
-        covariance: (d,) or (d, d), the covariance of the noise of every gradient.
-        method: "closed-form" (two distinct points), "newton" (ordinary problems), "barrier" (hard
-            problems), "large" (many points, or a covariance), "fdpg" (the paper's Algorithm 1),
-            or "auto", which chooses and names its choice in the solution.
-        tol: relative duality gap, and relative violation, to reach.
-        max_iter: limit on the iterations; None leaves it to the method.
+        covariance: (d,) or (d, d), the covariance of the noise of every gradient; not with the
+            Gaussian model.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
             carries is what `throw=False` returns.
     """
     x, g = check.observations(points, gradients)
     variances = check.variances(noise_variance, len(x))
-    tol = check.positive("tol", tol)
-    name = check.model(
-        model,
-        L,
-        cocoercive={
-            "mu": mu or None,
-            "covariance": covariance,
-            "method": None if method == "auto" else method,
-            "max_iter": max_iter,
-        },
-    )
-    if name == "gaussian":
-        check.in_range(x, g, 0.0)
-        cap = None if L is None else check.positive("L", L)
-        solution = gaussian.solution(x, g, variances, L=cap, tol=tol)
-    else:
-        L, mu = check.curvature(L, mu)
-        check.one_of("method", method, ("auto", *solvers.METHODS))
-        max_iter = check.count("max_iter", max_iter, optional=True)
-        if covariance is not None:
-            covariance = check.covariance(covariance, x.shape[1])
-        problem, units = from_observations(
-            x, g, L=L, mu=mu, variances=variances, covariance=covariance
-        )
-        ordinary = method == "auto" and covariance is None and len(x) < solvers.LARGE
-        found = _solve_ordinary(units.batch, tol, max_iter) if ordinary else None
-        if found is None:
-            answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)
-            found = units.restore(answer, tol)
-        solution = found
+    chosen = choose(L, model)
+    if covariance is not None:
+        covariance = check.covariance(covariance, x.shape[1])
+    solution = chosen.batch(x, g, variances, covariance)
     if throw and not solution.status.success:
-        raise ConvergenceError(solution, tol)
+        raise ConvergenceError(solution, chosen.tol)
     return solution
-
-
-def _solve_ordinary(batch: kernels.Batch, tol: float, max_iter: int | None) -> Solution | None:
-    """Solve a problem in one compiled call; None if what it tries falls short."""
-    found = batch.solve(tol, max_iter or -1, solvers.allowed(tol))
-    if found is None:
-        return None
-    gradients, weights, multipliers, iterations, gap, violation, moved, name = found
-    status = Status.SOLVED if moved else Status.UNCHANGED
-    answer = Answer(gradients, weights, multipliers, gap, violation, iterations, name, status)
-    return answer.solution(gradients, multipliers)

@@ -16,13 +16,13 @@ from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model, choose
-from coco_denoiser.models.bounds import Bound, Limits
+from coco_denoiser.models.base import Bound, Limits
 from coco_denoiser.solution import ConvergenceWarning, Solution
-from coco_denoiser.typing import Array, ArrayLike, ModelName, Saved, State
+from coco_denoiser.typing import Array, ArrayLike, Saved, State
 from coco_denoiser.window import FLOAT32, FLOAT64, Estimate, Window
 
 WindowSize: TypeAlias = int | Literal["auto"] | None
-VERSION = 3  # of what a state holds
+VERSION = 4  # of what a state holds
 BUSY = (
     "this denoiser is in the middle of a step, in another thread or in a function that it calls. "
     "Use one denoiser for each thread."
@@ -42,10 +42,6 @@ class Denoiser:
 
     with $c = (L + \mu) / 2$ and $r = (L - \mu) / 2$; the newest $\theta$ is returned.
 
-    With `model="gaussian"`, the gradients are those of a field with a random slope:
-    $g_i = \theta + E (x_i - x) + n_i$ with Gaussian E and n, whose sizes are estimated from the
-    window, and the newest $\theta$ is estimated by generalised least squares. It needs no L.
-
     A denoiser belongs to one thread at a time: a second caller is refused.
 
     Examples:
@@ -60,20 +56,16 @@ class Denoiser:
         array([0.3])
 
     Args:
-        L: upper bound on the curvature of the objective, or a function that
-            returns it. The Gaussian model takes it as a cap on its slope.
+        L: upper bound on the curvature of the objective, or a function that returns it: short for
+            `model=Cocoercive(L)`.
         window: how many observations are kept, K; None keeps all of them, and "auto" is 16, or
             32 for the Gaussian model.
-        model: "cocoercive", which needs L and is the default, or "gaussian".
-        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
-        tol: relative duality gap to reach at every step. A step that falls short warns
-            (ConvergenceWarning) and uses the best answer found.
+        model: `Cocoercive`, with its options, or `Gaussian`, which needs no L. A step that falls
+            short of its tolerance warns (ConvergenceWarning) and uses the best answer found.
         forget: what to do with the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, whose noise variance falls accordingly. With
             window=2, folding is a recursive filter, which keeps two vectors and one number. Not
             with the Gaussian model.
-        method: "auto", or "fdpg": the paper's Algorithm 1, which starts each window from the
-            multipliers of the one before. A restored denoiser starts from zero once.
 
     References:
         Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
@@ -85,13 +77,10 @@ class Denoiser:
         L: Bound | None = None,
         window: WindowSize = "auto",
         *,
-        model: ModelName | None = None,
-        mu: Bound = 0.0,
-        tol: float = 1e-9,
+        model: Model | None = None,
         forget: Literal["drop", "fold"] = "drop",
-        method: Literal["auto", "fdpg"] = "auto",
     ) -> None:
-        self._model = choose(model, L, mu, tol=tol, method=method)
+        self._model = choose(L, model)
         self._stream = Stream(self._model, window=window, forget=forget)
 
     @property
@@ -120,8 +109,7 @@ class Denoiser:
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
-        settings = ", ".join(f"{name}={value!r}" for name, value in self._stream.settings.items())
-        return f"<Denoiser({settings}) with {len(self)} observations>"
+        return f"<Denoiser({self._stream}) with {len(self)} observations>"
 
     def reset(self) -> None:
         """Forget every observation."""
@@ -297,9 +285,10 @@ class Stream:
         self.forget = check.forgetting(forget, self.size)
         if forget == "fold" and not model.folds:
             raise ValueError(
-                "forget='fold' is only supported with model='cocoercive': folded gradients are "
-                "not observations, and the Gaussian model would misjudge their noise."
+                "forget='fold' is only supported by Cocoercive: folded gradients are not "
+                "observations, and the Gaussian model would misjudge their noise."
             )
+        check.one_of("method", model.settings.get("method", "auto"), ("auto", "fdpg"))
         folds = forget == "fold"
         self.window = Window(1 if folds and self.size == 2 else self.size, folds)
         self.lock = threading.Lock()
@@ -323,10 +312,9 @@ class Stream:
         self.__dict__.update(state)
         self.lock = threading.Lock()
 
-    @property
-    def settings(self) -> dict[str, object]:
-        """What it was made with, by name."""
-        return {**self.model.settings, "window": self.size, "forget": self.forget}
+    def __str__(self) -> str:
+        """Return the settings."""
+        return f"model={self.model!r}, window={self.size}, forget={self.forget!r}"
 
     def reset(self) -> None:
         """Forget every observation."""

@@ -260,10 +260,10 @@ def test_variances_too_far_apart_are_said_and_do_no_harm() -> None:
     x, g = rng.standard_normal((2, 6, 3))
     for decades in (40, 400):
         v = 10.0 ** np.linspace(-decades / 2, decades / 2 - 1, 6)
-        found = coco.solve(x, g, model="gaussian", noise_variance=v, throw=False)
+        found = coco.solve(x, g, model=coco.Gaussian(), noise_variance=v, throw=False)
         assert np.isfinite(found.gradients).all()
         assert found.status is coco.Status.STALLED
-    denoiser = coco.Denoiser(model="gaussian")
+    denoiser = coco.Denoiser(model=coco.Gaussian())
     denoiser(x[0], g[0], noise_variance=v[0])
     denoiser(x[1], g[1], noise_variance=v[0])
     with pytest.warns(coco.ConvergenceWarning, match="relative gap"):

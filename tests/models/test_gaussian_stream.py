@@ -22,7 +22,7 @@ def window(K: int = 10, d: int = 4) -> tuple[Array, Array]:
 
 def test_without_a_bound_a_batch_is_estimated() -> None:
     x, g = window()
-    found = coco.solve(x, g, model="gaussian")
+    found = coco.solve(x, g, model=coco.Gaussian())
     assert found.status is coco.Status.ESTIMATED
     assert found.status.success
     assert "Gaussian" in str(found.status)
@@ -32,7 +32,7 @@ def test_without_a_bound_a_batch_is_estimated() -> None:
     assert found.gap < 1e-12
     assert found.std.shape == (10,)
     np.testing.assert_allclose(found.weights @ g, found.gradients, atol=1e-12)
-    np.testing.assert_array_equal(coco.denoise(x, g, model="gaussian"), found.gradients)
+    np.testing.assert_array_equal(coco.denoise(x, g, model=coco.Gaussian()), found.gradients)
     error, raw = (((v - x @ np.diag(np.linspace(1.0, 0.3, 4))) ** 2).sum() for v in
                   (found.gradients, g))  # fmt: skip
     assert error < 0.8 * raw
@@ -41,10 +41,10 @@ def test_without_a_bound_a_batch_is_estimated() -> None:
 def test_a_stream_knows_its_whole_window() -> None:
     x, g = window()
     v = np.random.default_rng(1).uniform(0.5, 2.0, 10)
-    denoiser = Denoiser(model="gaussian", window=6)
+    denoiser = Denoiser(model=coco.Gaussian(), window=6)
     last = follow(denoiser, x, g, v)[-1]
     found = denoiser.solution
-    expected = coco.solve(x[4:], g[4:], noise_variance=v[4:], model="gaussian")
+    expected = coco.solve(x[4:], g[4:], noise_variance=v[4:], model=coco.Gaussian())
     np.testing.assert_allclose(found.gradients, expected.gradients, atol=1e-9)
     np.testing.assert_allclose(found.gradients[-1], last, atol=1e-9)
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
@@ -62,11 +62,11 @@ def test_it_needs_no_curvature_and_gains() -> None:
         path = run(sgd, problem, start, steps=200, rng=rng).iterates
         return float(problem.value(path[101:]).mean())
 
-    assert end(Denoiser(model="gaussian")) < 0.4 * end(None)
+    assert end(Denoiser(model=coco.Gaussian())) < 0.4 * end(None)
 
 
 def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:
-    denoiser = Denoiser(model="gaussian")
+    denoiser = Denoiser(model=coco.Gaussian())
     for x, g in zip(*window(4), strict=True):
         assert math.isnan(denoiser.std) == (len(denoiser) < 2)
         denoiser(x, g)
@@ -79,10 +79,10 @@ def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
     window: int | None,
 ) -> None:
     rng = np.random.default_rng(0)
-    denoiser = Denoiser(model="gaussian", window=window)
+    denoiser = Denoiser(model=coco.Gaussian(), window=window)
     for variance in (1.0, 4.0, 9.0, 16.0, 25.0):  # a window of three wraps around
         denoiser(rng.normal(size=4), rng.normal(size=4), noise_variance=variance)
-        other = Denoiser(model="gaussian", window=window)
+        other = Denoiser(model=coco.Gaussian(), window=window)
         other.load_state_dict(denoiser.state_dict())
         np.testing.assert_array_equal(other.std, denoiser.std)
     settings: tuple[dict[str, Any], ...] = ({"L": 1.0}, {"model": "gaussian", "L": 9.0})

@@ -40,7 +40,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert not getattr(outer, "_step_supports_amp_scaling", False)
     assert "Adam" in repr(outer)
     assert "window=16" in repr(outer)
-    gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model="gaussian")
+    gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model=Gaussian())
     assert gaussian.denoiser.window == 32
     assert "model='gaussian'" in repr(gaussian)
 
@@ -208,7 +208,7 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
         (lambda p: coco(p, nonfinite="ignore"), ValueError, "nonfinite must be one of"),
         (lambda p: coco(p, tol=0.0), ValueError, "tol must be positive"),
         (
-            lambda p: coco(p, forget="fold", model="gaussian"),
+            lambda p: coco(p, forget="fold", model=Gaussian()),
             ValueError,
             "only supported with model='cocoercive'",
         ),

@@ -238,8 +238,8 @@ def test_adaptive_optimizers_are_known_by_what_they_have() -> None:
     ]
     for kind in made:
         with pytest.warns(UserWarning, match="increases its effective step size.*plain SGD"):
-            CocoOptimizer(kind(parameters(), lr=0.1), model="gaussian")
-    CocoOptimizer(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model="gaussian")
+            CocoOptimizer(kind(parameters(), lr=0.1), model=Gaussian())
+    CocoOptimizer(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model=Gaussian())
 
 
 RATES = [0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2]

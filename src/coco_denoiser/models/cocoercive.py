@@ -14,47 +14,78 @@ is handed to the loop over all methods, as the same problem.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
-from coco_denoiser.models.bounds import Bound, Bounds, Limits
-from coco_denoiser.problem import Problem, centre_and_radius, ones
+from coco_denoiser.models.base import Bound, Limits, Model, now
+from coco_denoiser.problem import Problem, centre_and_radius, from_observations, ones
 from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Window
 
 
-class Cocoercive:
-    """Projection onto the gradients that obey the curvature bounds pair by pair.
+@dataclass
+class Cocoercive(Model):
+    r"""The paper's model: a function whose curvature lies between mu and L.
+
+    The gradients are projected onto those that obey, for every two points,
+
+    $$\|\theta_m - \theta_l - c\,(x_m - x_l)\| \le r\,\|x_m - x_l\|,
+    \qquad c = (L + \mu) / 2, \quad r = (L - \mu) / 2.$$
+
+    `L=1.0` as an argument of `solve`, `Denoiser` or `CocoOptimizer` is short for
+    `model=Cocoercive(1.0)`.
 
     Args:
-        L: upper bound on the curvature, or a function that returns it.
-        mu: lower bound, or a function.
-        tol: relative duality gap to reach.
-        method: "auto", or "fdpg" for the paper's Algorithm 1 with its warm start: the multipliers
-            of the pairs that stay in the window, zero for the new ones.
+        L: upper bound on the curvature of the objective, or a function that returns it, which is
+            called once for every observation.
+        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        tol: relative duality gap, and relative violation, to reach at every step.
+        method: "auto", which chooses and names its choice in the solution; "fdpg", the paper's
+            Algorithm 1, which in a stream starts from the multipliers of the window before; and
+            for batches "closed-form" (two distinct points), "newton" (ordinary problems),
+            "barrier" (hard ones) or "large" (many points, or a covariance).
+        max_iter: limit on the iterations; None leaves it to the method.
+
+    Examples:
+        >>> from coco_denoiser import Cocoercive, Denoiser
+        >>> denoiser = Denoiser(model=Cocoercive(1.0, mu=0.1, tol=1e-6))
+        >>> denoiser.mu
+        0.1
     """
 
-    name = "cocoercive"
-    window = 16
-    folds = True
+    name: ClassVar = "cocoercive"
+    folds: ClassVar = True
 
-    def __init__(
-        self, L: Bound, mu: Bound = 0.0, *, tol: float = 1e-9, method: str = "auto"
-    ) -> None:
-        self.method = check.one_of("method", method, ("auto", "fdpg"))
-        self.tol = check.positive("tol", tol)
+    L: Bound
+    mu: Bound = 0.0
+    tol: float = field(default=1e-9, kw_only=True)
+    method: str = field(default="auto", kw_only=True)
+    max_iter: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check.one_of("method", self.method, ("auto", *solvers.METHODS))
+        self.max_iter = check.count("max_iter", self.max_iter, optional=True)
+        self.tol = check.positive("tol", self.tol)
         self.within = solvers.allowed(self.tol)
-        self.most = solvers.LARGE - 1 if method == "auto" else 0
-        bounds = Bounds(_limits, L, mu)
-        self.fixed, self.limits = bounds.fixed, bounds.now
-        self.settings: dict[str, object] = {"model": self.name, "L": L, "mu": mu, "tol": tol}
-        if method != "auto":
-            self.settings["method"] = method
+        plain = self.method == "auto" and self.max_iter is None
+        self.most = solvers.LARGE - 1 if plain else 0
+        self.fix(self.L, self.mu)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Its name and its options."""
+        return {"model": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    def ask(self) -> Limits:
+        """Return the curvature bounds as they are now."""
+        L, mu = check.curvature(now(self.L), now(self.mu))
+        return Limits(L, mu, *centre_and_radius(L, mu))
 
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
         """Return the weights of the newest observation."""
@@ -66,7 +97,7 @@ class Cocoercive:
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):
             start = _start(before.source.multipliers, window)
         problem = replace(self.problem(window, limits), start=start)
-        answer = solvers.solve(problem, method=self.method, tol=self.tol)
+        answer = solvers.solve(problem, method=self.method, tol=self.tol, max_iter=self.max_iter)
         answer = answer._replace(multipliers=answer.multipliers / window.variances.min())
         weights = np.ascontiguousarray(answer.weights[window.newest])
         return Estimate(weights, math.nan, *answer[3:], source=answer)
@@ -84,6 +115,21 @@ class Cocoercive:
         phi = W @ h
         return Answer(phi, W, multipliers, *found[2:7]).solution(g + (phi - h), multipliers)
 
+    def batch(
+        self, x: Float64, g: Float64, variances: Float64, covariance: Float64 | None
+    ) -> Solution:
+        """Return the answer for a batch of observations."""
+        limits = self.limits(1.0)
+        problem, units = from_observations(
+            x, g, L=limits.L, mu=limits.mu, variances=variances, covariance=covariance
+        )
+        if self.method == "auto" and covariance is None and len(x) < solvers.LARGE:
+            found = _solve_ordinary(units.batch, self)
+            if found is not None:
+                return found
+        answer = solvers.solve(problem, method=self.method, tol=self.tol, max_iter=self.max_iter)
+        return units.restore(answer, self.tol)
+
     def problem(self, window: Window, limits: Limits) -> Problem:
         """Reduce a window."""
         room, K = kernels.workspace(window, limits, self), window.count
@@ -92,9 +138,15 @@ class Cocoercive:
         return Problem(h, bounds, n, ones(room.q))
 
 
-def _limits(L: float, mu: float) -> Limits:
-    L, mu = check.curvature(L, mu)
-    return Limits(L, mu, *centre_and_radius(L, mu))
+def _solve_ordinary(batch: kernels.Batch, model: Cocoercive) -> Solution | None:
+    """Solve a batch in one compiled call; None if what it tries falls short."""
+    found = batch.solve(model.tol, model.max_iter or -1, model.within)
+    if found is None:
+        return None
+    gradients, weights, multipliers, iterations, gap, violation, moved, name = found
+    status = Status.SOLVED if moved else Status.UNCHANGED
+    answer = Answer(gradients, weights, multipliers, gap, violation, iterations, name, status)
+    return answer.solution(gradients, multipliers)
 
 
 def _start(multipliers: Float64, window: Window) -> Float64:

@@ -14,13 +14,13 @@ import torch.distributed as dist
 
 from coco_denoiser import _validation as check
 from coco_denoiser._warnings import warn_user
-from coco_denoiser.models import choose
-from coco_denoiser.models.bounds import Bound, Limits
+from coco_denoiser.models import Model, choose
+from coco_denoiser.models.base import Bound, Limits
 from coco_denoiser.solution import Status
 from coco_denoiser.stream import Stream
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.vectors import TensorVectors
-from coco_denoiser.typing import Float64, ModelName, State
+from coco_denoiser.typing import Float64, State
 
 NonFinite = Literal["skip", "raise"]
 _PATIENCE = 10  # observations that are skipped in a row before a warning
@@ -128,12 +128,10 @@ class GradientDenoiser:
         parameters: Iterable[torch.Tensor],
         *,
         L: Bound | None = None,
-        model: ModelName | None = None,
-        mu: Bound = 0.0,
+        model: Model | None = None,
         window: int | Literal["auto"] = "auto",
         nonfinite: NonFinite = "raise",
         process_group: dist.ProcessGroup | None = None,
-        tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
     ) -> None:
         self.parameters = [parameters] if torch.is_tensor(parameters) else list(parameters)
@@ -143,7 +141,7 @@ class GradientDenoiser:
                     f"parameters must be tensors, got a {type(p).__name__}. Pass "
                     "model.parameters()."
                 )
-        self.model = choose(model, L, mu, tol=tol)
+        self.model = choose(L, model)
         if window != "auto":
             check.count("window", window, optional=False)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
@@ -158,8 +156,7 @@ class GradientDenoiser:
 
     def __repr__(self) -> str:
         """Show the settings, and how many observations are held."""
-        given = {**self.stream.settings, "nonfinite": self.nonfinite}
-        settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        settings = f"{self.stream}, nonfinite={self.nonfinite!r}"
         return f"<GradientDenoiser({settings}) with {len(self)} observations>"
 
     def reset(self) -> None:

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from coco_denoiser._warnings import warn_user
-from coco_denoiser.models.bounds import Bound
+from coco_denoiser.models import Model
+from coco_denoiser.models.base import Bound
 from coco_denoiser.torch import checkpoint, sharding
 from coco_denoiser.torch.denoiser import (
     Diagnostics,
@@ -19,7 +20,7 @@ from coco_denoiser.torch.denoiser import (
     not_compiled,
     observe,
 )
-from coco_denoiser.typing import ModelName, State
+from coco_denoiser.typing import State
 
 Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 # What groups of optimizers have that divide by the size of the gradients they see.
@@ -78,14 +79,12 @@ class CocoOptimizer(Optimizer):
             largest magnitude that a window holds (1e37 in float32, 1e150 in float64): "skip"
             the observation and pass the gradients on unchanged, as if there were no wrapper, or
             "raise" ValueError. Finite ones give a warning, and so do ten in a row.
-        model: "cocoercive", which needs L and is the default, or "gaussian", see
-            `coco_denoiser.Denoiser`.
-        mu: lower bound, or a function: 0 convex, > 0 strongly convex, -L merely smooth.
+        model: `Cocoercive`, with its options, or `Gaussian`, which needs no L; L alone is short
+            for `model=Cocoercive(L)`.
         window: how many observations are kept, K; memory for 2 K copies of the parameters.
             "auto" is 16, and 32 for the Gaussian model.
         process_group: the ranks that together hold the parameters; None derives it from
             sharded parameters, and adds nothing up if there are none.
-        tol: relative duality gap to reach at every step.
         forget: what becomes of the observation that leaves the window: "drop" it, or "fold" it
             into its successor. With window=2, folding is a recursive filter, and its memory two
             copies of the parameters. Not with the Gaussian model.
@@ -110,11 +109,9 @@ class CocoOptimizer(Optimizer):
         *,
         L: Bound | Literal["1/lr"] | None = None,
         nonfinite: NonFinite = "skip",
-        model: ModelName | None = None,
-        mu: Bound = 0.0,
+        model: Model | None = None,
         window: int | Literal["auto"] = "auto",
         process_group: dist.ProcessGroup | None = None,
-        tol: float = 1e-9,
         forget: Literal["drop", "fold"] = "drop",
     ) -> None:
         _refuse(optimizer)
@@ -125,10 +122,8 @@ class CocoOptimizer(Optimizer):
             L=partial(_inverse_rate, optimizer) if L == "1/lr" else L,
             nonfinite=nonfinite,
             model=model,
-            mu=mu,
             window=window,
             process_group=process_group,
-            tol=tol,
             forget=forget,
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
@@ -178,9 +173,8 @@ class CocoOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        given = {**self.denoiser.stream.settings, **({"L": "1/lr"} if self._follows else {})}
-        settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return f"CocoOptimizer({settings})\n{self.wrapped!r}"
+        follows = "L='1/lr', " if self._follows else ""
+        return f"CocoOptimizer({follows}{self.denoiser.stream})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
         """Clear the gradients, and whatever else the wrapped optimizer clears with them."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from coco_denoiser import ConvergenceWarning, Denoiser
+from coco_denoiser import Cocoercive, ConvergenceWarning, Denoiser, Gaussian
 from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
@@ -50,16 +50,18 @@ def coco(problem: Problem, window: int | None, *, forget: Forget = "drop") -> "R
     """Return COCO_K for runs on a problem; K=1 is no denoiser, and None keeps all points."""
     if window == 1:
         return None
-    return Rows(lambda: Denoiser(problem.L, window, tol=TOLERANCE, forget=forget))
+    model = Cocoercive(problem.L, tol=TOLERANCE)
+    return Rows(lambda: Denoiser(model=model, window=window, forget=forget))
 
 
 def named(name: str, L: float) -> "Rows":
     """Return the denoiser of a name, such as COCO_8, fold 2 or Gaussian_32, which ignores L."""
     kind, window = name.replace(" ", "_").split("_")
     if kind == "Gaussian":
-        return Rows(lambda: Denoiser(model="gaussian", window=int(window)))
+        return Rows(lambda: Denoiser(model=Gaussian(), window=int(window)))
     forget: Forget = "fold" if kind == "fold" else "drop"
-    return Rows(lambda: Denoiser(L, int(window), tol=TOLERANCE, forget=forget))
+    model = Cocoercive(L, tol=TOLERANCE)
+    return Rows(lambda: Denoiser(model=model, window=int(window), forget=forget))
 
 
 def coco_name(base: str, window: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from coco_denoiser import ConvergenceWarning, Denoiser, Solution
+from coco_denoiser import Cocoercive, ConvergenceWarning, Denoiser, Gaussian, Solution
 from coco_denoiser.paper.explore.objectives import OBJECTIVES
 from coco_denoiser.paper.problems.base import Problem
 from coco_denoiser.typing import Array
@@ -152,8 +152,9 @@ def simulate(settings: Settings, *, solved: bool = True) -> Simulation:
     """
     problem = OBJECTIVES[settings.objective].problem(settings.noise)
     L = settings.L * problem.L
-    bounded = Denoiser(L, settings.window, mu=settings.mu * L, tol=TOLERANCE)
-    free = Denoiser(model="gaussian", window=settings.window)
+    model = Cocoercive(L, settings.mu * L, tol=TOLERANCE)
+    bounded = Denoiser(model=model, window=settings.window)
+    free = Denoiser(model=Gaussian(), window=settings.window)
     paths = {
         "plain": _path(settings, problem, None),
         "coco": _path(settings, problem, bounded, solved=solved),
