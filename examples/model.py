@@ -12,7 +12,7 @@ class Nearby(Model):
     def __init__(self, reach):
         self.reach = reach
 
-    def estimate(self, window, limits, before=None):
+    def estimate(self, window, *_):
         """Return weights for the observations of a window."""
         near = window.point_distances[window.newest] <= self.reach
         weights = near / window.variances

@@ -18,7 +18,13 @@ from coco_denoiser.typing import Float64
 Generator: TypeAlias = np.random.Generator
 
 
-OPTIONS = {"L", "mu", "tol", "method", "max_iter"}  # of the model
+MODELS = {"cocoercive": coco.Cocoercive, "gaussian": coco.Gaussian}
+
+
+def modelled(*, model: str = "cocoercive", **options: Any) -> dict[str, Any]:
+    """Return the options of an interface, those of a model, which is named, in the model."""
+    names = options.keys() & {"L", "mu", "tol", "method", "max_iter"}
+    return {"model": MODELS[model](**{name: options.pop(name) for name in names}), **options}
 
 
 class Case(NamedTuple):
@@ -44,9 +50,7 @@ class Case(NamedTuple):
 
     def solve(self, **options: Any) -> coco.Solution:
         """Denoise it, with further options or other ones."""
-        given = self._asdict() | options
-        own = {name: given.pop(name) for name in OPTIONS & given.keys()}
-        return coco.solve(model=coco.Cocoercive(**own), **given)
+        return coco.solve(**modelled(**self._asdict() | options))
 
     def reduced(self) -> Problem:
         """Return the reduced problem."""

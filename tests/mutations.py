@@ -19,13 +19,13 @@ SOLVERS, STREAMS = "contracts/test_solver.py test_fuzz.py", "contracts/test_stre
 # Of every file: the tests that should notice, and those to try if they do not.
 TESTS = {
     "_validation.py": ("test_validation.py", "test_streaming.py"),
-    "batch.py": (f"{STATUS} test_validation.py", ""),
     "certificate.py": ("test_certificate.py", SOLVERS),
     "curvature.py": ("test_curvature.py", ""),
     "descent.py": ("test_minimize.py", ""),
     "path.py": ("test_minimize.py", ""),
     "regression.py": ("test_minimize.py", ""),
-    "models/cocoercive.py": (f"models/test_cocoercive.py {STREAM}", STREAMS),
+    "models/cocoercive.py": (f"models/test_cocoercive.py {STATUS} {STREAM}", STREAMS),
+    "models/gaussian.py": ("models test_validation.py", STREAMS),
     "problem.py": (f"test_certificate.py {STATUS} test_covariance.py", SOLVERS),
     "solvers/__init__.py": (STATUS, SOLVERS),
     "solvers/barrier.py": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
@@ -65,11 +65,6 @@ CHANGES = {
         ("np.dtype(np.float64): 1e150", "np.dtype(np.float64): 1e300"),
         ("np.dtype(np.float32): 1e37", "np.dtype(np.float32): 3e38"),
     ],
-    "batch.py": [
-        ("        check.in_range(x, g, 0.0)\n", ""),
-        ("Status.SOLVED if moved else Status.UNCHANGED", "Status.SOLVED"),
-        ("solvers.allowed(tol)", "tol"),
-    ],
     "certificate.py": [
         ("np.minimum(multipliers, 1e30), problem, rest)", "multipliers, problem, 0.0 * rest)"),
     ],
@@ -100,7 +95,10 @@ CHANGES = {
         ("std = np.sqrt(variances[0]", "std = 0.3 * np.sqrt(variances[0]"),
         ("new = prox(y - step * (H @ y + g), step)", "new = y - step * (H @ y + g)"),
     ],
+    "models/gaussian.py": [("        check.in_range(x, g, 0.0)\n", "")],
     "models/cocoercive.py": [
+        ("Status.SOLVED if moved else Status.UNCHANGED", "Status.SOLVED"),
+        ("solvers.allowed(self.tol)", "self.tol"),
         ("and window.members == window.count", ""),
         ("start[window.newest] = start[:, window.newest] = 0.0", "pass"),
     ],

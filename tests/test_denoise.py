@@ -132,5 +132,5 @@ def test_auto_tells_which_method_answered() -> None:
             assert found.gap <= 1e-9
             assert bool(found.iterations) == (distinct > 2)
         if distinct < 3:  # what computed it is what its name says
-            named = coco.solve(points, gradients, L=1.0, method="closed-form")
+            named = Case(points, gradients).solve(method="closed-form")
             np.testing.assert_allclose(named.gradients, solution.gradients, rtol=1e-12)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import Denoiser
+from coco_denoiser import Cocoercive, Denoiser
 from coco_denoiser.typing import Float64
 from tests.test_streaming import follow, sgd
 
@@ -25,7 +25,7 @@ def by_hand(
     for *new, L in zip(points, gradients, v, bounds, strict=True):
         if len(held) == K:
             x, g, n = (np.array(column) for column in zip(*held[:2], strict=True))
-            pair = coco.solve(x, g, L=L, mu=mu, noise_variance=n)
+            pair = coco.solve(x, g, model=Cocoercive(L, mu), noise_variance=n)
             # The weighted centroid of the pair is kept, and the fold keeps its second half.
             np.testing.assert_allclose(
                 (1 / n) @ pair.gradients,
@@ -36,7 +36,7 @@ def by_hand(
             held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ n))]
         held.append((new[0], new[1], new[2]))
         x, g, n = (np.array(column) for column in zip(*held, strict=True))
-        batch = coco.solve(x, g, L=L, mu=mu, noise_variance=n)
+        batch = coco.solve(x, g, model=Cocoercive(L, mu), noise_variance=n)
         answers.append(batch.gradients[-1])
         if len(held) == K == 2:  # the answer is the past from now on
             held = [(x[1], batch.gradients[1], float(batch.weights[1] ** 2 @ n))]
@@ -57,7 +57,8 @@ def test_a_stream_folds_as_one_would_by_hand(
     rng = np.random.default_rng(seed)
     points, gradients = sgd(rng, 10, d, step)
     v = rng.uniform(0.2, 5.0, 10)
-    found = follow(Denoiser(L=1.0, window=K, mu=mu, forget="fold"), points, gradients, v)
+    denoiser = Denoiser(model=Cocoercive(1.0, mu), window=K, forget="fold")
+    found = follow(denoiser, points, gradients, v)
     atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
     expected = by_hand(points, gradients, v, K, [1.0] * 10, mu)
     np.testing.assert_allclose(found, expected, atol=atol)
@@ -90,7 +91,8 @@ def test_where_everything_is_averaged_a_fixed_step_is_a_decreasing_one(
 ) -> None:
     noise = np.random.default_rng(seed).normal(size=(20, d))
     curvature = L * np.linspace(1.0, 0.1, d)
-    denoiser = Denoiser(L=L, mu=L * (1 - 1e-13), window=2, forget="fold")  # c = L, r = 0
+    model = Cocoercive(L, L * (1 - 1e-13))  # c = L, r = 0
+    denoiser = Denoiser(model=model, window=2, forget="fold")
     fixed = falling = np.ones(d)
     for k, e in enumerate(noise, start=1):
         fixed = fixed - denoiser(fixed, curvature * fixed + L * e) / L
@@ -129,7 +131,7 @@ def test_the_solution_ends_with_the_answer_in_a_copy_too(K: int) -> None:
 def test_a_merged_residual_that_float32_cannot_hold_is_refused() -> None:
     """Each number is in range, but not the gradient that steep bounds make of the oldest two."""
     L = 1.0
-    denoiser = Denoiser(L=lambda: L, mu=lambda: L / 2.0, window=3, forget="fold")
+    denoiser = Denoiser(model=Cocoercive(lambda: L, lambda: L / 2.0), window=3, forget="fold")
     ones = np.ones(3, np.float32)
     for k in range(3):
         denoiser(k * 1e30 * ones, ones)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import batch, solvers
+from coco_denoiser import solvers
 from coco_denoiser._core import kernels
+from coco_denoiser.models import cocoercive
 from tests import fuzz
 from tests.families import Case, box
 
@@ -32,15 +33,15 @@ def test_a_status_is_earned(
 ) -> None:
     monkeypatch.setattr(solvers, "certify", lambda *_: (gap, violation))
     points, gradients = np.eye(3), 9.0 * np.eye(3)[::-1]
-    found = coco.solve(points, gradients, L=1.0, method="barrier", throw=False)
+    found = Case(points, gradients).solve(method="barrier", throw=False)
     assert found.status is status
-    monkeypatch.setattr(batch, "_solve_ordinary", lambda *_: None)
+    monkeypatch.setattr(cocoercive, "_solve_ordinary", lambda *_: None)
     solve: Any = kernels.solve
     monkeypatch.setattr(
         kernels, "solve", lambda *given: (*solve(*given)[:5], gap, violation, "newton")
     )
     for method in ("auto", "barrier"):
-        unchanged = coco.solve(points, 0.5 * points, L=1.0, method=method, throw=False)
+        unchanged = Case(points, 0.5 * points).solve(method=method, throw=False)
         assert unchanged.status.success == status.success
         assert (unchanged.status is coco.Status.UNCHANGED) == status.success
 
@@ -89,13 +90,15 @@ def test_of_two_that_fall_short_the_better_is_kept(
         certificates = iter(order)
         monkeypatch.setattr(solvers, "certify", lambda *_, found=certificates: next(found))
         monkeypatch.setattr(solvers, "_plan", lambda *_, **__: [("fdpg", 0.0)] * 2)
-        found = coco.solve(*FAR, L=1.0, mu=-0.5, method="fdpg", throw=False)
+        found = Case(*FAR, mu=-0.5).solve(method="fdpg", throw=False)
         assert (found.gap, found.violation) == better
 
 
 def test_two_points_are_judged_by_their_own_digits_beside_one_far_away() -> None:
     """Relative to the largest residual, their violation of 1,800% would be a rounding."""
-    found = coco.solve([[0.0], [0.1], [1e15]], [[0.0], [1.0], [1e15]], L=1.0, tol=1e-12)
+    found = coco.solve(
+        [[0.0], [0.1], [1e15]], [[0.0], [1.0], [1e15]], model=coco.Cocoercive(1.0, tol=1e-12)
+    )
     assert found.status is coco.Status.SOLVED
     np.testing.assert_allclose(found.gradients[:2, 0], [0.45, 0.55], rtol=1e-12)
 
@@ -110,7 +113,7 @@ def test_however_loose_the_tolerance_an_answer_obeys_its_bounds() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         points = rng.normal(size=(8, 3))
-        found = coco.solve(points, points + 5.0 * rng.normal(size=(8, 3)), L=1.0, tol=1e-3)
+        found = Case(points, points + 5.0 * rng.normal(size=(8, 3))).solve(tol=1e-3)
         assert found.violation <= solvers.FEASIBLE
 
 

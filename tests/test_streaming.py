@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import Denoiser
+from coco_denoiser import Cocoercive, Denoiser
 from coco_denoiser._validation import LIMITS
 from coco_denoiser.models.cocoercive import _start
 from coco_denoiser.typing import Float64
@@ -54,14 +54,13 @@ def test_streaming_equals_batch_at_every_step(
     points, gradients = sgd(rng, 12, d, step)
     variances = rng.uniform(0.2, 5.0, 12) if changing else np.ones(12)
     bound = 1.0
-    denoiser = Denoiser(L=lambda: bound, window=window, mu=mu)
+    denoiser = Denoiser(model=Cocoercive(lambda: bound, mu), window=window)
     for k in range(1, len(points) + 1):
         bound = 1.0 + (k % 3) * changing
         theta = denoiser(points[k - 1], gradients[k - 1], noise_variance=variances[k - 1])
         used = slice(max(0, k - (window or k)), k)
-        batch = coco.solve(
-            points[used], gradients[used], L=bound, mu=mu, noise_variance=variances[used]
-        )
+        now = Cocoercive(bound, mu)
+        batch = coco.solve(points[used], gradients[used], model=now, noise_variance=variances[used])
         assert len(denoiser) == len(batch.gradients)
         solution = denoiser.solution
         assert solution.gap <= 1e-9
@@ -280,9 +279,9 @@ def test_it_shows_its_settings_and_how_much_it_holds() -> None:
 def test_algorithm_1_agrees_with_the_default_also_when_it_is_restored(forget: Any) -> None:
     rng = np.random.default_rng(0)
     points, gradients = sgd(rng, 14, 5)
-    paper = Denoiser(L=1.0, window=6, forget=forget, method="fdpg")
+    paper = Denoiser(model=Cocoercive(1.0, method="fdpg"), window=6, forget=forget)
     default = Denoiser(L=1.0, window=6, forget=forget)
-    restored = Denoiser(L=1.0, window=6, forget=forget, method="fdpg")
+    restored = Denoiser(model=Cocoercive(1.0, method="fdpg"), window=6, forget=forget)
     for x, g, v in zip(points, gradients, rng.uniform(0.5, 2.0, 14), strict=True):
         restored.load_state_dict(paper.state_dict())  # which has no warm start
         expected = default(x, g, noise_variance=v)
@@ -293,7 +292,7 @@ def test_algorithm_1_agrees_with_the_default_also_when_it_is_restored(forget: An
 
 
 def test_its_warm_start_takes_fewer_iterations_than_a_cold_one() -> None:
-    denoiser = Denoiser(L=1.0, window=20, method="fdpg", tol=1e-2)
+    denoiser = Denoiser(model=Cocoercive(1.0, method="fdpg", tol=1e-2), window=20)
     model: Any = denoiser._model
     warm = cold = 0
     for x, g in zip(*sgd(np.random.default_rng(0), 50, 10, 0.1, sigma=10.0), strict=True):
@@ -320,12 +319,12 @@ def test_a_collinear_stream_is_saved_and_restored(forget: Any) -> None:
     assert len(restored) == 8
 
 
-@pytest.mark.parametrize("options", [*KINDS.args[1], {"model": "gaussian"}])
+@pytest.mark.parametrize("options", [*KINDS.args[1], {"model": coco.Gaussian(1e-30)}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_largest_numbers_leave_room_for_their_differences(
     dtype: Any, options: dict[str, Any]
 ) -> None:
-    denoiser = Denoiser(L=1e-30, **options)
+    denoiser = Denoiser(**{"model": Cocoercive(1e-30)} | options)
     x = np.ones(3, dtype)
     denoiser(x, x)
     largest = dtype(LIMITS[np.dtype(dtype)])

@@ -158,7 +158,7 @@ def test_what_averaging_leaves_is_bounded_by_distances_and_by_the_noise(
 ) -> None:
     gradient, L, points, noise = problem
     exact = gradient(points)
-    theta = coco.denoise(points, exact + noise, L=L, mu=mu * L)
+    theta = coco.denoise(points, exact + noise, model=coco.Cocoercive(L, mu * L))
     left = theta - exact - noise.mean(axis=0)
     apart = distances(points)
     slack = ROUNDING * scale(exact, noise, L * points)

@@ -22,7 +22,7 @@ from coco_denoiser.paper.optimizers import (
     soft_threshold,
 )
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic, signed_labels
-from tests.families import Case
+from tests.families import Case, modelled
 from tests.fuzz import judge
 
 X = np.random.default_rng(0).normal(size=(4, 3))
@@ -32,7 +32,6 @@ NAN = X.copy()
 NAN[2, 1] = np.nan
 
 Bad = list[tuple[dict[str, Any], type[Exception], str]]  # changes, and what is said of them
-GAUSSIAN: dict[str, Any] = {"L": None, "model": "gaussian"}
 WINDOW = "window must be a positive integer or None"
 SOLVE: Bad = [
     ({"points": X[:3]}, ValueError, r"same shape, got \(3, 3\) and \(4, 3\)"),
@@ -78,34 +77,33 @@ SOLVE: Bad = [
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),
     ({"method": "closed-form"}, ValueError, "two distinct points, got 4. Use method='auto'"),
-    ({"neighbors": 3}, TypeError, "unexpected keyword argument 'neighbors'"),
     ({"tol": 0.0}, ValueError, "tol must be positive and finite, got 0.0"),
     ({"tol": np.nan}, ValueError, "tol must be finite"),
     ({"max_iter": 0}, ValueError, "max_iter must be a positive integer or None, got 0"),
     ({"max_iter": 2.5}, TypeError, "max_iter must be a positive integer or None, got 2.5"),
     ({"L": 1e300}, ValueError, r"points, gradients and gradients - c \* points \(c = .* 5e\+299\)"),
-    ({"L": None}, ValueError, "Pass L for the paper's method, or model='gaussian'"),
-    ({"L": None, "model": "cocoercive"}, ValueError, "Pass L"),
-    ({"L": "auto"}, TypeError, r"L must be a real number.*model='gaussian'.*\.curvature"),
-    (GAUSSIAN | {"mu": 0.1}, ValueError, "mu"),
-    (GAUSSIAN | {"covariance": np.ones(3)}, ValueError, "covariance"),
-    (GAUSSIAN | {"method": "newton"}, ValueError, "method"),
-    *((GAUSSIAN | {"L": bad}, ValueError, "L must be") for bad in (0.0, -1.0, np.nan)),
+    ({"L": "auto"}, TypeError, r"L must be a real number.*model=Gaussian\(\).*\.curvature"),
+    ({"model": "gaussian", "covariance": np.ones(3)}, ValueError, "only supported by Cocoercive"),
+    *(({"model": "gaussian", "L": bad}, ValueError, "L must be") for bad in (0.0, -1.0, np.nan)),
+    *(({"model": "gaussian", name: 0.1}, TypeError, name) for name in ("mu", "method", "max_iter")),
+]
+INTERFACE: Bad = [
+    ({"neighbors": 3}, TypeError, "unexpected keyword argument 'neighbors'"),
+    ({"mu": 0.1}, TypeError, "unexpected keyword argument 'mu'"),
+    ({"L": None}, ValueError, r"Pass L for the paper's method, or model=Gaussian\(\)"),
+    ({"L": None, "model": "gaussian"}, TypeError, r"such as Gaussian\(\).*got 'gaussian'"),
+    ({"model": coco.Gaussian()}, ValueError, "L is an option of the model: pass Gaussian"),
 ]
 DENOISER: Bad = [
     *(({"window": window}, ValueError, WINDOW) for window in (0, -1)),
     *(({"window": window}, TypeError, WINDOW) for window in (2.0, "8", True)),
     ({"L": 0.0}, ValueError, "L must be positive"),
     ({"mu": 3.0}, ValueError, "mu must be less than L"),
-    ({"method": "magic"}, ValueError, "method must be one of 'auto', 'fdpg', got 'magic'"),
+    ({"method": "newton"}, ValueError, "method must be one of 'auto', 'fdpg', got 'newton'"),
     ({"forget": "keep"}, ValueError, "forget must be one of 'drop', 'fold', got 'keep'"),
     ({"forget": None}, ValueError, "forget must be one of"),
     ({"forget": "fold", "window": 1}, ValueError, "at least 2, got window=1.*Use window=2"),
-    ({"L": None, "model": "cocoercive"}, ValueError, "Pass L for the paper's method"),
-    ({"model": "cauchy"}, ValueError, "model must be"),
-    (GAUSSIAN | {"mu": 0.1}, ValueError, "`mu` is only supported with"),
-    (GAUSSIAN | {"forget": "fold"}, ValueError, "forget='fold' is only supported with"),
-    (GAUSSIAN | {"L": -1.0}, ValueError, "L must be"),
+    ({"model": "gaussian", "forget": "fold"}, ValueError, "fold' is only supported by Cocoercive"),
 ]
 MINIMIZE: Bad = [
     ({"call": 5}, TypeError, "unexpected keyword argument 'call'"),
@@ -156,9 +154,18 @@ RUN: Bad = [
     ({"project": abs, "prox": soft_threshold}, ValueError, "project"),
     ({"optimizer": ScheduleFree(1.0), "project": abs}, TypeError, "project"),
 ]
+
+
+def _given(function: Any, **options: Any) -> Any:
+    """Call an interface with options of a model among its own."""
+    return function(**modelled(**options))
+
+
 TABLE: list[tuple[Any, dict[str, Any], Bad]] = [
-    (coco.solve, {"points": X, "gradients": G, "L": 1.0}, SOLVE),
-    (coco.Denoiser, {"L": 1.0}, DENOISER),
+    (coco.solve, {"points": X, "gradients": G, "L": 1.0}, INTERFACE),
+    (coco.Denoiser, {"L": 1.0}, INTERFACE),
+    (partial(_given, coco.solve), {"points": X, "gradients": G, "L": 1.0}, SOLVE),
+    (partial(_given, coco.Denoiser), {"L": 1.0}, DENOISER),
     (coco.minimize, {"gradient": np.array, "x0": [1.0] * 3, "calls": 10}, MINIMIZE),
     (curvature.linear_model, {"loss": "squared", "features": [[1.0], [2.0]]}, LINEAR_MODEL),
     (Quadratic, {"hessian": [1, 1]}, QUADRATIC),
@@ -232,7 +239,7 @@ def test_a_huge_bound_binds_only_what_is_not_monotone(L: float) -> None:
     np.testing.assert_array_equal(coco.denoise(ordered, 2.0 * ordered, L=L), 2.0 * ordered)
 
 
-@pytest.mark.parametrize("options", [{"L": 1e-3}, {"model": "gaussian"}], ids=str)
+@pytest.mark.parametrize("options", [{"L": 1e-3}, {"model": coco.Gaussian()}], ids=str)
 def test_a_batch_has_a_largest_magnitude_and_says_it(options: Any) -> None:
     small, largest = np.ones((2, 2)), LIMITS[np.dtype(np.float64)]
     other = np.array([[1.0, 1.0], [0.9 * largest, 1.0]])

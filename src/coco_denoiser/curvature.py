@@ -32,10 +32,10 @@ class Curvature(NamedTuple):
     r"""Bounds on the eigenvalues $\lambda$ of the Hessian: $\mu \le \lambda \le L$.
 
     Examples:
-        >>> from coco_denoiser import Denoiser
+        >>> from coco_denoiser import Cocoercive, Denoiser
         >>> from coco_denoiser.curvature import linear_model
         >>> L, mu = linear_model("squared", [[1.0, 0.0], [0.0, 2.0]])
-        >>> Denoiser(L=L, mu=mu).L
+        >>> Denoiser(model=Cocoercive(L, mu)).L
         2.0
     """
 

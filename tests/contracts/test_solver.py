@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import batch, solvers
+from coco_denoiser import solvers
+from coco_denoiser.models import cocoercive
 from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
@@ -115,7 +116,7 @@ def test_the_iteration_limit_is_a_status_with_the_best_answer(method: str) -> No
 def test_no_method_touches_what_is_feasible(method: str) -> None:
     points = np.random.default_rng(0).normal(size=(5, 3))
     for covariance in (None, [1.0, 2.0, 3.0])[: 1 + METHODS[method].covariance]:
-        solution = coco.solve(points, 0.5 * points, L=1.0, covariance=covariance, method=method)
+        solution = Case(points, 0.5 * points, covariance=covariance).solve(method=method)
         np.testing.assert_array_equal(solution.gradients, 0.5 * points)
         assert solution.status is coco.Status.UNCHANGED
         assert solution.method == method
@@ -150,6 +151,6 @@ def test_methods_are_tried_in_turn(
                 "solve_fast",
                 lambda problem, *_: solvers._attempt(problem, "newton", 0.0, 1e-5, 1),
             )
-            monkeypatch.setattr(batch, "_solve_ordinary", lambda *_: None)
+            monkeypatch.setattr(cocoercive, "_solve_ordinary", lambda *_: None)
     with pytest.raises(coco.ConvergenceError):
         case.solve()

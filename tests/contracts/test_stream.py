@@ -21,7 +21,7 @@ from coco_denoiser.solution import Status
 from coco_denoiser.torch import GradientDenoiser, vectors
 from coco_denoiser.torch.passes import DEVICE
 from coco_denoiser.typing import Array, Float64
-from tests.families import sgd
+from tests.families import modelled, sgd
 from tests.test_folding import by_hand
 
 D, STEPS = 12, 9
@@ -32,7 +32,7 @@ class NumPy:
     """One vector a point."""
 
     def __init__(self, **options: Any) -> None:
-        self.denoiser: Any = coco.Denoiser(**options)
+        self.denoiser: Any = coco.Denoiser(**modelled(**options))
 
     def __call__(self, x: Array, g: Array, v: float = 1.0) -> Any:
         try:
@@ -62,7 +62,7 @@ class Torch(NumPy):
 
     def __init__(self, **options: Any) -> None:
         self.parameters = [torch.nn.Parameter(torch.zeros(s).double()) for s in SHAPES]
-        self.denoiser = GradientDenoiser(self.parameters, **options)
+        self.denoiser = GradientDenoiser(self.parameters, **modelled(**options))
 
     def __call__(self, x: Array, g: Array, v: float = 1.0) -> Any:
         for p, point, gradient in zip(self.parameters, cut(x), cut(g), strict=True):
@@ -200,7 +200,7 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
         theta = some(points[k], gradients[k])
         used = slice(max(0, k + 1 - window), k + 1)
         now = given | {name: value[k] for name, value in lists.items()}
-        batch = coco.solve(points[used], gradients[used], tol=1e-12, **now).gradients
+        batch = coco.denoise(points[used], gradients[used], **modelled(tol=1e-12, **now))
         # Two points have a closed form.
         atol = 1e-9 if window == 2 or "model" in given else 1e-4
         np.testing.assert_allclose(theta, batch[-1], atol=atol)

@@ -9,7 +9,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.certificate import certify
-from coco_denoiser.models.bounds import Limits
+from coco_denoiser.models.base import Limits
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import solve_fast
@@ -116,7 +116,7 @@ def test_one_compiled_call_does_what_two_do(
     def walk(*, most: int) -> tuple[Float64, Window]:
         L = iter(np.linspace(1.0, 4.0, 40))
         bound: Any = (lambda: float(next(L))) if changing else 2.0
-        denoiser = coco.Denoiser(L=bound, mu=-0.5, **{"window": K, **options})
+        denoiser = coco.Denoiser(model=Cocoercive(bound, -0.5), **{"window": K, **options})
         denoiser._model.most = most
         return follow(denoiser, x, g, variances), denoiser._stream.window
 

@@ -1,7 +1,6 @@
 """The Gaussian model of a batch and in a stream."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -85,7 +84,6 @@ def test_a_restored_denoiser_knows_how_good_its_last_gradient_was(
         other = Denoiser(model=coco.Gaussian(), window=window)
         other.load_state_dict(denoiser.state_dict())
         np.testing.assert_array_equal(other.std, denoiser.std)
-    settings: tuple[dict[str, Any], ...] = ({"L": 1.0}, {"model": "gaussian", "L": 9.0})
-    for wrong in settings:
+    for wrong in (coco.Cocoercive(1.0), coco.Gaussian(9.0)):
         with pytest.raises(ValueError, match=r"saved with (model|L)="):
-            Denoiser(window=window, **wrong).load_state_dict(denoiser.state_dict())
+            Denoiser(window=window, model=wrong).load_state_dict(denoiser.state_dict())

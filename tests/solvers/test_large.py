@@ -8,7 +8,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser._core import kernels
 from coco_denoiser.solvers import large
-from tests.families import box, path
+from tests.families import Case, box, path
 from tests.fuzz import _stationary
 from tests.windows import distances
 
@@ -45,10 +45,10 @@ def test_a_window_that_costs_too_much_is_given_up_with_a_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     points, gradients = box(np.random.default_rng(4), 40, 4)
-    solved = coco.solve(points, gradients, L=1.0, method="large")
+    solved = Case(points, gradients).solve(method="large")
     monkeypatch.setattr(large, "_ALLOWED", 1.0)
     monkeypatch.setattr(large, "_MOST_SMALL", 1.0)
-    given_up = coco.solve(points, gradients, L=1.0, method="large", throw=False)
+    given_up = Case(points, gradients).solve(method="large", throw=False)
     assert given_up.iterations < solved.iterations
     assert given_up.status is coco.Status.STALLED
     assert given_up.violation <= 1e-9

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from coco_denoiser.solution import Solution
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Estimate, Window
@@ -113,4 +115,5 @@ class Model:
 def now(bound: Any) -> Any:  # the caller checks it
     """Return a bound as it is at this step; a tensor with one entry is a number."""
     value: Any = bound() if callable(bound) else bound
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+    foreign = getattr(value, "ndim", None) == 0 and not isinstance(value, np.ndarray)
+    return value.item() if foreign else value
