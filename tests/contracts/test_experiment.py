@@ -118,4 +118,4 @@ def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) ->
         for name, value in quick.parameters().items()
         if value != experiment.paper.parameters()[name]
     }
-    assert differing <= {"seed", "runs", "slow_runs", "blocks", "tuning_runs", "calls", "steps"}
+    assert differing <= {"seed", "runs", "slow_runs", "tuning_runs", "calls", "steps"}

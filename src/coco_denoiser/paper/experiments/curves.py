@@ -43,6 +43,10 @@ class Curve(NamedTuple):
         """Return the difference to a curve of independent runs."""
         return Curve(self.x, self.mean - other.mean, np.hypot(self.sem, other.sem))
 
+    def falls(self) -> "Curve":
+        """Return by how much the curve falls from each x to the next, of independent runs."""
+        return self.part(slice(-1)).minus(self.part(slice(1, None)))
+
 
 class Curves(dict[tuple[str, str], Curve]):
     """Curves by (panel, series), in the order of drawing; `curves.csv` is this and no more."""

@@ -7,6 +7,7 @@ The paper simulates both (Figures 9 and 12). The simulation is held against the 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,54 +26,41 @@ from coco_denoiser.paper.experiments.two_points import (
 )
 from coco_denoiser.paper.pairs import denoise_pairs
 
-_BLOCK = 11  # distances of a unit
 _TOGETHER = 10  # distances whose deviations are averaged
-_SUMS = ("active", "noisier", "error", "error2", "excess", "excess2", "bias", "bias2")
+# What is simulated. The excess is over the error of the exact L on the same noise.
+_SIMULATED = (
+    "p_active",
+    "p_active, twice the noise",
+    "MSE",
+    "excess over the exact L",
+    "Bias",
+)
 
 
 def _unit(config: PairConfig, index: int) -> Unit:
-    """Return sums over the runs, (L, distances), of what `_SUMS` names; 2 is for the squares.
-
-    `excess` is the error minus that with the exact L on the same noise, and `noisier` counts
-    active constraints if the noise is doubled.
-    """
-    at = config.distances[index * _BLOCK : (index + 1) * _BLOCK]
-    sums = {name: np.zeros((len(config.L), at.size)) for name in _SUMS}
-    for column, distance in enumerate(at):
-        rng = generator(config, "mse-vs-distance", int(distance))
-        noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
-        points = np.array([[0.0], [distance]])
-        g, doubled = points + noise, points + 2 * noise
-        best = np.sum((denoise_pairs(points, g, L=1.0) - points) ** 2, axis=(1, 2))
-        for row, L in enumerate(config.L):
-            theta = denoise_pairs(points, g, L=L)
-            squares = np.sum((theta - points) ** 2, axis=(1, 2))
-            # The oracle has no bias, so theta - g has that of theta, and less variance.
-            move = theta[:, 1, 0] - g[:, 1, 0]
-            further = denoise_pairs(points, doubled, L=L)[:, 1, 0] - doubled[:, 1, 0]
-            for name, values in (("error", squares), ("excess", squares - best), ("bias", move)):
-                sums[name][row, column] = values.sum()
-                sums[f"{name}2"][row, column] = np.sum(values**2)
-            sums["active"][row, column] = np.count_nonzero(move)
-            sums["noisier"][row, column] = np.count_nonzero(further)
-    return sums
+    """Return means and standard errors (L, what is simulated) at one distance."""
+    rng = generator(config, "mse-vs-distance", index)
+    noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
+    points = np.array([[0.0], [index]])
+    g, doubled = points + noise, points + 2 * noise
+    best = np.sum((denoise_pairs(points, g, L=1.0) - points) ** 2, axis=(1, 2))
+    samples = []
+    for L in config.L:
+        theta = denoise_pairs(points, g, L=L)
+        squares = np.sum((theta - points) ** 2, axis=(1, 2))
+        # The oracle has no bias, so theta - g has that of theta, and less variance.
+        move = theta[:, 1, 0] - g[:, 1, 0]
+        further = denoise_pairs(points, doubled, L=L)[:, 1, 0] - doubled[:, 1, 0]
+        samples.append([move != 0, further != 0, squares, squares - best, move])
+    sem = np.std(samples, axis=2, ddof=1) / np.sqrt(config.runs)
+    return {"mean": np.mean(samples, axis=2), "sem": sem}
 
 
 def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
-    N, at = config.runs, config.distances
-    total = {name: np.concatenate([u[name] for u in units], axis=1) / N for name in units[0]}
-    curves = Curves()
-    for what, name, squared in (
-        ("p_active", "active", "active"),
-        ("p_active, twice the noise", "noisier", "noisier"),
-        ("excess over the exact L", "excess", "excess2"),
-        ("MSE", "error", "error2"),
-        ("Bias", "bias", "bias2"),
-    ):
-        mean = total[name]
-        sem = np.sqrt(np.maximum(total[squared] - mean**2, 0) / (N - 1))
-        for row, L in enumerate(config.L):
-            curves.exact(what, name_of(L), at, mean[row], sem[row])
+    curves, at = Curves(), config.distances
+    mean, sem = (np.stack([unit[name] for unit in units], axis=2) for name in ("mean", "sem"))
+    for (i, what), (j, L) in product(enumerate(_SIMULATED), enumerate(config.L)):
+        curves.exact(what, name_of(L), at, mean[j, i], sem[j, i])
     curves.exact("MSE", "MSE(g)", at, np.full(at.size, 2 * config.sigma**2))
     for L in config.L:
         first, second = clipped(L, at, config.sigma)
@@ -349,6 +337,6 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="MSEvsDistance, Bias",
-    count=lambda config: -(-(config.longest + 1) // _BLOCK),
+    numbers=(9, 12),
+    count=lambda config: config.longest + 1,
 )

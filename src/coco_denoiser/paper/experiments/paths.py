@@ -105,7 +105,7 @@ def unit(
         share of steps whose window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
-    runs = len(config.in_blocks(_BLOCK)[index])
+    runs = min(_BLOCK, config.runs - _BLOCK * index)
     for prefix, race in races.items():
         start = np.full((runs, race.problem.dimension), race.start)
         for series, make, averaged in race.methods:
@@ -185,7 +185,7 @@ def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") ->
 
 def count(config: Config) -> int:
     """Return the number of units."""
-    return len(config.in_blocks(_BLOCK))
+    return -(-config.runs // _BLOCK)
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:

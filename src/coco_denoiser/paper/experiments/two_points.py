@@ -186,6 +186,6 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="constraints_tightness, theoretical_prob_constraints_sigma",
+    numbers=(7, 8),
     count=lambda _: 1,
 )

@@ -176,5 +176,5 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="warm_starting",
+    numbers=(6,),
 )
