@@ -284,7 +284,7 @@ CHANGES = {
         ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
     ],
     "paper/experiments/units.py": [
-        ("np.array_equal(name, self._name(index))", "True"),
+        ("np.array_equal(name, self._label(index))", "True"),
         ("name is not None and", "name is None or"),
     ],
     "paper/explore/simulation.py": [

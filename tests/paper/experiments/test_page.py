@@ -31,8 +31,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
         config = small(name)
-        missing = units.missing(EXPERIMENTS[name], config, out, float)
-        units.work(deque(missing), units.Here(), 1)
+        store = units.Store(name, config, out)
+        for _, index, unit, _ in units.answers(deque(store.missing()), units.Here(), 1):
+            store.save(index, unit)
         finish(name, config, out, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 

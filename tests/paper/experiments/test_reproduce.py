@@ -110,9 +110,9 @@ def work(folder):
     time.sleep(100)
 
 if __name__ == "__main__":  # two workers, of which one never gets a task
-    task = functools.partial(work, pathlib.Path(os.environ["FOLDER"])), print
+    call = functools.partial(work, pathlib.Path(os.environ["FOLDER"]))
     with units.workers(2) as executor:
-        units.work(collections.deque([task]), executor, 4)
+        list(units.answers(collections.deque([call]), executor, 4))
 """
 
 

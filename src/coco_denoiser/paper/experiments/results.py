@@ -16,13 +16,13 @@ from coco_denoiser.paper.experiments.units import Store
 from coco_denoiser.paper.files import write_bytes, write_whole
 
 
-def finish(name: str, config: Config, out: Path, seconds: float) -> None:
-    """Gather the units of an experiment, which are all there, and save all else.
+def finish(name: str, config: Config, out: Path, seconds: float) -> str:
+    """Gather the units of an experiment, which are all there, save all else, return its name.
 
     The figure and the claims are made from the curves as they were saved.
     """
     experiment, folder = EXPERIMENTS[name], out / name
-    units = Store(name, config, out).everything(experiment.count(config))
+    units = Store(name, config, out).everything()
     write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
     # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -43,6 +43,7 @@ def finish(name: str, config: Config, out: Path, seconds: float) -> None:
         "claims": [claim.as_dict() for claim in experiment.claims(result)],
     }
     _write_json(folder / "claims.json", record, indent=1)
+    return name
 
 
 def _write_json(path: Path, content: object, indent: int | None = None) -> None:
