@@ -3,7 +3,7 @@
 import pytest
 
 from coco_denoiser.paper.experiments import palette
-from coco_denoiser.paper.experiments.panels import styles
+from coco_denoiser.paper.experiments.palette import styles
 
 
 @pytest.mark.parametrize(

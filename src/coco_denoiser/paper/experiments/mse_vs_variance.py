@@ -110,8 +110,12 @@ def _panels(result: Result) -> list[Panel]:
     fits = tuple(f"{name}, {_FIT}" for name in series)
     x, y = "noise variance σ²", "total squared error / K"
     errors = Panel("", "", x, y, (*series, *fits), references=frozenset(fits))
-    averaging, points = frozenset({"d/K (averaging)"}), "number of points K"
-    slopes = Panel("slope", "", points, "slope", references=averaging, kind=Kind.MARKERS)
+    averaging, points = "d/K (averaging)", "number of points K"
+    slopes = Panel(
+        *("slope", "", points, "slope", ("COCO", "Oracle", averaging)),
+        references=frozenset({averaging}),
+        kind=Kind.MARKERS,
+    )
     return [
         replace(errors, name="oracle", title="Oracle", figure="2, left"),
         replace(errors, name="coco", title="COCO", figure="2, centre"),
