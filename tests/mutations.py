@@ -281,7 +281,7 @@ CHANGES = {
     "paper/experiments/claims.py": [
         ("exact = bool(np.all(", "exact = bool(np.any("),
         ("FEWEST = 5", "FEWEST = 3"),
-        ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
+        ("lowest <= -critical(t.size,", "lowest <= -critical(1,"),
     ],
     "paper/experiments/units.py": [
         ("np.array_equal(name, self._label(index))", "True"),

@@ -58,7 +58,7 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
 def describe(experiment: Experiment) -> str:
     """Return its name, its figure in the paper and its size, in three lines."""
     full, quick = (configuration(experiment, quick=q, seed=0).runs for q in (False, True))
-    where = summary.name(experiment.numbers) if experiment.numbers else "beyond the paper"
+    where = summary.name(experiment.numbers) or "beyond the paper"
     runs = f"{full} runs; --quick: {quick}" if experiment.quick else "a formula"
     return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}"
 
