@@ -23,7 +23,7 @@ class Curve(NamedTuple):
         """Return the curve at some of its x."""
         return Curve(*(column[which] for column in self))
 
-    def shifted(self, by: float) -> "Curve":
+    def shifted(self, by: float | Float64) -> "Curve":
         """Return the curve moved up by this much."""
         return Curve(self.x, self.mean + by, self.sem)
 

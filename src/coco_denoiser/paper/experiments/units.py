@@ -38,14 +38,6 @@ from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.experiment import Config, Unit
 from coco_denoiser.paper.files import RefusedError, prepare_folder, read_arrays, write_whole
 
-# No number of a unit depends on these.
-_SHOWING = ("claims", "drawing", "page", "palette", "panels", "summary")
-_APART = (
-    *("torch/", "optax/", "paper/explore/", "paper/cli"),
-    *(f"paper/experiments/{name}.py" for name in _SHOWING),
-)
-
-
 Call: TypeAlias = Callable[[], Any]  # what another process can do
 _NAME = "name of the unit"
 _PATIENCE = 10.0  # seconds to wait for a Dask scheduler
@@ -194,13 +186,11 @@ def cluster(address: str) -> Iterator[Executor]:
 
 @cache
 def _code() -> str:
-    """Return a digest of the package's source, without the plug-ins and what only shows results."""
+    """Return a digest of the package's source and of the compiled core."""
     package = Path(str(resources.files("coco_denoiser")))
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if not name.startswith(_APART):
-            digest.update(name.encode())
-            digest.update(path.read_bytes())
-    digest.update(Path(kernels.__file__).read_bytes())  # the compiled core
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    digest.update(Path(kernels.__file__).read_bytes())
     return digest.hexdigest()
