@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, denoise
 from coco_denoiser.paper import fdpg, pairs
 from coco_denoiser.paper.experiments import pair_errors, paths
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -47,13 +47,13 @@ def denoisers(
 ) -> Iterator[None]:
     """Replace what denoises a window at once, and what makes the denoiser of an optimizer."""
 
-    def made(problem: Any, window: int | None, **_: Any) -> Any:
-        return None if window == 1 else stream(problem.L, window or 10_000)
+    def made(name: str, L: float) -> Any:
+        return stream(L, int(name.partition("_")[2] or 10_000))  # all points
 
     with (
-        patch.object(pairs, "denoise", batch(pairs.denoise)),
+        patch.object(pairs, "denoise", batch(denoise)),
         patch.object(pair_errors, "denoise_pairs", batch(pairs.denoise_pairs)),
-        patch.object(paths, "coco", made),
+        patch.object(paths, "named", made),
     ):
         yield
 
