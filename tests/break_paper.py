@@ -136,16 +136,10 @@ BREAKS: dict[str, Callable[[], Any]] = {
 def judged(names: list[str]) -> list[tuple[str, Claim]]:
     """Return the paper's claims at the quick sizes, with the name of their experiment."""
     found = []
-    for name in names:
-        experiment = EXPERIMENTS[name]
+    for experiment in map(EXPERIMENTS.__getitem__, names):
         result = experiment.run(replace(experiment.paper, **experiment.quick))
-        claims = [claim for claim in experiment.claims(result) if claim.figure is not None]
-        found += [(name, claim) for claim in claims]
+        found += [(experiment.name, claim) for claim in experiment.claims(result) if claim.figure]
     return found
-
-
-def on_coco(name: str, claim: Claim) -> bool:
-    return name not in NO_DENOISER and not claim.sentence.startswith(NOT_ON_COCO)
 
 
 def main(names: list[str]) -> int:
@@ -173,7 +167,9 @@ def main(names: list[str]) -> int:
             survivors = [
                 f"{name}: {claim.sentence}"
                 for name, claim in found
-                if claim.verdict is Verdict.HOLDS and on_coco(name, claim)
+                if claim.verdict is Verdict.HOLDS
+                and name not in NO_DENOISER
+                and not claim.sentence.startswith(NOT_ON_COCO)
             ]
     for sentence in survivors:
         print("confirmed by a denoiser that does nothing:", sentence)

@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from coco_denoiser._version import __version__
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -56,14 +55,10 @@ def load(experiment: Experiment, out: Path) -> Entry | None:
     try:
         record = json.loads((folder / "claims.json").read_text("utf-8"))
         curves = Curves.from_csv((folder / "curves.csv").read_bytes())
-        saved: dict[str, Any] = {name: _tuples(v) for name, v in record["config"].items()}
+        saved = {n: tuple(v) if isinstance(v, list) else v for n, v in record["config"].items()}
         config = type(experiment.paper)(**saved)
         claims = [Claim.from_dict(claim) for claim in record["claims"]]
         run = json.loads((folder / "run.json").read_text("utf-8"))
         return Entry(experiment, Result(config, curves), claims, run["seconds"], run["date"])
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         return None
-
-
-def _tuples(value: object) -> object:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
