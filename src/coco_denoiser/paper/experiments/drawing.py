@@ -71,12 +71,11 @@ def _legends(figure: Figure, panels: list[tuple[Axes, Sequence[str]]]) -> None:
         many = len(labels) > 5  # which leave no room inside, but below the last panel
         if series in (others for _, others in (panels[i + 1 :] if many else panels[:i])):
             continue
-        if not many:
-            axes.legend(frameon=False, fontsize=8)
-        else:  # three names of 15 letters are wider than a panel
+        look: dict[str, Any] = {"frameon": False, "fontsize": 8}
+        if many:  # three names of 15 letters are wider than a panel
             columns = 2 if max(map(len, labels)) > 14 else 4 if len(labels) > 12 else 3
-            axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper center",
-                        bbox_to_anchor=(0.5, -0.2))  # fmt: skip
+            look |= {"ncols": columns, "loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+        axes.legend(**look)
 
 
 def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:

@@ -59,10 +59,8 @@ def _unit(config: ElementwiseConfig, index: int) -> Unit:
     if index >= config.configurations:
         return _grid_unit(config, index - config.configurations)
     shape, first = _shape(config, index), index * config.runs
-    noise = config.sigma * np.stack(
-        [generator(config, NAME, first + run).standard_normal(shape.shape)
-         for run in range(config.runs)]
-    )  # fmt: skip
+    draws = (generator(config, NAME, first + run) for run in range(config.runs))
+    noise = config.sigma * np.stack([rng.standard_normal(shape.shape) for rng in draws])
     problem = Quadratic.spaced(config.dimension)
     boxes = [_errors(problem, half_width * shape, noise) for half_width in config.half_widths]
     return {"coco": _squares(np.stack(boxes)), "oracle": _squares(noise)}
@@ -131,17 +129,15 @@ def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
 
 
 def _panels(result: Result) -> list[Panel]:
-    config = result.config
-    box = Panel(
-        "", "", "point", "squared error",
-        references=frozenset({"Oracle (T)"}), kind=Kind.MARKERS, y_range=(0.0, 350.0),
-    )  # fmt: skip
+    config, theory = result.config, frozenset({"Oracle (T)"})
+    box = Panel("", "", "point", "squared error", references=theory, kind=Kind.MARKERS)
     panels = [
         replace(
             box,
             name=_panel(config, number, i),
             title=f"l = {config.half_widths[i]:g}",
             new_row=i == 0,
+            y_range=(0.0, 350.0),
             figure=f"{'3' if number == _SHOWN else f'10, row {number}'}, {place}",
         )
         for number in range(config.configurations)

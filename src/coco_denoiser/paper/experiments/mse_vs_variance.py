@@ -74,12 +74,11 @@ def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     slopes = {}
     for panel, series, errors in (("oracle", "Oracle", oracle), ("coco", "COCO", coco)):
-        for K in numbers:
-            curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
         # Least squares through the origin, for run r of every variance together.
         slopes[panel] = np.tensordot(sigma2, errors, axes=(0, 0)) / np.sum(sigma2**2)
         curves.add("slope", series, numbers, slopes[panel])
         for K in numbers:
+            curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
             fitted = sigma2 * slopes[panel][:, K - 1].mean()
             curves.exact(panel, f"K={K}, {_FIT}", sigma2, fitted)
         # p of C = K^-p, from batches of runs whose slopes are averaged first.

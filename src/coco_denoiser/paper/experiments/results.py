@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from coco_denoiser._version import __version__
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -55,8 +56,9 @@ def load(experiment: Experiment, out: Path) -> Entry | None:
     try:
         record = json.loads((folder / "claims.json").read_text("utf-8"))
         curves = Curves.from_csv((folder / "curves.csv").read_bytes())
-        saved = {n: tuple(v) if isinstance(v, list) else v for n, v in record["config"].items()}
-        config = type(experiment.paper)(**saved)
+        saved: dict[str, Any] = record["config"]
+        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
+        config = type(experiment.paper)(**saved | lists)
         claims = [Claim.from_dict(claim) for claim in record["claims"]]
         run = json.loads((folder / "run.json").read_text("utf-8"))
         return Entry(experiment, Result(config, curves), claims, run["seconds"], run["date"])
