@@ -74,11 +74,27 @@ def parser() -> Parser:
         added.set_defaults(run=run)
         return added
 
-    add = command(
-        _reproduce,
-        "Recompute the figures of the paper and check what it says about them.",
-        "example: coco-denoiser reproduce synthetic-sgd tuned-step --out results",
-    ).add_argument
+    about = "Recompute the figures of the paper and check what it says about them."
+    example = "example: coco-denoiser reproduce synthetic-sgd tuned-step --out results"
+    _reproduce_arguments(command(_reproduce, about, example))
+    command(_list, "Describe the experiments that reproduce can run.")
+    about = "Open an interactive page on this machine: SGD with and without COCO."
+    example = "example: coco-denoiser explore --port 8000 --no-browser"
+    add = command(_explore, about, example).add_argument
+    add(
+        "--port",
+        type=_whole_number(at_least=0, at_most=65535),
+        default=5006,
+        metavar="N",
+        help="port on localhost, 0 for any free one (default: %(default)s)",
+    )
+    silent = "print the address without opening a browser"
+    add("--no-browser", action="store_true", help=silent)
+    return whole
+
+
+def _reproduce_arguments(parser: Parser) -> None:
+    add = parser.add_argument
     add(
         "names",
         nargs="*",
@@ -111,24 +127,6 @@ def parser() -> Parser:
         help="folder for the results, created if missing (default: %(default)s)",
     )
     add("--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
-
-    command(_list, "Describe the experiments that reproduce can run.")
-
-    add = command(
-        _explore,
-        "Open an interactive page on this machine: SGD with and without COCO.",
-        "example: coco-denoiser explore --port 8000 --no-browser",
-    ).add_argument
-    add(
-        "--port",
-        type=_whole_number(at_least=0, at_most=65535),
-        default=5006,
-        metavar="N",
-        help="port on localhost, 0 for any free one (default: %(default)s)",
-    )
-    silent = "print the address without opening a browser"
-    add("--no-browser", action="store_true", help=silent)
-    return whole
 
 
 def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
