@@ -135,6 +135,10 @@ class Judge:
         refuted = lowest <= -critical(t.size, self.runs)
         return self._judged(said, about, shown=lowest >= each, refuted=refuted)
 
+    def premise(self, gain: str, differences: Sequence[Curve]) -> Claim:
+        """Claim that something is gained, for claims that are to be `provided` this."""
+        return self.increases("", differences, measure=gain)
+
     def decreases_somewhere(
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:

@@ -88,7 +88,7 @@ def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
     paper, ours = Judge(config.runs, figure=3), Judge(config.runs)
     error, variance, total = (curves["share", name] for name in (_ERROR, _VARIANCE, _TOTAL))
-    less = ours.increases("", [variance.shifted(-1).times(-1)], measure="a smaller variance")
+    less = ours.premise("a smaller variance", [variance.shifted(-1).times(-1)])
     last = f"K = {config.points[-1]}"
     return [
         paper.no_worse(

@@ -211,10 +211,8 @@ def _bound_claim(result: Result, figure: int, sentence: str, numbers: Sequence[i
         [curve for box in boxes for curve in box],
         margin=_NO_MORE,
         measure="largest increase that the runs leave possible, as a share of the oracle's error",
-        provided=judge.increases(
-            "",
-            [curve.times(-1) for curve in boxes[0]],
-            measure="a gain for every point of the smallest box",
+        provided=judge.premise(
+            "a gain for every point of the smallest box", [curve.times(-1) for curve in boxes[0]]
         ),
     )
 

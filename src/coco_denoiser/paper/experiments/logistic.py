@@ -197,10 +197,9 @@ def _claims(result: Result) -> list[Claim]:
                     margin=_SLACK,
                     note="The longer the window, the older the gradients that it holds: the "
                     "largest K is behind for the whole bias regime.",
-                    provided=paper.increases(
-                        "",
+                    provided=paper.premise(
+                        "a gain in the variance regime for the largest K",
                         [curves.difference(f"{base} late", base, names[-1])],
-                        measure="a gain in the variance regime for the largest K",
                     ),
                 )
             )

@@ -136,10 +136,9 @@ def _error_claims(result: Result) -> list[Claim]:
         for name in map(name_of, config.L)
     ]
     blocks = [_together(_against(result, L)) for L in (1.0, *config.over)]
-    grows = paper.increases(
-        "",
+    grows = paper.premise(
+        "a larger error in the end than at first",
         [c.part(slice(-1, None)).minus(c.part(slice(1))) for c in blocks],
-        measure="a larger error in the end than at first",
     )
     return [
         paper.equivalent(
@@ -204,10 +203,9 @@ def _right_claims(result: Result) -> list[Claim]:
     widest, active = config.over[-1], ("p_active, twice the noise", "p_active")
     ends = [_last(p_active(widest, at, k * config.sigma) >= 0.01) for k in (1, 2)]
     noisy, quiet = (curves[name, name_of(widest)].shifted(-0.01) for name in active)
-    gains = paper.increases(
-        "",
+    gains = paper.premise(
+        f"a gain over the first {_TOGETHER} distances",
         [_together(curve.part(slice(_TOGETHER))).times(-1) for curve in over_raw],
-        measure=f"a gain over the first {_TOGETHER} distances",
     )
     return [
         paper.no_worse(
