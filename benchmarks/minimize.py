@@ -50,7 +50,7 @@ def chosen() -> Iterator[Scenario]:
     quadratic = Quadratic.spaced(10, noise_std=10.0)
     yield _problem("quadratic, 100 calls", quadratic, quadratic.oracle, 100.0, 100)
     for name, calls in (("fourclass", 400), ("mushrooms", 300), ("breast-cancer", 300)):
-        problem = logistic.regression(name, regularized=name != "fourclass")
+        problem = logistic.regression(name)
         yield _problem(f"{name}, as in rivals", problem, problem.oracle, 1.0, calls)
     yield from map(scenario, CHOSEN)
 

@@ -11,7 +11,7 @@ still confirmed when the denoiser does nothing.
 # ruff: noqa: T201
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,24 +19,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from coco_denoiser import Denoiser
-from coco_denoiser.paper import fdpg
-from coco_denoiser.paper.experiments import (
-    counterexample,
-    elementwise_mse,
-    logistic,
-    mse_vs_variance,
-    pair_errors,
-    paths,
-    synthetic,
-    warm_start,
-)
+from coco_denoiser import Denoiser, denoise
+from coco_denoiser.paper import fdpg, pairs
+from coco_denoiser.paper.experiments import pair_errors, paths
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.optimizers import momentum
 
-MODULES: tuple[Any, ...] = (counterexample, elementwise_mse, mse_vs_variance, pair_errors)
-NOISY: tuple[Any, ...] = (*MODULES, logistic, synthetic, warm_start)
 # Statements on the oracle, on optimizers without COCO, on a formula, or on the paper's solver.
 NOT_ON_COCO = (
     "The oracle's error is C σ²",
@@ -54,38 +43,36 @@ Batch = Callable[..., Any]
 
 @contextmanager
 def denoisers(
-    batch: Callable[[Batch], Batch], stream: Callable[[Any, int | None], Any]
+    batch: Callable[[Batch], Batch], stream: Callable[[float, int], Any]
 ) -> Iterator[None]:
     """Replace what denoises a window at once, and what makes the denoiser of an optimizer."""
-    with ExitStack() as stack:
-        for module in MODULES:
-            for name in ("denoise", "denoise_pairs"):
-                if hasattr(module, name):
-                    broken = batch(getattr(module, name))
-                    stack.enter_context(patch.object(module, name, broken))
-        made = lambda problem, window, **_: None if window == 1 else stream(problem, window)  # noqa: E731
-        stack.enter_context(patch.object(paths, "coco", made))
+
+    def made(name: str, L: float) -> Any:
+        return stream(L, int(name.partition("_")[2] or 10_000))  # all points
+
+    with (
+        patch.object(pairs, "denoise", batch(denoise)),
+        patch.object(pair_errors, "denoise_pairs", batch(pairs.denoise_pairs)),
+        patch.object(paths, "named", made),
+    ):
         yield
 
 
-def rows(L: float, window: int | None) -> paths.Rows:
+def rows(L: float, window: int) -> Any:
     """Return a denoiser for every run."""
-    return paths.Rows(lambda: Denoiser(L, window, tol=paths.TOLERANCE))
+    return paths.Rows(lambda: Denoiser(L, window, tol=paths.TOLERANCE)) if window > 1 else None
 
 
 def nothing() -> Any:
     """Return every gradient as it was observed."""
-    return denoisers(
-        lambda _: lambda _, gradients, **__: np.array(gradients),
-        lambda *_: lambda _, gradient: gradient,
-    )
+    return denoisers(lambda _: lambda _, g, **__: np.array(g), lambda *_: lambda _, g: g)
 
 
 def with_l(factor: float) -> Any:
     """Tell the denoiser another L."""
     return denoisers(
-        lambda real: lambda points, gradients, *, L: real(points, gradients, L=factor * L),
-        lambda problem, window: rows(factor * problem.L, window),
+        lambda real: lambda x, g, *, L: real(x, g, L=factor * L),
+        lambda L, window: rows(factor * L, window),
     )
 
 
@@ -101,11 +88,7 @@ def shorter_window() -> Any:
 
         return broken
 
-    def stream(problem: Any, window: int | None) -> Any:
-        size = window if window is None else window - 1
-        return None if size == 1 else rows(problem.L, size)
-
-    return denoisers(batch, stream)
+    return denoisers(batch, lambda L, window: rows(L, window - 1))
 
 
 class HalfNoise(np.random.Generator):
@@ -115,17 +98,9 @@ class HalfNoise(np.random.Generator):
         return 0.5 * super().standard_normal(*args, **kwargs)
 
 
-@contextmanager
-def half_the_noise() -> Iterator[None]:
-    with ExitStack() as stack:
-        for module in NOISY:
-            real = module.generator
-
-            def halved(*args: Any, real: Batch = real) -> HalfNoise:
-                return HalfNoise(real(*args).bit_generator)
-
-            stack.enter_context(patch.object(module, "generator", halved))
-        yield
+def half_the_noise() -> Any:
+    real = np.random.default_rng
+    return patch.object(np.random, "default_rng", lambda seed: HalfNoise(real(seed).bit_generator))
 
 
 def no_bias_correction() -> Any:
@@ -147,7 +122,7 @@ def no_momentum() -> Any:
 
 
 BREAKS: dict[str, Callable[[], Any]] = {
-    "nothing broken": ExitStack,
+    "nothing broken": nullcontext,
     "a denoiser that does nothing": nothing,
     "L/2": lambda: with_l(0.5),
     "2L": lambda: with_l(2.0),
@@ -161,16 +136,10 @@ BREAKS: dict[str, Callable[[], Any]] = {
 def judged(names: list[str]) -> list[tuple[str, Claim]]:
     """Return the paper's claims at the quick sizes, with the name of their experiment."""
     found = []
-    for name in names:
-        experiment = EXPERIMENTS[name]
+    for experiment in map(EXPERIMENTS.__getitem__, names):
         result = experiment.run(replace(experiment.paper, **experiment.quick))
-        claims = [claim for claim in experiment.claims(result) if claim.figure is not None]
-        found += [(name, claim) for claim in claims]
+        found += [(experiment.name, claim) for claim in experiment.claims(result) if claim.figure]
     return found
-
-
-def on_coco(name: str, claim: Claim) -> bool:
-    return name not in NO_DENOISER and not claim.sentence.startswith(NOT_ON_COCO)
 
 
 def main(names: list[str]) -> int:
@@ -198,7 +167,9 @@ def main(names: list[str]) -> int:
             survivors = [
                 f"{name}: {claim.sentence}"
                 for name, claim in found
-                if claim.verdict is Verdict.HOLDS and on_coco(name, claim)
+                if claim.verdict is Verdict.HOLDS
+                and name not in NO_DENOISER
+                and not claim.sentence.startswith(NOT_ON_COCO)
             ]
     for sentence in survivors:
         print("confirmed by a denoiser that does nothing:", sentence)

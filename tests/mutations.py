@@ -279,10 +279,10 @@ CHANGES = {
     "paper/experiments/claims.py": [
         ("exact = bool(np.all(", "exact = bool(np.any("),
         ("FEWEST = 5", "FEWEST = 3"),
-        ("refuted=lowest <= -critical(t.size,", "refuted=lowest <= -critical(1,"),
+        ("lowest <= -critical(t.size,", "lowest <= -critical(1,"),
     ],
     "paper/experiments/units.py": [
-        ("np.array_equal(name, self._name(index))", "True"),
+        ("np.array_equal(name, self._label(index))", "True"),
         ("name is not None and", "name is None or"),
     ],
     "paper/explore/simulation.py": [

@@ -10,7 +10,8 @@ from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.drawing import draw
 from coco_denoiser.paper.experiments.experiment import Experiment, Result
-from coco_denoiser.paper.experiments.panels import Kind, companions, styles
+from coco_denoiser.paper.experiments.palette import companions, styles
+from coco_denoiser.paper.experiments.panels import Kind
 from coco_denoiser.paper.experiments.reproduce import configuration
 from tests.paper.experiments.conftest import own_fourclass, small
 
@@ -118,4 +119,4 @@ def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) ->
         for name, value in quick.parameters().items()
         if value != experiment.paper.parameters()[name]
     }
-    assert differing <= {"seed", "runs", "slow_runs", "blocks", "tuning_runs", "calls", "steps"}
+    assert differing <= {"seed", "runs", "slow_runs", "tuning_runs", "calls", "steps"}

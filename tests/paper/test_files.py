@@ -35,11 +35,10 @@ def saved(save: Callable[..., None], *arrays: object, **named: object) -> bytes:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", ""),
-        (b"not an archive", ""),
+        (b"not an archive", "not an .npz archive"),
         (saved(np.save, POINTS), "not an .npz archive"),
-        (saved(np.savez, points=np.array([{}])), "Object arrays cannot be loaded"),
-        (None, "no such file"),
+        (saved(np.savez, points=np.array([{}])), "Object arrays cannot be loaded[^\n]*"),
+        (None, "no such file or directory"),
     ],
 )
 def test_what_is_malformed_is_refused_in_one_line(
@@ -48,11 +47,8 @@ def test_what_is_malformed_is_refused_in_one_line(
     path = tmp_path / "a.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RefusedError, match=rf"^cannot read {path}: [^\n]*{said}\Z"):
         read_arrays(path)
-    assert str(path) in str(caught.value)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @given(data=st.data(), compress=st.sampled_from([np.savez, np.savez_compressed]))
@@ -90,8 +86,13 @@ def test_a_file_is_as_readable_as_the_umask_says_which_stays_alone(
     assert (tmp_path / "result").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()])
-def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [(OSError(5, "Input/output error"), RefusedError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_failure_half_way_keeps_the_old_file(
+    tmp_path: Path, failure: BaseException, raised: type[BaseException]
+) -> None:
     path = tmp_path / "result"
     path.write_bytes(b"old")
 
@@ -99,8 +100,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path, failure: BaseExce
         file.write(b"half")
         raise failure
 
-    expected = RefusedError if isinstance(failure, OSError) else KeyboardInterrupt
-    with pytest.raises(expected):
+    with pytest.raises(raised):
         write_whole(path, half)
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == b"old"
@@ -123,11 +123,4 @@ def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not
         assert mine != left
 
     write_whole(tmp_path / "result", fill)
-    assert [path.name for path in tmp_path.iterdir()] == ["result"]
-
-
-def test_a_target_that_is_a_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "result").mkdir()
-    with pytest.raises(RefusedError, match=r"cannot write .*result"):
-        write_bytes(tmp_path / "result", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["result"]

@@ -1,17 +1,13 @@
-"""The command `coco-denoiser`: parses and calls; decides nothing.
-
-A subcommand is a function and a table of its arguments, as `add_argument` takes them. To add one,
-write the two and name them in `COMMANDS`.
-"""
+"""The command `coco-denoiser`: parses and calls; decides nothing."""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
 from coco_denoiser._version import __version__
 from coco_denoiser.paper.files import RefusedError, reason
@@ -23,40 +19,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 2 refused, 130 interrupted, 141 output closed by the reader.
     """
     try:
-        with _standard_output():
+        try:
             arguments = parser().parse_args(argv)
-            COMMANDS[arguments.command].run(arguments)
+            arguments.run(arguments)
+        finally:  # while a failure to print can still be reported
+            if sys.stdout is not None:  # None if it was closed from the start
+                sys.stdout.flush()
     except RefusedError as error:
-        print(f"coco-denoiser: error: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except MemoryError as error:
-        print(f"coco-denoiser: error: not enough memory: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        return 141
+        return _refused(f"not enough memory: {error}")
     except KeyboardInterrupt:
         print("coco-denoiser: interrupted", file=sys.stderr)
         return 130
-    return 0
-
-
-@contextmanager
-def _standard_output() -> Iterator[None]:
-    """Flush what was printed while a failure can still be reported."""
-    try:
-        try:
-            yield
-        finally:
-            if sys.stdout is not None:  # None if it was closed from the start
-                sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:  # about some other file
+        if error.filename is not None:  # not about standard output
             raise
         # The interpreter flushes once more at exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            raise
-        raise RefusedError(f"cannot write to standard output: {reason(error)}") from error
+            return 141
+        return _refused(f"cannot write to standard output: {reason(error)}")
+    return 0
+
+
+def _refused(why: str) -> int:
+    print(f"coco-denoiser: error: {why}", file=sys.stderr)
+    return 2
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,17 +56,8 @@ class Parser(argparse.ArgumentParser):
         raise RefusedError(f"{message} (see {self.prog} --help)")
 
 
-class Command(NamedTuple):
-    """One subcommand: its line of help, what it does with its arguments, these, an example."""
-
-    help: str
-    run: Callable[[argparse.Namespace], None]
-    arguments: Mapping[str, Mapping[str, Any]]
-    example: str = ""
-
-
 def parser() -> Parser:
-    """Return the parser of the whole command line."""
+    """Return the parser of the whole command line; the attribute `run` does what was asked."""
     whole = Parser(
         prog="coco-denoiser",
         description="Take the noise out of stochastic gradients, as far as co-coercivity allows.",
@@ -85,17 +65,68 @@ def parser() -> Parser:
         "(one line says why), 130 interrupted, 141 output closed by the reader.",
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        subparser = commands.add_parser(
-            name,
-            help=command.help,
-            description=command.help,
-            epilog=command.example and f"example: coco-denoiser {name} {command.example}",
+    commands = whole.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(run: Callable[[argparse.Namespace], None], about: str, example: str = "") -> Parser:
+        added = commands.add_parser(
+            run.__name__.strip("_"), help=about, description=about, epilog=example
         )
-        for names, options in command.arguments.items():
-            subparser.add_argument(*names.split(), **options)
+        added.set_defaults(run=run)
+        return added
+
+    about = "Recompute the figures of the paper and check what it says about them."
+    example = "example: coco-denoiser reproduce synthetic-sgd tuned-step --out results"
+    _reproduce_arguments(command(_reproduce, about, example))
+    command(_list, "Describe the experiments that reproduce can run.")
+    about = "Open an interactive page on this machine: SGD with and without COCO."
+    example = "example: coco-denoiser explore --port 8000 --no-browser"
+    add = command(_explore, about, example).add_argument
+    add(
+        "--port",
+        type=_whole_number(at_least=0, at_most=65535),
+        default=5006,
+        metavar="N",
+        help="port on localhost, 0 for any free one (default: %(default)s)",
+    )
+    silent = "print the address without opening a browser"
+    add("--no-browser", action="store_true", help=silent)
     return whole
+
+
+def _reproduce_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="experiments to run, see `list` (default: the figures of the paper)",
+    )
+    few = "fewer runs, the same code: for tests, since a quarter of the statements stay open"
+    add("--quick", action="store_true", help=few)
+    beyond = "also run what goes beyond the paper; see `list`"
+    add("--all", dest="everything", action="store_true", help=beyond)
+    add("--verbose", action="store_true", help="print every claim with its number and verdict")
+    add(
+        "--jobs",
+        type=_whole_number(at_least=1),
+        metavar="N",
+        help="processes to use; results do not depend on it (default: one per core)",
+    )
+    add(
+        "--seed",
+        type=_whole_number(at_least=0),
+        default=0,
+        metavar="S",
+        help="seed of all noise (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        default=Path("coco-denoiser-results"),
+        metavar="DIR",
+        help="folder for the results, created if missing (default: %(default)s)",
+    )
+    add("--dask", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
 
 
 def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
@@ -111,46 +142,6 @@ def _whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], 
         return number
 
     return parse
-
-
-_REPRODUCE: dict[str, dict[str, Any]] = {
-    "names": {
-        "nargs": "*",
-        "metavar": "NAME",
-        "help": "experiments to run, see `list` (default: the figures of the paper)",
-    },
-    "--quick": {
-        "action": "store_true",
-        "help": "fewer runs, the same code: for tests, since a quarter of the statements stay open",
-    },
-    "--all": {
-        "dest": "everything",
-        "action": "store_true",
-        "help": "also run what goes beyond the paper; see `list`",
-    },
-    "--verbose": {
-        "action": "store_true",
-        "help": "print every claim with its number and verdict",
-    },
-    "--jobs": {
-        "type": _whole_number(at_least=1),
-        "metavar": "N",
-        "help": "processes to use; results do not depend on it (default: one per core)",
-    },
-    "--seed": {
-        "type": _whole_number(at_least=0),
-        "default": 0,
-        "metavar": "S",
-        "help": "seed of all noise (default: %(default)s)",
-    },
-    "--out": {
-        "type": Path,
-        "default": Path("coco-denoiser-results"),
-        "metavar": "DIR",
-        "help": "folder for the results, created if missing (default: %(default)s)",
-    },
-    "--dask": {"metavar": "ADDRESS", "help": "run on the Dask cluster with this scheduler"},
-}
 
 
 @contextmanager
@@ -180,20 +171,6 @@ def _list(_: argparse.Namespace) -> None:
         print(describe(experiment))
 
 
-_EXPLORE: dict[str, dict[str, Any]] = {
-    "--port": {
-        "type": _whole_number(at_least=0, at_most=65535),
-        "default": 5006,
-        "metavar": "N",
-        "help": "port on localhost, 0 for any free one (default: %(default)s)",
-    },
-    "--no-browser": {
-        "action": "store_true",
-        "help": "print the address without opening a browser",
-    },
-}
-
-
 def _explore(arguments: argparse.Namespace) -> None:
     with _needs("explore"):
         from coco_denoiser.paper.explore.server import Server, serve
@@ -206,23 +183,6 @@ def _explore(arguments: argparse.Namespace) -> None:
             "any free one with --port 0"
         ) from error
     serve(server, browser=not arguments.no_browser, say=partial(print, flush=True))
-
-
-COMMANDS = {
-    "reproduce": Command(
-        "Recompute the figures of the paper and check what it says about them.",
-        _reproduce,
-        _REPRODUCE,
-        "synthetic-sgd tuned-step --out results",
-    ),
-    "list": Command("Describe the experiments that reproduce can run.", _list, {}),
-    "explore": Command(
-        "Open an interactive page on this machine: SGD with and without COCO.",
-        _explore,
-        _EXPLORE,
-        "--port 8000 --no-browser",
-    ),
-}
 
 
 if __name__ == "__main__":

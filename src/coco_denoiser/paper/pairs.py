@@ -1,13 +1,20 @@
-"""Many windows of two points at once, for Monte Carlo: the closed form of Theorem 3.1.
+"""Many windows at once, for Monte Carlo; those of two points by the closed form of Theorem 3.1.
 
-Formula and letters are those of `coco_denoiser.solvers.closed_form`.
+Its formula and letters are those of `coco_denoiser.solvers.closed_form`.
 """
 
 import numpy as np
 
 from coco_denoiser import _validation as check
+from coco_denoiser import denoise
 from coco_denoiser.problem import centre_and_radius
 from coco_denoiser.typing import ArrayLike, Float64
+
+
+def denoise_windows(points: Float64, gradients: Float64, *, L: float) -> Float64:
+    """Denoise many windows one by one, (n, K, d) -> (n, K, d); their points may be the same."""
+    windows = zip(np.broadcast_to(points, gradients.shape), gradients, strict=True)
+    return np.stack([denoise(x, g, L=L) for x, g in windows])
 
 
 def denoise_pairs(

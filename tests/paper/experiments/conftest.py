@@ -14,12 +14,12 @@ from coco_denoiser.paper.problems import Dataset
 
 SMALL: dict[str, dict[str, Any]] = {
     "constraint-tightness": {},
-    "mse-vs-variance": {"runs": 6, "blocks": 2, "most_points": 4, "variances": (0.0, 100.0)},
+    "mse-vs-variance": {"runs": 6, "most_points": 4, "variances": (0.0, 100.0)},
     "elementwise-mse": {"runs": 12},
     "mse-vs-distance": {"runs": 300},
-    "logistic-fourclass": {"runs": 3, "steps": (40, 40, 40)},
-    "logistic-mushrooms-published": {"runs": 3, "steps": (40, 40, 40)},
-    "logistic-mushrooms": {"runs": 3, "steps": (40, 40, 40)},
+    "logistic-fourclass": {"runs": 3, "calls": 40},
+    "logistic-mushrooms-published": {"runs": 3, "calls": 40},
+    "logistic-mushrooms": {"runs": 3, "calls": 40},
     "fold": {"runs": 2},
     "warm-start": {"runs": 3, "iterations": 200},
     "constraints": {

@@ -51,6 +51,7 @@ def test_curves_are_shifted_scaled_cut_and_compared_with_their_errors() -> None:
     apart = curve.minus(Curve(curve.x, np.ones(3), 0.4 * np.ones(3)))
     assert apart.mean.tolist() == [0.0, 1.0, 3.0]
     assert apart.sem[0] == pytest.approx(0.5)
+    assert curve.falls().mean.tolist() == [-1.0, -2.0]
 
 
 def test_a_difference_is_found_whichever_way_round_it_was_saved() -> None:

@@ -110,9 +110,9 @@ def work(folder):
     time.sleep(100)
 
 if __name__ == "__main__":  # two workers, of which one never gets a task
-    task = functools.partial(work, pathlib.Path(os.environ["FOLDER"])), print
+    call = functools.partial(work, pathlib.Path(os.environ["FOLDER"]))
     with units.workers(2) as executor:
-        units.work(collections.deque([task]), executor, 4)
+        list(units.answers(collections.deque([call]), executor, 4))
 """
 
 
@@ -141,12 +141,11 @@ def test_children_do_not_outlive_a_kill_even_before_their_first_task(tmp_path: P
 
 
 def _alive(session: int) -> list[str]:
-    """Return the processes of a session that are not zombies."""
+    """Return the states of a session's processes that are not zombies."""
     listed = subprocess.run(
-        ["ps", "-A", "-o", "sid=,stat=,pid="], capture_output=True, text=True, check=True
+        ["ps", "-s", str(session), "-o", "stat="], capture_output=True, text=True, check=False
     )
-    rows = [line.split() for line in listed.stdout.splitlines()]
-    return [pid for sid, state, pid in rows if sid == str(session) and not state.startswith("Z")]
+    return [state for state in listed.stdout.split() if not state.startswith("Z")]
 
 
 def test_the_page_shows_what_is_missing_and_leaves_out_results_of_another_version(

@@ -8,7 +8,6 @@ from scipy import integrate, stats
 
 from coco_denoiser.paper.experiments import (
     counterexample,
-    elementwise_mse,
     logistic,
     mse_vs_variance,
     synthetic,
@@ -64,7 +63,7 @@ def test_all_methods_meet_the_same_noise() -> None:
 
 
 def test_one_point_is_left_alone_and_no_noise_changes_nothing() -> None:
-    config = replace(mse_vs_variance.VarianceConfig(), runs=4, variances=(0.0, 100.0), blocks=1)
+    config = replace(mse_vs_variance.VarianceConfig(), runs=4, variances=(0.0, 100.0))
     silent, noisy = (mse_vs_variance._unit(config, index) for index in range(2))
     np.testing.assert_array_equal(silent["coco"], 0)
     np.testing.assert_array_equal(noisy["coco"][:, 0], noisy["oracle"][:, 0])
@@ -83,7 +82,7 @@ def test_the_counterexample_has_its_constraints_tight_at_the_centre_and_slack_ar
 
 def test_the_power_of_an_exact_law_is_found() -> None:
     K = np.arange(1, 11.0)
-    config = replace(mse_vs_variance.VarianceConfig(), runs=6, blocks=1)
+    config = replace(mse_vs_variance.VarianceConfig(), runs=6)
     flat = np.ones((6, 1))
     units = [
         {
@@ -118,8 +117,8 @@ def test_two_points_have_equal_errors_since_mean_and_difference_are_independent(
 
 
 def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -> None:
-    right = logistic.regression("mushrooms", regularized=True)
-    published = logistic.regression("mushrooms", regularized=True, published=True)
+    right = logistic.regression("mushrooms")
+    published = logistic.regression("mushrooms", published=True)
     assert published.L == right.L == pytest.approx(2.597, abs=1e-3)
     data = datasets.mushrooms()
     labels = np.where(data.labels > 0, 2.0, 1.0)
@@ -130,12 +129,3 @@ def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -
     rows = labels[:, None] * data.features
     curvature = np.linalg.norm(rows, 2) ** 2 / (4 * len(labels)) + published.regularization
     assert curvature == pytest.approx(7.07, abs=0.01)
-
-
-def test_ranks_of_equal_values_are_shared() -> None:
-    """Two points that are each other's nearest have the same distance."""
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        a, b = rng.integers(0, 4, 8).astype(float), rng.normal(size=8)
-        expected = stats.spearmanr(a, b).statistic
-        np.testing.assert_allclose(elementwise_mse._rank_correlation(a, b), expected)

@@ -30,25 +30,28 @@ def _complete(
     config: Config = CONFIG,
     then: Callable[[float], object] = lambda _: None,
 ) -> list[Unit]:
-    units.work(deque(units.missing(EXPERIMENT, config, folder, then)), executor, 8)
-    return units.Store(NAME, config, folder).everything(EXPERIMENT.count(config))
+    store = units.Store(NAME, config, folder)
+    for _, index, unit, seconds in units.answers(deque(store.missing()), executor, 8):
+        store.save(index, unit)
+        then(seconds)
+    return store.everything()
 
 
 def _bytes(found: Sequence[Unit], config: Config = CONFIG) -> bytes:
     return EXPERIMENT.gather(config, found).to_csv()
 
 
-def test_what_follows_a_task_is_done_too_and_no_more_than_there_is_room_for(
-    tmp_path: Path,
-) -> None:
-    tasks: deque[units.Task] = deque()
-    done: list[object] = []
-    tasks.append((partial(str, 1), lambda _: tasks.append((partial(str, 2), done.append))))
+def test_a_call_that_is_added_is_made_too_and_a_worker_that_is_killed_is_reported() -> None:
+    calls: deque[units.Call] = deque([partial(str, 1)])
+    done = []
     with units.workers(2) as executor:
-        units.work(tasks, executor, 1)
-    assert done == ["2"]
+        for answer in units.answers(calls, executor, 1):
+            done.append(answer)
+            if len(done) == 1:
+                calls.append(partial(str, 2))
+    assert done == ["1", "2"]
     with units.workers(2) as executor, pytest.raises(RefusedError, match="was killed"):
-        units.work(deque([(partial(os._exit, 1), done.append)]), executor, 1)
+        list(units.answers(deque([partial(os._exit, 1)]), executor, 1))
 
 
 def test_another_configuration_finds_nothing_and_neither_does_other_code(

@@ -66,7 +66,7 @@ class Claim:
     number: float
     relation: str
     threshold: float
-    verdict: Verdict
+    verdict: Verdict = Verdict.OPEN
     theory: bool = False
     note: str = ""
     figure: int | None = None
@@ -129,19 +129,25 @@ class Judge:
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that every difference is positive: each is shown to be, one is not, or open."""
-        t = _statistics(differences)
+        t = t_statistic(*_moments(differences))
         lowest, each = float(t.min()), critical(1, self.runs)
-        verdict = _verdict(shown=lowest >= each, refuted=lowest <= -critical(t.size, self.runs))
-        return self._said(Claim(sentence, _SMALLEST, lowest, ">=", each, verdict), about)
+        said = Claim(sentence, _SMALLEST, lowest, ">=", each)
+        refuted = lowest <= -critical(t.size, self.runs)
+        return self._judged(said, about, shown=lowest >= each, refuted=refuted)
+
+    def premise(self, gain: str, differences: Sequence[Curve]) -> Claim:
+        """Claim that something is gained, for claims that are to be `provided` this."""
+        return self.increases("", differences, measure=gain)
 
     def decreases_somewhere(
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that one of the differences is negative: shown, refuted by all of them, or open."""
-        t = _statistics(differences)
+        t = t_statistic(*_moments(differences))
         threshold, lowest = -critical(t.size, self.runs), float(t.min())
-        verdict = _verdict(shown=lowest <= threshold, refuted=lowest >= critical(1, self.runs))
-        return self._said(Claim(sentence, _SMALLEST, lowest, "<=", threshold, verdict), about)
+        said = Claim(sentence, _SMALLEST, lowest, "<=", threshold)
+        refuted = lowest >= critical(1, self.runs)
+        return self._judged(said, about, shown=lowest <= threshold, refuted=refuted)
 
     def equivalent(
         self, sentence: str, differences: Sequence[Curve], **about: Unpack[ClaimOptions]
@@ -186,16 +192,16 @@ class Judge:
         enough = math.isfinite(t)
         reach = t * sem if enough else 0.0
         surely, perhaps = (float(np.mean(mean + side > limit)) for side in (-reach, reach))
-        verdict = _verdict(shown=enough and perhaps <= share, refuted=enough and surely > share)
-        measure = "largest share that the runs leave possible"
-        return self._said(Claim(sentence, measure, perhaps, "<=", share, verdict), about)
+        said = Claim(sentence, "largest share that the runs leave possible", perhaps, "<=", share)
+        shown, refuted = perhaps <= share, surely > share
+        return self._judged(said, about, shown=enough and shown, refuted=enough and refuted)
 
     def at_most(
         self, sentence: str, number: float, threshold: float, **about: Unpack[ClaimOptions]
     ) -> Claim:
         """Claim that a number, which is exact, does not exceed a threshold."""
-        verdict = Verdict.HOLDS if number <= threshold else Verdict.FAILS
-        return self._said(Claim(sentence, "", number, "<=", threshold, verdict), about)
+        said, shown = Claim(sentence, "", number, "<=", threshold), number <= threshold
+        return self._judged(said, about, shown=shown, refuted=not shown)
 
     def _within(
         self, sentence: str, what: str, mean: Float64, sem: Float64, about: ClaimOptions
@@ -208,33 +214,26 @@ class Judge:
         enough = math.isfinite(reach)
         highest = float(np.max(mean + reach * sem)) if enough else float(mean.max())
         beyond = enough and float(np.max(mean - sure * sem)) > margin
-        verdict = _verdict(shown=enough and highest <= margin, refuted=beyond)
         measure = f"largest {what} that the runs leave possible, as a share"
-        return self._said(Claim(sentence, measure, highest, "<=", margin, verdict), about)
+        said = Claim(sentence, measure, highest, "<=", margin)
+        return self._judged(said, about, shown=enough and highest <= margin, refuted=beyond)
 
-    def _said(self, claim: Claim, about: ClaimOptions) -> Claim:
+    def _judged(self, said: Claim, about: ClaimOptions, *, shown: bool, refuted: bool) -> Claim:
         premise = about.pop("provided", None)
-        found = replace(claim, figure=self.figure, **about)  # type: ignore[misc]  # mypy: a dictionary may lack keys
+        found = replace(said, figure=self.figure, **about)  # type: ignore[misc]  # mypy: a dictionary may lack keys
         if premise is not None:
-            verdict = premise.verdict if found.verdict is Verdict.HOLDS else found.verdict
-            measure = f"{found.measure}; also: {premise.measure}"
-            found = replace(found, verdict=verdict, measure=measure)
-        return found if found.verdict is Verdict.FAILS else replace(found, note="")
-
-
-def _verdict(*, shown: bool, refuted: bool) -> Verdict:
-    if shown:
-        return Verdict.HOLDS
-    return Verdict.FAILS if refuted else Verdict.OPEN
+            found = replace(found, measure=f"{found.measure}; also: {premise.measure}")
+        if shown:
+            verdict = Verdict.HOLDS if premise is None else premise.verdict
+        else:
+            verdict = Verdict.FAILS if refuted else Verdict.OPEN
+        note = found.note if verdict is Verdict.FAILS else ""
+        return replace(found, verdict=verdict, note=note)
 
 
 def _moments(differences: Sequence[Curve]) -> tuple[Float64, Float64]:
     mean = np.concatenate([curve.mean for curve in differences])
     return mean, np.concatenate([curve.sem for curve in differences])
-
-
-def _statistics(differences: Sequence[Curve]) -> Float64:
-    return np.concatenate([t_statistic(curve.mean, curve.sem) for curve in differences])
 
 
 def t_statistic(mean: ArrayLike, sem: ArrayLike) -> Float64:

@@ -23,7 +23,7 @@ class Curve(NamedTuple):
         """Return the curve at some of its x."""
         return Curve(*(column[which] for column in self))
 
-    def shifted(self, by: float) -> "Curve":
+    def shifted(self, by: float | Float64) -> "Curve":
         """Return the curve moved up by this much."""
         return Curve(self.x, self.mean + by, self.sem)
 
@@ -42,6 +42,10 @@ class Curve(NamedTuple):
     def minus(self, other: "Curve") -> "Curve":
         """Return the difference to a curve of independent runs."""
         return Curve(self.x, self.mean - other.mean, np.hypot(self.sem, other.sem))
+
+    def falls(self) -> "Curve":
+        """Return by how much the curve falls from each x to the next, of independent runs."""
+        return self.part(slice(-1)).minus(self.part(slice(1, None)))
 
 
 class Curves(dict[tuple[str, str], Curve]):

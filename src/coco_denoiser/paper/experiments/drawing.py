@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from coco_denoiser.paper.experiments.curves import Curve, Curves
-from coco_denoiser.paper.experiments.palette import COCO, Style
-from coco_denoiser.paper.experiments.panels import Kind, Panel, companion_styles, companions, styles
+from coco_denoiser.paper.experiments.curves import Curves
+from coco_denoiser.paper.experiments.palette import COCO, companion_styles, companions, styles
+from coco_denoiser.paper.experiments.panels import Kind, Panel
 
 _MARKERS = "os^Dvp"
 
@@ -21,7 +21,7 @@ def draw(panels: Sequence[Panel], curves: Curves) -> Figure:
     columns = max(map(len, rows))
     figure = Figure(figsize=(max(4.8, 3.9 * columns), 0.5 + 2.9 * len(rows)), layout="constrained")
     grid = figure.add_gridspec(len(rows), columns)
-    legends: list[tuple[Axes, list[str]]] = []
+    legends: list[tuple[Axes, Sequence[str]]] = []
     for r, row in enumerate(rows):
         for c, panel in enumerate(row):
             last = c == len(row) - 1
@@ -30,15 +30,14 @@ def draw(panels: Sequence[Panel], curves: Curves) -> Figure:
                 _space(figure.add_subplot(place, projection="3d"), panel, curves)
                 continue
             axes = figure.add_subplot(place)
-            series = list(panel.series) or curves.series(panel.name)
+            series = panel.series or curves.series(panel.name)
             _panel(axes, panel, curves, series)
-            # What the panel to the left, or below, says already.
-            axes.set_ylabel("" if c > 0 and row[c - 1].y == panel.y else panel.y)
-            below = rows[r + 1][c : c + 1] if r + 1 < len(rows) else []
+            # What the panel to the left, or below, says already: labels, and those of ticks, which
+            # are most of a figure of many panels.
+            left, below = row[max(c - 1, 0) : c], [*rows, []][r + 1][c : c + 1]
+            axes.set_ylabel("" if any(other.y == panel.y for other in left) else panel.y)
             axes.set_xlabel("" if any(other.x == panel.x for other in below) else panel.x)
-            # Neither labels of ticks, which are most of a figure of many panels.
-            beside = row[max(c - 1, 0) : c]
-            axes.tick_params(labelleft=not any(_alike(panel, other) for other in beside))
+            axes.tick_params(labelleft=not any(_alike(panel, other) for other in left))
             axes.tick_params(labelbottom=not any(_alike(panel, other) for other in below))
             legends.append((axes, series))
     _legends(figure, legends)
@@ -57,7 +56,7 @@ def _alike(a: Panel, b: Panel) -> bool:
     )
 
 
-def _legends(figure: Figure, panels: list[tuple[Axes, list[str]]]) -> None:
+def _legends(figure: Figure, panels: list[tuple[Axes, Sequence[str]]]) -> None:
     """Make one legend below, if one panel shows all series, and otherwise one for each kind."""
     fullest, names = max(panels, key=lambda panel: len(panel[1]))
     if len(panels) > 1 and all(set(series) <= set(names) for _, series in panels):
@@ -67,18 +66,16 @@ def _legends(figure: Figure, panels: list[tuple[Axes, list[str]]]) -> None:
         columns = -(-len(labels) // rows)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
-    lists = [series for _, series in panels]
     for i, (axes, series) in enumerate(panels):
-        # Many series leave no room inside; where panels share them, the last has room below.
         labels = axes.get_legend_handles_labels()[1]
-        many = len(labels) > 5
-        below = many and lists.count(series) > 1
-        if series in (lists[i + 1 :] if below else lists[:i]):
+        many = len(labels) > 5  # which leave no room inside, but below the last panel
+        if series in (others for _, others in (panels[i + 1 :] if many else panels[:i])):
             continue
-        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
-        wide = max(map(len, labels)) > 14  # three of these are wider than a panel
-        columns = (2 if wide else 4 if len(labels) > 12 else 3) if below else 2 if many else 1
-        axes.legend(frameon=False, fontsize=8, ncols=columns, **(place if below else {}))
+        look: dict[str, Any] = {"frameon": False, "fontsize": 8}
+        if many:  # three names of 15 letters are wider than a panel
+            columns = 2 if max(map(len, labels)) > 14 else 4 if len(labels) > 12 else 3
+            look |= {"ncols": columns, "loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+        axes.legend(**look)
 
 
 def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
@@ -93,59 +90,31 @@ def in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
 
 def _panel(axes: Axes, panel: Panel, curves: Curves, series: Sequence[str]) -> None:
     twins = companions(series, panel.references)
-    for name, style in styles(series, panel.references).items():
-        curve = curves[panel.name, name]
-        if panel.kind is Kind.MARKERS and name not in panel.references:
-            _markers(axes, curve, name, style)
-        else:
-            _line(axes, panel, curve, name, style, listed=name not in twins)
+    for i, (name, style) in enumerate(styles(series, panel.references).items()):
+        x, mean, sem = curves[panel.name, name]
+        y, sem = np.abs(mean) if panel.magnitude else mean, np.nan_to_num(sem)
+        reference = name in panel.references
+        if panel.kind is Kind.MARKERS and not reference:
+            marker: dict[str, Any] = {"marker": _MARKERS[i % len(_MARKERS)], "capsize": 2}
+            marker |= {"markersize": 7, "markerfacecolor": "none"} if i % 2 else {"markersize": 5}
+            axes.errorbar(x, y, sem, color=style.colour, linestyle="none", label=name, **marker)
+            continue
+        if np.any(sem > 0):
+            axes.fill_between(x, y - sem, y + sem, color=style.colour, alpha=0.2, linewidth=0)
+        dashes: Any = (0, style.dash) if style.dash else "-"
+        label, width = f"_{name}" if name in twins else name, 1.0 if reference else 1.6
+        axes.plot(x, y, color=style.colour, linestyle=dashes, linewidth=width, label=label)
     for what, look in companion_styles(series, panel.references).items():
         axes.plot([], [], color=look.colour, linestyle=(0, look.dash), linewidth=1.0, label=what)
-    if "x" in panel.log:
-        axes.set_xscale("log")
-    else:
-        axes.locator_params(axis="x", nbins=7)  # more would touch, if they are negative
-    if "y" in panel.log:
-        axes.set_yscale("log")
-    _plain_ticks(axes, panel)
-    axes.set_title(panel.heading, loc="left", fontsize=10)
-    if panel.y_range is not None:
-        axes.set_ylim(*panel.y_range)
-    axes.margins(x=0.02 if panel.kind is Kind.LINES else 0.05)
-    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    _axes(axes, panel)
 
 
-def _line(axes: Axes, panel: Panel, curve: Curve, name: str, style: Style, *, listed: bool) -> None:
-    y, sem = np.abs(curve.mean) if panel.magnitude else curve.mean, np.nan_to_num(curve.sem)
-    reference = name in panel.references
-    if np.any(sem > 0):
-        axes.fill_between(curve.x, y - sem, y + sem, color=style.colour, alpha=0.2, linewidth=0)
-    dashes: Any = (0, style.dash) if style.dash else "-"
-    width = 1.0 if reference else 1.6
-    axes.plot(curve.x, y, color=style.colour, linestyle=dashes, linewidth=width,
-              label=name if listed else f"_{name}")  # fmt: skip
-
-
-def _markers(axes: Axes, curve: Curve, name: str, style: Style) -> None:
-    axes.errorbar(
-        curve.x,
-        curve.mean,
-        yerr=np.nan_to_num(curve.sem),
-        color=style.colour,
-        linestyle="none",
-        marker=_MARKERS[style.marker % len(_MARKERS)],
-        markersize=5 if style.marker % 2 == 0 else 7,
-        markerfacecolor=style.colour if style.marker % 2 == 0 else "none",
-        capsize=2,
-        label=name,
-    )
-
-
-def _plain_ticks(axes: Axes, panel: Panel) -> None:
-    """Write plain numbers on a log axis of few decades, where powers of ten say little."""
-    for letter in panel.log:
-        axis = axes.xaxis if letter == "x" else axes.yaxis
+def _axes(axes: Axes, panel: Panel) -> None:
+    """Set scales and ticks: plain numbers on a log axis of few decades, where powers say little."""
+    for letter, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if letter not in panel.log:
+            continue
+        axes.set(**{f"{letter}scale": "log"})
         low, high = axis.get_data_interval()
         if high < 200 * low:
             many = high > 8 * low
@@ -154,13 +123,21 @@ def _plain_ticks(axes: Axes, panel: Panel) -> None:
             )
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
-    if panel.kind is Kind.MARKERS and "x" not in panel.log:
+    if "x" not in panel.log and panel.kind is Kind.MARKERS:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    elif "x" not in panel.log:
+        axes.locator_params(axis="x", nbins=7)  # more would touch, if they are negative
+    axes.set_title(panel.heading, loc="left", fontsize=10)
+    if panel.y_range is not None:
+        axes.set_ylim(*panel.y_range)
+    axes.margins(x=0.02 if panel.kind is Kind.LINES else 0.05)
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _space(axes: Any, panel: Panel, curves: Curves) -> None:
     """Draw labelled points in space, larger in front, with a line down to the floor."""
-    x, y, z = (curves[panel.name, name].mean for name in curves.series(panel.name))
+    x, y, z = (curve.mean for curve in curves.panel(panel.name))
     floor = min(0.0, float(z.min())) * 1.1
     for i in range(x.size):
         axes.plot([x[i]] * 2, [y[i]] * 2, [floor, z[i]], color="#bbbbbb", linewidth=0.8)
@@ -168,6 +145,4 @@ def _space(axes: Any, panel: Panel, curves: Curves) -> None:
     sizes = 15 + 70 * (x - x.min()) / max(float(np.ptp(x)), 1e-300)
     axes.scatter(x, y, z, s=sizes, color=COCO, depthshade=False)
     axes.set_title(panel.heading, loc="left", fontsize=10)
-    axes.set_xlabel(panel.x)
-    axes.set_ylabel(panel.y)
-    axes.set_zlabel("z")
+    axes.set(xlabel=panel.x, ylabel=panel.y, zlabel="z")

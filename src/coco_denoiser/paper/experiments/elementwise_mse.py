@@ -9,20 +9,18 @@ grid of dimensions and numbers of points is beside them.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from coco_denoiser import denoise
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Kind, Panel
+from coco_denoiser.paper.pairs import denoise_windows
 from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Float64
 
 NAME = "elementwise-mse"
-_BLOCK = 250  # runs of a unit
 _SHOWN = 0  # the configuration of the paper's Figures 3 and 11
 # The points of those figures, in percent of the half width of the box.
 _PUBLISHED = (
@@ -58,18 +56,12 @@ def _shape(config: ElementwiseConfig, number: int) -> Float64:
 
 def _unit(config: ElementwiseConfig, index: int) -> Unit:
     """Return squared errors (boxes, runs, points) of COCO, and the oracle's (runs, points)."""
-    number, part = divmod(index, len(config.in_blocks(_BLOCK)))
-    if number >= config.configurations:
-        return _grid_unit(config, index - len(config.in_blocks(_BLOCK)) * config.configurations)
+    if index >= config.configurations:
+        return _grid_unit(config, index - config.configurations)
+    shape, first = _shape(config, index), index * config.runs
+    draws = (generator(config, NAME, first + run) for run in range(config.runs))
+    noise = config.sigma * np.stack([rng.standard_normal(shape.shape) for rng in draws])
     problem = Quadratic.spaced(config.dimension)
-    shape = _shape(config, number)
-    noise = np.stack(
-        [
-            generator(config, NAME, number * config.runs + run).standard_normal(shape.shape)
-            for run in config.in_blocks(_BLOCK)[part]
-        ]
-    )
-    noise *= config.sigma
     boxes = [_errors(problem, half_width * shape, noise) for half_width in config.half_widths]
     return {"coco": _squares(np.stack(boxes)), "oracle": _squares(noise)}
 
@@ -77,23 +69,21 @@ def _unit(config: ElementwiseConfig, index: int) -> Unit:
 def _grid_unit(config: ElementwiseConfig, index: int) -> Unit:
     """Return what COCO adds to error and variance of each point, (runs, points), over d sigma^2."""
     d, K = _GRID[index]
-    problem = Quadratic.spaced(d)
     rng = generator(config, f"{NAME} grid", index)
     points = config.grid_half_width * rng.uniform(-1, 1, (K, d))
     noise = config.sigma * rng.standard_normal((config.runs, K, d))
-    moved = _errors(problem, points, noise)
-    scale = d * config.sigma**2
-    centred = moved - moved.mean(axis=0), noise - noise.mean(axis=0)
+    moved, scale = _errors(Quadratic.spaced(d), points, noise), d * config.sigma**2
+    spread, drawn = moved - moved.mean(axis=0), noise - noise.mean(axis=0)
     return {
         "error": (_squares(moved) - _squares(noise)) / scale,
-        "variance": (_squares(centred[0]) - _squares(centred[1])) / scale,
+        "variance": (_squares(spread) - _squares(drawn)) / scale,
     }
 
 
 def _errors(problem: Quadratic, points: Float64, noise: Float64) -> Float64:
     """Return what is left of noise (runs, points, d) when COCO has denoised the gradients."""
     exact = problem.gradient(points)
-    return np.stack([denoise(points, exact + each, L=problem.L) for each in noise]) - exact
+    return denoise_windows(points, exact + noise, L=problem.L) - exact
 
 
 def _squares(vectors: Float64) -> Float64:
@@ -106,14 +96,10 @@ def _panel(config: ElementwiseConfig, number: int, box: int) -> str:
 
 def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    at = np.arange(1, config.points + 1)
-    blocks, theory = len(config.in_blocks(_BLOCK)), config.dimension * config.sigma**2
-    oracles = []
-    for number in range(config.configurations):
-        mine = units[number * blocks : (number + 1) * blocks]
-        coco = np.concatenate([unit["coco"] for unit in mine], axis=1)
-        oracle = np.concatenate([unit["oracle"] for unit in mine])
-        oracles.append(oracle.mean(axis=1))
+    at, theory = np.arange(1, config.points + 1), config.dimension * config.sigma**2
+    shown, grid = units[: config.configurations], units[config.configurations :]
+    for number, unit in enumerate(shown):
+        coco, oracle = unit["coco"], unit["oracle"]
         for box in range(len(config.half_widths)):
             panel = _panel(config, number, box)
             curves.add(panel, "COCO", at, coco[box])
@@ -126,40 +112,36 @@ def _gather(config: ElementwiseConfig, units: Sequence[Unit]) -> Curves:
                 larger = f"{panel} minus l={config.half_widths[box - 1]:g}"
                 total = (coco[box] - coco[box - 1]).sum(axis=1, keepdims=True)
                 curves.add("larger minus smaller box", larger, box, total)
-        if number == _SHOWN:
-            groups = [coco[1][:, np.array(g) - 1].mean(axis=1) for g in (_BEST, _MIDDLE, _WORST)]
-            for i, name in enumerate(("middle minus best", "worst minus middle")):
-                curves.add("ranks", name, i, (groups[i + 1] - groups[i])[:, None])
         shape = _shape(config, number)
         apart = np.linalg.norm(shape[:, None] - shape, axis=2) + np.diag([np.inf] * config.points)
         curves.exact("distance to the nearest", f"{number + 1}", at, apart.min(axis=1))
-        if number == _SHOWN:
-            for axis in range(config.dimension):
-                curves.exact("disposition", f"coordinate {axis + 1}", at, 100.0 * shape[:, axis])
-    curves.add("oracle", "all points", 0, np.mean(oracles, axis=0)[:, None] / theory - 1)
-    for (d, K), unit in zip(_GRID, units[-len(_GRID) :], strict=True):
+    middle_box = shown[_SHOWN]["coco"][1]
+    groups = [middle_box[:, np.array(g) - 1].mean(axis=1) for g in (_BEST, _MIDDLE, _WORST)]
+    curves.add("ranks", "groups", [1, 2], np.diff(groups, axis=0).T)
+    for axis, coordinates in enumerate(100.0 * _shape(config, _SHOWN).T, start=1):
+        curves.exact("disposition", f"coordinate {axis}", at, coordinates)
+    oracles = np.mean([unit["oracle"].mean(axis=1) for unit in shown], axis=0)
+    curves.add("oracle", "all points", 0, oracles[:, None] / theory - 1)
+    for (d, K), unit in zip(_GRID, grid, strict=True):
         for what in ("error", "variance"):
             curves.add(f"grid {what}", f"d={d}, K={K}", np.arange(1, K + 1), unit[what])
     return curves
 
 
 def _panels(result: Result) -> list[Panel]:
-    config, places = result.config, ("left", "centre", "right")
-    figures = ["3", *(f"10, row {number}" for number in range(1, config.configurations))]
+    config, theory = result.config, frozenset({"Oracle (T)"})
+    box = Panel("", "", "point", "squared error", references=theory, kind=Kind.MARKERS)
     panels = [
-        Panel(
-            _panel(config, number, box),
-            f"l = {config.half_widths[box]:g}",
-            "point",
-            "squared error",
-            references=frozenset({"Oracle (T)"}),
-            kind=Kind.MARKERS,
-            new_row=box == 0,
-            figure=f"{figures[number]}, {places[box]}",
+        replace(
+            box,
+            name=_panel(config, number, i),
+            title=f"l = {config.half_widths[i]:g}",
+            new_row=i == 0,
             y_range=(0.0, 350.0),
+            figure=f"{'3' if number == _SHOWN else f'10, row {number}'}, {place}",
         )
         for number in range(config.configurations)
-        for box in range(len(config.half_widths))
+        for i, place in enumerate(("left", "centre", "right"))
     ]
     title = "Points of Figure 3, l = 100"
     space = Panel("disposition", title, "x", "y", kind=Kind.SPACE, new_row=True, figure="11")
@@ -168,34 +150,20 @@ def _panels(result: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
-    boxes, runs = range(len(config.half_widths)), config.runs
-    paper = Judge(runs, figure=3)
-    numbers = range(config.configurations)
-    gain = "COCO minus oracle"
-    first = [curves[gain, _panel(config, _SHOWN, box)] for box in boxes]
-    others = [
-        curves[gain, _panel(config, number, box)]
-        for number in numbers
-        for box in boxes
-        if number != _SHOWN
+    paper, ours = Judge(config.runs, figure=3), Judge(config.runs)
+    largest = len(config.half_widths) - 1
+    lost = [
+        curves["total, COCO minus oracle", _panel(config, number, largest)]
+        for number in range(config.configurations)
     ]
-    widest = [_panel(config, number, boxes[-1]) for number in numbers]
-    lost = [curves["total, COCO minus oracle", name] for name in widest]
     taken = -np.mean([c.mean for c in lost])
-    increase = "largest increase that the runs leave possible, as a share of the oracle's error"
-    bound: dict[str, Any] = {"margin": _NO_MORE, "measure": increase}
-    tightest = [curves[gain, _panel(config, number, 0)].times(-1) for number in numbers]
-    gained = "a gain for every point of the smallest box"
-    here = Judge(runs).increases("", tightest[_SHOWN : _SHOWN + 1], measure=gained)
-    elsewhere = Judge(runs).increases("", tightest[_SHOWN + 1 :], measure=gained)
     tighter = paper.increases(
         "The tighter the box, the lower the total error, in every configuration.",
         curves.panel("larger minus smaller box"),
     )
+    first, *further = range(config.configurations)
     return [
-        paper.no_worse(
-            "MSE(θ_k) ≤ MSE(g_k) for every point, in every box.", first, provided=here, **bound
-        ),
+        _bound_claim(result, 3, "MSE(θ_k) ≤ MSE(g_k) for every point, in every box.", [first]),
         tighter,
         paper.equivalent(
             f"In the largest box denoising is almost null: it takes away {taken:.1%} of the error.",
@@ -203,32 +171,61 @@ def _claims(result: Result) -> list[Claim]:
             provided=tighter,
         ),
         _isolation_claim(result, box=1),
-        *_grid_claims(result),
-        Judge(runs, figure=10).no_worse(
-            "MSE(θ_k) ≤ MSE(g_k) for every point of every further configuration, in every box.",
-            others,
-            provided=elsewhere,
-            **bound,
+        ours.increases(
+            "MSE(θ_k) < MSE(g_k) for every point of a quadratic's windows in a small box: d from 1 "
+            f"to 20 and K from 2 to 12, {len(_GRID)} windows.",
+            [curve.times(-1) for curve in curves.panel("grid error")],
         ),
-        Judge(runs, figure=11).increases(
+        paper.increases(
+            "The variance of each gradient falls: Var(θ_k) < Var(g_k) for every point of these "
+            "windows.",
+            [curve.times(-1) for curve in curves.panel("grid variance")],
+        ),
+        _bound_claim(
+            result,
+            10,
+            "MSE(θ_k) ≤ MSE(g_k) for every point of every further configuration, in every box.",
+            further,
+        ),
+        Judge(config.runs, figure=11).increases(
             "In the published configuration x1, x2, x6, x8 come out best, then x3, x5, and worst "
             "x4, x7.",
-            curves.panel("ranks"),
+            [curves["ranks", "groups"]],
             measure="smallest difference between the means of these groups, in standard errors",
         ),
-        Judge(runs).equivalent(
+        ours.equivalent(
             "The oracle's error is d σ².", [curves["oracle", "all points"]], theory=True
         ),
     ]
 
 
+def _bound_claim(result: Result, figure: int, sentence: str, numbers: Sequence[int]) -> Claim:
+    """Claim that no error of these configurations is above the oracle's, and the smallest below."""
+    config, judge = result.config, Judge(result.config.runs, figure)
+    boxes = [
+        [result.curves["COCO minus oracle", _panel(config, number, box)] for number in numbers]
+        for box in range(len(config.half_widths))
+    ]
+    return judge.no_worse(
+        sentence,
+        [curve for box in boxes for curve in box],
+        margin=_NO_MORE,
+        measure="largest increase that the runs leave possible, as a share of the oracle's error",
+        provided=judge.premise(
+            "a gain for every point of the smallest box", [curve.times(-1) for curve in boxes[0]]
+        ),
+    )
+
+
 def _isolation_claim(result: Result, box: int) -> Claim:
+    from scipy.stats import spearmanr  # takes a second, which no other experiment should wait for
+
     config, curves = result.config, result.curves
     correlations = [
-        _rank_correlation(
+        spearmanr(
             curves["distance to the nearest", f"{number + 1}"].mean,
             curves[_panel(config, number, box), "COCO"].mean,
-        )
+        ).statistic
         for number in range(config.configurations)
     ]
     rank = np.mean(correlations)
@@ -242,33 +239,6 @@ def _isolation_claim(result: Result, box: int) -> Claim:
     )
 
 
-def _grid_claims(result: Result) -> list[Claim]:
-    ours = Judge(result.config.runs)
-    paper = replace(ours, figure=3)
-    return [
-        ours.increases(
-            "MSE(θ_k) < MSE(g_k) for every point of a quadratic's windows in a small box: d from 1 "
-            f"to 20 and K from 2 to 12, {len(_GRID)} windows.",
-            [curve.times(-1) for curve in result.curves.panel("grid error")],
-        ),
-        paper.increases(
-            "The variance of each gradient falls: Var(θ_k) < Var(g_k) for every point of these "
-            "windows.",
-            [curve.times(-1) for curve in result.curves.panel("grid variance")],
-        ),
-    ]
-
-
-def _rank_correlation(a: Float64, b: Float64) -> float:
-    """Return Spearman's coefficient; equal values share the mean of their ranks."""
-    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
-
-
-def _ranks(values: Float64) -> Float64:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - 0.5 * (counts - 1))[inverse])
-
-
 EXPERIMENT = Experiment(
     NAME,
     "Error of each of 8 gradients with and without COCO, in a small, a middling, a large box.",
@@ -278,7 +248,7 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="ElementwiseMSE, ElementwiseMSE_SM, MSE_singular_RndConfig_disposition",
-    count=lambda config: config.configurations * len(config.in_blocks(_BLOCK)) + len(_GRID),
+    numbers=(3, 10, 11),
+    count=lambda config: config.configurations + len(_GRID),
     seconds=8.0,
 )

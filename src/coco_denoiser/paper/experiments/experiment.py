@@ -53,10 +53,6 @@ class Config:
         """Return the parameters by name."""
         return asdict(self)
 
-    def in_blocks(self, size: int) -> list[range]:
-        """Return the numbers of the runs, in blocks of a size, of which the last may have less."""
-        return [range(self.runs)[i : i + size] for i in range(0, self.runs, size)]
-
 
 @dataclass(frozen=True)
 class Result:
@@ -76,7 +72,7 @@ class Experiment:
         paper: the configuration of the paper.
         quick: what differs from it under --quick.
         unit, gather, panels, claims: see the module.
-        figure: the figures of the paper, by their labels in its source; "" for one of ours.
+        numbers: the numbers of the paper's figures that it recomputes; () if it is ours.
         count: the number of units of a configuration.
         check: raises if something that is needed is missing, before any work.
         seconds: how long the paper's configuration takes on one core, about; for the time left.
@@ -90,17 +86,10 @@ class Experiment:
     gather: Callable[[Any, Sequence[Unit]], Curves]
     panels: Callable[[Result], list[Panel]]
     claims: Callable[[Result], list[Claim]]
-    figure: str = ""
+    numbers: tuple[int, ...] = ()
     count: Callable[[Any], int] = lambda config: int(config.runs)
     check: Callable[[Any], object] = lambda _: None
     seconds: float = 5.0
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers of the paper's figures that it recomputes; () if it is ours."""
-        labels = [part.split(" (")[0] for part in self.figure.split(", ")]
-        order = list(FIGURES)
-        return tuple(order.index(label) + 1 for label in labels if label in FIGURES)
 
     def run(self, config: Config) -> Result:
         """Compute every unit, here and one by one, and gather them."""

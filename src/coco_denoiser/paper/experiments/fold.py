@@ -56,7 +56,7 @@ SETTINGS = {
         "Logistic, breast-cancer, step 0.5/L",
         0.5,
         400,
-        lambda: regression("breast-cancer", regularized=True),
+        lambda: regression("breast-cancer"),
         1.0,
     ),
 }

@@ -7,8 +7,9 @@ point: this is COCO outside its assumptions. Mushrooms comes twice: as published
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,48 +22,77 @@ from coco_denoiser.paper.optimizers import SGD, STRSAGA, Adam, Optimizer
 from coco_denoiser.paper.problems import Dataset, LogisticRegression, Problem, datasets
 from coco_denoiser.typing import Float64
 
-_KINDS: tuple[type[Optimizer], ...] = (SGD, STRSAGA, Adam)
-_BASES = tuple(kind.__name__ for kind in _KINDS)
 _SLACK = 0.1  # what a bias regime may lose and still be "almost" or "without significant" delay
 
 
 @dataclass(frozen=True)
 class LogisticConfig(Config):
-    """What is run on one data set; tuples are in the order SGD, STRSAGA, Adam.
+    """What is run on one data set; steps and windows are in `_SETTINGS`.
 
     Attributes:
         data: the data set.
-        regularized: whether there is a Tikhonov term, of weight 1.00001 / sqrt(n).
-        step_sizes: of the three methods.
-        divided_by_L: which of them are divided by L.
-        steps: of the three methods.
-        around_minimizer: which of them start at x* + start, and not at start.
-        starts: what that start is in every coordinate.
-        windows: K of the three methods.
         published: whether labels are those of the file, 1 and 2, and L that of -1 and +1.
+        offset: the start from the minimiser in every coordinate, for methods that start around it.
+        calls: an upper limit on the oracle calls of a run.
     """
 
-    runs: int = 100
-    data: str = "fourclass"
-    regularized: bool = False
-    step_sizes: tuple[float, float, float] = (1.0, 1.0, 80.0)
-    divided_by_L: tuple[bool, bool, bool] = (True, True, True)  # noqa: N815 - the paper's letter
-    steps: tuple[int, int, int] = (800, 800, 800)
-    around_minimizer: tuple[bool, bool, bool] = (False, False, False)
-    starts: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    windows: tuple[tuple[int, ...], ...] = ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8, 16))
+    runs: int = 50
+    data: str = "mushrooms"
     published: bool = False
+    offset: float = 0.0
+    calls: int = 1000
 
 
+class _Setting(NamedTuple):
+    """A method: its step, for how long it runs, its windows, and whether it starts around x*."""
+
+    kind: type[Optimizer]
+    step: float  # in multiples of 1/L, if it is divided by L
+    steps: int
+    windows: tuple[int, ...] = (1, 2, 4, 8)
+    divided_by_L: bool = True  # noqa: N815 - the paper's letter
+    around_minimizer: bool = False
+
+    @property
+    def base(self) -> str:
+        """The name of the method."""
+        return self.kind.__name__
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the series, the method alone first."""
+        return [paths.coco_name(self.base, window) for window in self.windows]
+
+    @property
+    def late(self) -> int:
+        """How many of the last steps are the variance regime."""
+        return self.steps // 16
+
+    def race(self, config: LogisticConfig, problem: Problem) -> paths.Race:
+        """Return the methods on the problem, from the start."""
+        step = self.step / (problem.L if self.divided_by_L else 1.0)
+        methods = [paths.helped(self.base, K, self.kind, lambda _: step) for K in self.windows]
+        start = config.offset + problem.minimizer if self.around_minimizer else 1.0
+        return paths.Race(f"{config.data} {self.base}", problem, methods, start, self.steps)
+
+
+_SETTINGS = {
+    "fourclass": (
+        _Setting(SGD, 1.0, 800),
+        _Setting(STRSAGA, 1.0, 800),
+        _Setting(Adam, 80.0, 800, windows=(1, 2, 4, 8, 16)),
+    ),
+    "mushrooms": (
+        _Setting(SGD, 2.0, 1000, around_minimizer=True),
+        _Setting(STRSAGA, 4.0, 1000, around_minimizer=True),
+        _Setting(Adam, 0.1, 200, divided_by_L=False),
+    ),
+}
 _SOURCES: dict[str, Callable[[], Dataset]] = {
     "fourclass": datasets.fourclass,
     "mushrooms": datasets.mushrooms,
     "breast-cancer": datasets.breast_cancer,
 }
-
-
-def _problem(config: LogisticConfig) -> LogisticRegression:
-    return regression(config.data, regularized=config.regularized, published=config.published)
 
 
 def dataset(name: str) -> Dataset:
@@ -71,10 +101,13 @@ def dataset(name: str) -> Dataset:
 
 
 @lru_cache(maxsize=4)
-def regression(data: str, *, regularized: bool, published: bool = False) -> LogisticRegression:
-    """Return the problem of a data set, the same object every time."""
+def regression(data: str, *, published: bool = False) -> LogisticRegression:
+    """Return the problem of a data set, the same object every time.
+
+    As in the paper, only fourclass has no Tikhonov term.
+    """
     found = _SOURCES[data]()
-    weight = 1.00001 / np.sqrt(len(found.labels)) if regularized else 0.0
+    weight = 0.0 if data == "fourclass" else 1.00001 / np.sqrt(len(found.labels))
     right = LogisticRegression(found.features, found.labels, regularization=weight)
     if not published:
         return right
@@ -85,29 +118,19 @@ def regression(data: str, *, regularized: bool, published: bool = False) -> Logi
     return problem
 
 
-def _step(config: LogisticConfig, which: int, problem: Problem) -> float:
-    return config.step_sizes[which] / (problem.L if config.divided_by_L[which] else 1.0)
+def _problem(config: LogisticConfig) -> LogisticRegression:
+    return regression(config.data, published=config.published)
+
+
+def _settings(config: LogisticConfig) -> list[_Setting]:
+    found = _SETTINGS[config.data]
+    return [setting._replace(steps=min(setting.steps, config.calls)) for setting in found]
 
 
 def _unit(config: LogisticConfig, index: int) -> Unit:
     problem = _problem(config)
-    races = {}
-    for which, (base, kind) in enumerate(zip(_BASES, _KINDS, strict=True)):
-        step = partial(_step, config, which)
-        centre = problem.minimizer if config.around_minimizer[which] else 0.0
-        methods = [paths.helped(base, window, kind, step) for window in config.windows[which]]
-        races[f"{base} "] = paths.Race(
-            f"{config.data} {base}",
-            problem,
-            methods,
-            config.starts[which] + centre,
-            config.steps[which],
-        )
+    races = {f"{each.base} ": each.race(config, problem) for each in _settings(config)}
     return paths.unit(config, index, races, lambda name: generator(config, name, index))
-
-
-def _late(config: LogisticConfig, which: int) -> int:
-    return config.steps[which] // 16
 
 
 def _batches(config: LogisticConfig) -> int:
@@ -123,40 +146,42 @@ def _arrival(mean: Float64, late: int) -> int:
 
 def _gather(config: LogisticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    for which, base in enumerate(_BASES):
-        late = _late(config, which)
-        alone = paths.distances(units, [base], f"{base} ")[base]
-        early, names = _arrival(alone.mean(axis=0), late), _names(config, base)
+    for each in _settings(config):
+        base, late, prefix = each.base, each.late, f"{each.base} "
+        alone = paths.distances(units, [base], prefix)[base]
         batches = np.array_split(alone, _batches(config))
         arrivals = [_arrival(batch.mean(axis=0), late) for batch in batches]
         curves.add("arrival", base, 0, np.array(arrivals, float)[:, None])
-        paths.gather(curves, units, names, early=early, late=late, prefix=f"{base} ")
+        early = _arrival(alone.mean(axis=0), late)
+        paths.gather(curves, units, each.names, early=early, late=late, prefix=prefix)
     return curves
 
 
+def _row(config: LogisticConfig) -> str:
+    """Return the row of Figure 5 that it is; nothing if it is ours."""
+    return "top" if config.data == "fourclass" else "bottom" if config.published else ""
+
+
 def _panels(result: Result) -> list[Panel]:
-    config = result.config
-    row = {"fourclass": "top", "mushrooms": "bottom"}.get(config.data)
-    paper = row is not None and config.published == (config.data == "mushrooms")
+    row, places = _row(result.config), ("left", "centre", "right")
     return [
         paths.panel(
-            f"{base} distance",
-            base,
-            _names(config, base),
-            figure=f"5, {row} {place}" if paper else "",
+            f"{each.base} distance",
+            each.base,
+            each.names,
+            figure=f"5, {row} {place}" if row else "",
         )
-        for base, place in zip(_BASES, ("left", "centre", "right"), strict=True)
+        for each, place in zip(_settings(result.config), places, strict=True)
     ]
 
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    ours = Judge(config.runs)
-    paper = replace(ours, figure=5) if config.data == "fourclass" or config.published else ours
-    claims = []
-    for base in _BASES[:2]:
-        names = _names(config, base)
-        early = _changes(result, base, "early")
+    paper = Judge(config.runs, figure=5 if _row(config) else None)
+    settings, claims = _settings(config), []
+    for each in settings[:2]:
+        base, names = each.base, each.names
+        early = _changes(result, each, "early")
         if config.data == "fourclass":
             claims.append(
                 paper.increases(
@@ -172,30 +197,28 @@ def _claims(result: Result) -> list[Claim]:
                     margin=_SLACK,
                     note="The longer the window, the older the gradients that it holds: the "
                     "largest K is behind for the whole bias regime.",
-                    provided=paper.increases(
-                        "",
+                    provided=paper.premise(
+                        "a gain in the variance regime for the largest K",
                         [curves.difference(f"{base} late", base, names[-1])],
-                        measure="a gain in the variance regime for the largest K",
                     ),
                 )
             )
         claims.append(
             paper.increases(
                 f"{base}: the distance in the variance regime falls consistently with K "
-                f"{_changes(result, base, 'late')}.",
+                f"{_changes(result, each, 'late')}.",
                 [curves.difference(f"{base} late", a, b) for a, b in pairwise(names)],
                 note="The last gain is a loss: the largest window has just left its bias regime.",
             )
         )
-    solved = paths.solved(curves, [f"{base} " for base in _BASES])
-    return [*claims, *_adam_claims(result, paper), solved]
+    solved = paths.solved(curves, [f"{each.base} " for each in settings])
+    return [*claims, *_adam_claims(result, settings[2], paper), solved]
 
 
-def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
-    curves, config = result.curves, result.config
-    names = _names(config, "Adam")
+def _adam_claims(result: Result, adam: _Setting, paper: Judge) -> list[Claim]:
+    curves, config, names = result.curves, result.config, adam.names
     gains = [curves.difference("Adam late", "Adam", name) for name in names[1:]]
-    late = _changes(result, "Adam", "late")
+    late = _changes(result, adam, "late")
     if config.data == "fourclass":
         large = paper.increases(
             "Adam: there is a variance gain for a large K, here K = 16.", gains[-1:]
@@ -203,7 +226,7 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
         return [
             paper.no_worse(
                 "Adam: there is almost no delay in the bias regime "
-                f"{_changes(result, 'Adam', 'early')}.",
+                f"{_changes(result, adam, 'early')}.",
                 [curves.relative("Adam early", name, "Adam") for name in names[1:]],
                 margin=_SLACK,
                 provided=large,
@@ -219,7 +242,7 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
     benefits = paper.increases(f"Adam benefits from COCO, for every K {late}.", gains)
     claims = [benefits]
     if config.published:
-        arrivals = {base: _arrived(result, base) for base in _BASES}
+        arrivals = {each.base: _arrived(result, each) for each in _settings(config)}
         claims += [
             paper.decreases_somewhere(
                 "Adam: the variance does not improve consistently with K.",
@@ -238,7 +261,7 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
             replace(paper, runs=_batches(config)).increases(
                 f"Adam arrives at its variance regime after fewer oracle calls ({arrivals['Adam']})"
                 f" than SGD ({arrivals['SGD']}) and STRSAGA ({arrivals['STRSAGA']}).",
-                [curves["arrival", base].minus(curves["arrival", "Adam"]) for base in _BASES[:2]],
+                [curves["arrival", b].minus(curves["arrival", "Adam"]) for b in list(arrivals)[:2]],
                 measure="smallest difference of the calls until the mean distance has come 95% of "
                 f"its way, in standard errors over {_batches(config)} batches of runs",
             ),
@@ -246,55 +269,29 @@ def _adam_claims(result: Result, paper: Judge) -> list[Claim]:
     return claims
 
 
-def _arrived(result: Result, base: str) -> int:
-    mean = result.curves[f"{base} distance", base].mean
-    return _arrival(mean, _late(result.config, _BASES.index(base)))
+def _arrived(result: Result, of: _Setting) -> int:
+    return _arrival(result.curves[f"{of.base} distance", of.base].mean, of.late)
 
 
-def _names(config: LogisticConfig, base: str) -> list[str]:
-    return [paths.coco_name(base, window) for window in config.windows[_BASES.index(base)]]
-
-
-def _changes(result: Result, base: str, regime: str) -> str:
+def _changes(result: Result, of: _Setting, regime: str) -> str:
     """Return, in brackets, by how much each window changes the distance in a regime."""
-    which = _BASES.index(base)
-    names = _names(result.config, base)[1:]
-    changes = result.curves.percents(f"{base} {regime}", names, base)
-    windows = ", ".join(str(window) for window in result.config.windows[which][1:])
-    first, last = _arrived(result, base), _late(result.config, which)
-    steps = f"first {first}" if regime == "early" else f"last {last}"
+    changes = result.curves.percents(f"{of.base} {regime}", of.names[1:], of.base)
+    windows = ", ".join(map(str, of.windows[1:]))
+    steps = f"first {_arrived(result, of)}" if regime == "early" else f"last {of.late}"
     return f"({changes} for K = {windows} in the {steps} steps)"
 
 
-_PUBLISHED = LogisticConfig(
-    data="mushrooms",
-    runs=50,
-    regularized=True,
-    step_sizes=(2.0, 4.0, 0.1),
-    divided_by_L=(True, True, False),
-    steps=(1000, 1000, 200),
-    around_minimizer=(True, True, False),
-    starts=(0.05, 0.05, 1.0),
-    windows=((1, 2, 4, 8),) * 3,
-    published=True,
-)
 _CONFIGS = {
-    "fourclass": (LogisticConfig(), "real_dataset (top)", "on fourclass"),
-    "mushrooms-published": (
-        _PUBLISHED,
-        "real_dataset (bottom)",
-        "on mushrooms, with the labels and the L of the published code",
+    "on fourclass": LogisticConfig(runs=100, data="fourclass"),
+    "on mushrooms, with the labels and the L of the published code": LogisticConfig(
+        published=True, offset=0.05
     ),
-    "mushrooms": (
-        # What the paper means to run, from so far away that both regimes show.
-        replace(_PUBLISHED, published=False, starts=(3.0, 3.0, 1.0)),
-        "",
-        "on mushrooms, with labels -1 and +1, from outside the noise",
-    ),
+    # What the paper means to run, from so far away that both regimes show.
+    "on mushrooms, with labels -1 and +1, from outside the noise": LogisticConfig(offset=3.0),
 }
 EXPERIMENTS = tuple(
     Experiment(
-        f"logistic-{name}",
+        f"logistic-{config.data}{'-published' * config.published}",
         f"SGD, STRSAGA and Adam, each with COCO_K, for logistic regression {what}.",
         config,
         {"runs": 6},
@@ -302,10 +299,10 @@ EXPERIMENTS = tuple(
         _gather,
         _panels,
         _claims,
-        figure=figure,
+        numbers=(5,) if _row(config) else (),
         count=paths.count,
         check=_problem,
-        seconds=30.0 if name == "fourclass" else 10.0,
+        seconds=30.0 if config.data == "fourclass" else 10.0,
     )
-    for name, (config, figure, what) in _CONFIGS.items()
+    for what, config in _CONFIGS.items()
 )

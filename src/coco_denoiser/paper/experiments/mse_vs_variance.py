@@ -10,17 +10,15 @@ compared on the same data.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
-from coco_denoiser import denoise
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Kind, Panel
+from coco_denoiser.paper.pairs import denoise_windows
 from coco_denoiser.paper.problems import Quadratic
-from coco_denoiser.typing import Float64
 
 NAME = "mse-vs-variance"
 _FIT = "regression"
@@ -37,31 +35,27 @@ class VarianceConfig(Config):
     most_points: int = 10
     half_width: float = 5.0
     variances: tuple[float, ...] = tuple(100.0 * i for i in range(11))
-    blocks: int = 4
 
 
 def _unit(config: VarianceConfig, index: int) -> Unit:
-    """Return, for a block of runs at one variance, errors (runs, K) of the oracle and of COCO.
+    """Return, for one variance, errors (runs, K) of the oracle and of COCO.
 
     And that of the mean of the K noises, which COCO would have at K equal points.
     """
-    level, block = divmod(index, config.blocks)
-    sigma = np.sqrt(config.variances[level])
+    sigma = np.sqrt(config.variances[index])
     problem = Quadratic.spaced(config.dimension)
-    runs = range(config.runs * block // config.blocks, config.runs * (block + 1) // config.blocks)
-    points = np.empty((len(runs), config.most_points, config.dimension))
+    points = np.empty((config.runs, config.most_points, config.dimension))
     noise = np.empty_like(points)
-    for row, run in enumerate(runs):
-        rng = generator(config, NAME, level * config.runs + run)
-        points[row] = rng.uniform(-config.half_width, config.half_width, points.shape[1:])
-        noise[row] = sigma * rng.standard_normal(points.shape[1:])
+    for run in range(config.runs):
+        rng = generator(config, NAME, index * config.runs + run)
+        points[run] = rng.uniform(-config.half_width, config.half_width, points.shape[1:])
+        noise[run] = sigma * rng.standard_normal(points.shape[1:])
     noisy = problem.gradient(points) + noise
     columns = []
     for K in range(1, config.most_points + 1):
         before, theta = noise[:, :K], noisy[:, :K]
         if sigma > 0.0:
-            pairs = zip(points[:, :K], theta, strict=True)
-            theta = np.stack([denoise(x, g, L=problem.L) for x, g in pairs])
+            theta = denoise_windows(points[:, :K], theta, L=problem.L)
         moved = theta - noisy[:, :K]
         shift = np.linalg.norm(moved.mean(axis=1), axis=1)
         oracle, coco = (np.sum(e**2, axis=(1, 2)) / K for e in (before, before + moved))
@@ -72,24 +66,19 @@ def _unit(config: VarianceConfig, index: int) -> Unit:
 
 
 def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
-    def collect(name: str) -> Float64:
-        """Put the blocks back together: (variances, runs, K)."""
-        rows = [unit[name] for unit in units]
-        per = config.blocks
-        return np.stack([np.concatenate(rows[i : i + per]) for i in range(0, len(rows), per)])
-
+    oracle, coco, averaged, centroid = (  # (variances, runs, K)
+        np.stack([unit[name] for unit in units]) for name in _ERRORS
+    )
     sigma2 = np.array(config.variances)
-    oracle, coco, centroid = collect("oracle"), collect("coco"), collect("centroid")
     numbers = np.arange(1, config.most_points + 1)
     curves = Curves()
     slopes = {}
     for panel, series, errors in (("oracle", "Oracle", oracle), ("coco", "COCO", coco)):
-        for K in numbers:
-            curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
         # Least squares through the origin, for run r of every variance together.
         slopes[panel] = np.tensordot(sigma2, errors, axes=(0, 0)) / np.sum(sigma2**2)
         curves.add("slope", series, numbers, slopes[panel])
         for K in numbers:
+            curves.add(panel, f"K={K}", sigma2, errors[:, :, K - 1].T)
             fitted = sigma2 * slopes[panel][:, K - 1].mean()
             curves.exact(panel, f"K={K}, {_FIT}", sigma2, fitted)
         # p of C = K^-p, from batches of runs whose slopes are averaged first.
@@ -100,16 +89,14 @@ def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
     curves.exact("slope", "d/K (averaging)", numbers, config.dimension / numbers)
     # COCO's error is that of the averaged noise, whose mean is known, and an excess that varies
     # little: so means are known better than from the errors themselves.
-    excess = coco - collect("averaged")
+    excess = coco - averaged
     for K in numbers:
         share = excess[:, :, K - 1].T * (K / config.dimension)
         whole = np.where(sigma2 > 0, sigma2, 1.0)
         curves.add("excess over averaging", f"K={K}", sigma2, share / whole)
     slope = np.tensordot(sigma2, excess, axes=(0, 0)) / np.sum(sigma2**2)
     curves.add("slope excess over averaging", "COCO", numbers, slope * numbers / config.dimension)
-    for before, after in pairwise(numbers):
-        drop = slopes["coco"][:, before - 1] - slopes["coco"][:, after - 1]
-        curves.add("slope drop", f"K={before} minus K={after}", after, drop[:, None])
+    curves.add("slope drop", "COCO", numbers[1:], -np.diff(slopes["coco"], axis=1))
     # Both are theorems about every single run, not about the mean.
     noise = np.where(oracle > 0, oracle, 1.0)
     curves.exact("worst run", "total error over the oracle's", numbers, (coco / noise).max((0, 1)))
@@ -120,25 +107,18 @@ def _gather(config: VarianceConfig, units: Sequence[Unit]) -> Curves:
 def _panels(result: Result) -> list[Panel]:
     series = tuple(f"K={K}" for K in range(1, result.config.most_points + 1))
     fits = tuple(f"{name}, {_FIT}" for name in series)
-    variance, error = "noise variance σ²", "total squared error / K"
-    averaging = frozenset({"d/K (averaging)"})
+    x, y = "noise variance σ²", "total squared error / K"
+    errors = Panel("", "", x, y, (*series, *fits), references=frozenset(fits))
+    averaging, points = "d/K (averaging)", "number of points K"
     slopes = Panel(
-        "slope", "Slopes", "number of points K", "slope", references=averaging, kind=Kind.MARKERS
+        *("slope", "", points, "slope", ("COCO", "Oracle", averaging)),
+        references=frozenset({averaging}),
+        kind=Kind.MARKERS,
     )
     return [
-        *(
-            Panel(
-                title.lower(),
-                title,
-                variance,
-                error,
-                (*series, *fits),
-                references=frozenset(fits),
-                figure=f"2, {place}",
-            )
-            for title, place in (("Oracle", "left"), ("COCO", "centre"))
-        ),
-        replace(slopes, figure="2, right", new_row=True),
+        replace(errors, name="oracle", title="Oracle", figure="2, left"),
+        replace(errors, name="coco", title="COCO", figure="2, centre"),
+        replace(slopes, title="Slopes", figure="2, right", new_row=True),
         replace(slopes, title="The same, on logarithmic axes", log="xy"),
     ]
 
@@ -165,8 +145,10 @@ def _claims(result: Result) -> list[Claim]:
         Judge(runs, figure=2) for runs in (config.runs, min(_BATCHES, config.runs))
     )
     more = curves["slope excess over averaging", "COCO"]
-    drops = curves.panel("slope drop")
-    falls = paper.increases("COCO's error falls monotonically with the number of points K.", drops)
+    falls = paper.increases(
+        "COCO's error falls monotonically with the number of points K.",
+        [curves["slope drop", "COCO"]],
+    )
     return [
         paper.at_most(
             "The denoised gradients have the centroid of the observed ones (Theorem 4.1).",
@@ -216,12 +198,12 @@ EXPERIMENT = Experiment(
     NAME,
     "Error of the oracle and of COCO against the noise variance, for 1 to 10 points.",
     VarianceConfig(),
-    {"runs": 100, "blocks": 2},
+    {"runs": 100},
     _unit,
     _gather,
     _panels,
     _claims,
-    figure="MSE_totalVsVariance",
-    count=lambda config: len(config.variances) * config.blocks,
+    numbers=(2,),
+    count=lambda config: len(config.variances),
     seconds=10.0,
 )

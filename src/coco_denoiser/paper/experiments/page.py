@@ -15,9 +15,6 @@ from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.experiments.drawing import in_rows
 from coco_denoiser.paper.experiments.experiment import Entry, Experiment
 
-_CLASSES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.OPEN: "open"}
-
-
 _Missing: TypeAlias = tuple[Experiment, str]
 
 
@@ -26,14 +23,23 @@ def page(entries: Sequence[Entry | _Missing]) -> str:
     done = [entry for entry in entries if isinstance(entry, Entry)]
     paper = sorted((e for e in entries if e[0].numbers), key=lambda entry: entry[0].numbers)
     beyond = [entry for entry in entries if not entry[0].numbers]
+    links = [_link(e, f"Fig. {', '.join(map(str, e.numbers))} {e.name}") for e, *_ in paper]
+    links += ['<a href="#beyond">beyond:</a>'] if beyond else []
+    links += [_link(e, e.name) for e, *_ in beyond]
     template = resources.files("coco_denoiser.paper.experiments") / "page.html"
     return Template(template.read_text("utf-8")).substitute(
-        about=_about(done),
+        about=escape(_about(done)),
         verdict=_verdict(done),
-        contents=_contents(paper, beyond),
+        contents=" ".join(links),
         paper="".join(map(_section, paper)),
-        beyond=_beyond(beyond, done),
+        title='<h2 class="part">Beyond the paper</h2>' if beyond else "",
+        ours=summary.tally(summary.of_ours(done)),
+        beyond="".join(map(_section, beyond)),
     )
+
+
+def _link(experiment: Experiment, text: str) -> str:
+    return f'<a href="#{experiment.name}">{text}</a>'
 
 
 def _is_quick(entry: Entry) -> bool:
@@ -44,84 +50,65 @@ def _is_quick(entry: Entry) -> bool:
 def _about(entries: Sequence[Entry]) -> str:
     """Return what this is: how large, when, with which version."""
     sized = [entry for entry in entries if entry.experiment.quick]
-    quick = sum(map(_is_quick, sized))
-    size = "Full size" if not quick else "Quick run" if quick == len(sized) else "Mixed sizes"
+    quick = {_is_quick(entry) for entry in sized}
+    size = "Mixed sizes" if len(quick) > 1 else "Quick run" if True in quick else "Full size"
     paper = [entry.result.config.runs for entry in sized if entry.experiment.numbers]
     runs = f", {min(paper)} to {max(paper)} runs a figure" if paper else ""
     seeds = ", ".join(sorted({str(entry.result.config.seed) for entry in entries}))
     date = max((entry.date for entry in entries), default="")
     took = f"{sum(entry.seconds for entry in entries):.0f} s of computing"
-    return escape(f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}.")
+    return f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}."
 
 
 def _verdict(entries: Sequence[Entry]) -> str:
     """Return three numbers: confirmed, contradicted, too few runs."""
-    count = summary.counts(summary.of_paper(entries))
+    found = [claim.verdict for claim in summary.of_paper(entries)]
     words = {
-        Verdict.HOLDS: f"of {sum(count.values())} statements of the paper confirmed",
+        Verdict.HOLDS: f"of {len(found)} statements of the paper confirmed",
         Verdict.FAILS: "contradicted",
         Verdict.OPEN: "too few runs to judge",
     }
     return "".join(
-        f'<div class="{_CLASSES[v]}"><b>{n}</b> {words[v]}</div>' for v, n in count.items()
+        f'<div class="{v.name.lower()}"><b>{found.count(v)}</b> {text}</div>'
+        for v, text in words.items()
     )
-
-
-def _contents(paper: Sequence[Entry | _Missing], beyond: Sequence[Entry | _Missing]) -> str:
-    links = [
-        f'<a href="#{e.name}">Fig. {", ".join(map(str, e.numbers))} {e.name}</a>' for e, *_ in paper
-    ]
-    if beyond:
-        links.append('<a href="#beyond">beyond:</a>')
-    links += [f'<a href="#{entry[0].name}">{entry[0].name}</a>' for entry in beyond]
-    return " ".join(links)
-
-
-def _beyond(entries: Sequence[Entry | _Missing], done: Sequence[Entry]) -> str:
-    ours = f"Our own, here and above: {summary.tally(summary.of_ours(done))}."
-    sections = "".join(map(_section, entries))
-    title = '<h2 class="part">Beyond the paper</h2>' if entries else ""
-    return f'<div id="beyond">{title}<p>{ours}</p>{sections}</div>'
 
 
 def _section(entry: Entry | _Missing) -> str:
     experiment = entry[0]
-    title = summary.name(experiment.numbers) if experiment.numbers else experiment.name
+    title = summary.name(experiment.numbers) or experiment.name
     also = f' <span class="label">{experiment.name}</span>' if experiment.numbers else ""
-    if isinstance(entry, Entry):
-        body = _body(entry)
-    else:
-        body = f'<p class="fails missing">Missing: {escape(entry[1])}</p>'
+    missing = f'<p class="fails missing">Missing: {escape(str(entry[1]))}</p>'
     return f"""
 <section id="{experiment.name}">
 <h3>{escape(title)}{also}</h3>
 <p>{escape(experiment.summary)}</p>
-{body}
+{_body(entry) if isinstance(entry, Entry) else missing}
 </section>"""
 
 
 def _body(entry: Entry) -> str:
-    name, result = entry.experiment.name, entry.result
+    name, config = entry.experiment.name, entry.result.config
     parameters = "".join(
         f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_value(value))}</td></tr>"
-        for name, value in result.config.parameters().items()
+        for name, value in config.parameters().items()
     )
+    again = ["coco-denoiser", "reproduce", name, *["--quick"] * _is_quick(entry)]
+    again += ["--seed", str(config.seed)] if config.seed else []
+    # As narrow and as wide as its panels: one is as wide as a phone can be read.
+    columns = max(map(len, in_rows(entry.experiment.panels(entry.result))))
+    size = f"min-width: {min(19 * columns, 44)}rem; max-width: {36 * columns}rem"
     return f"""<div class="beside">
 <div class="figure"><a href="{name}/figure.png"><img src="{name}/figure.png" loading="lazy"
-style="{_size(entry)}" alt="{escape(entry.experiment.summary)}"></a></div>
+style="{size}" alt="{escape(entry.experiment.summary)}"></a></div>
 <div class="words">
 {_claims("The paper says", summary.of_paper([entry]))}
 {_claims("We say", summary.of_ours([entry]))}
 <details><summary>Parameters</summary><table>{parameters}</table></details>
-<p>Again: <code>{_again(entry)}</code> ({entry.seconds:.1f} s). Beside this page:
-<a href="{name}/figure.pdf">figure.pdf</a>, <a href="{name}/curves.csv">curves.csv</a>.</p>
+<p>Again: <code>{" ".join(f"<span>{word}</span>" for word in again)}</code>
+({entry.seconds:.1f} s). Beside this page: <a href="{name}/figure.pdf">figure.pdf</a>,
+<a href="{name}/curves.csv">curves.csv</a>.</p>
 </div></div>"""
-
-
-def _size(entry: Entry) -> str:
-    """Return how narrow and how wide a figure may be: a panel as wide as a phone can be read."""
-    columns = max(map(len, in_rows(entry.experiment.panels(entry.result))))
-    return f"min-width: {min(19 * columns, 44)}rem; max-width: {36 * columns}rem"
 
 
 def _claims(whose: str, claims: Iterable[Claim]) -> str:
@@ -139,18 +126,11 @@ def _claim(claim: Claim) -> str:
     return (
         f"<tr><td>{escape(claim.sentence)}{note}</td>"
         f'<td>{claim.number + 0.0:.3g}{must}<div class="note">{escape(claim.measure)}</div></td>'
-        f'<td class="{_CLASSES[claim.verdict]}">{claim.verdict.value}</td></tr>'
+        f'<td class="{claim.verdict.name.lower()}">{claim.verdict.value}</td></tr>'
     )
 
 
-def _again(entry: Entry) -> str:
-    flags = " --quick" if _is_quick(entry) else ""
-    seed = f" --seed {entry.result.config.seed}" if entry.result.config.seed else ""
-    words = f"coco-denoiser reproduce {entry.experiment.name}{flags}{seed}".split()
-    return " ".join(f"<span>{word}</span>" for word in words)
-
-
 def _value(value: object) -> str:
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple):
         return ", ".join(_value(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

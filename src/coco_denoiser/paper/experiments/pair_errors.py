@@ -6,7 +6,7 @@ The paper simulates both (Figures 9 and 12). The simulation is held against the 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,54 +25,41 @@ from coco_denoiser.paper.experiments.two_points import (
 )
 from coco_denoiser.paper.pairs import denoise_pairs
 
-_BLOCK = 11  # distances of a unit
 _TOGETHER = 10  # distances whose deviations are averaged
-_SUMS = ("active", "noisier", "error", "error2", "excess", "excess2", "bias", "bias2")
+# What is simulated. The excess is over the error of the exact L on the same noise.
+_SIMULATED = (
+    "p_active",
+    "p_active, twice the noise",
+    "MSE",
+    "excess over the exact L",
+    "Bias",
+)
 
 
 def _unit(config: PairConfig, index: int) -> Unit:
-    """Return sums over the runs, (L, distances), of what `_SUMS` names; 2 is for the squares.
-
-    `excess` is the error minus that with the exact L on the same noise, and `noisier` counts
-    active constraints if the noise is doubled.
-    """
-    at = config.distances[index * _BLOCK : (index + 1) * _BLOCK]
-    sums = {name: np.zeros((len(config.L), at.size)) for name in _SUMS}
-    for column, distance in enumerate(at):
-        rng = generator(config, "mse-vs-distance", int(distance))
-        noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
-        points = np.array([[0.0], [distance]])
-        g, doubled = points + noise, points + 2 * noise
-        best = np.sum((denoise_pairs(points, g, L=1.0) - points) ** 2, axis=(1, 2))
-        for row, L in enumerate(config.L):
-            theta = denoise_pairs(points, g, L=L)
-            squares = np.sum((theta - points) ** 2, axis=(1, 2))
-            # The oracle has no bias, so theta - g has that of theta, and less variance.
-            move = theta[:, 1, 0] - g[:, 1, 0]
-            further = denoise_pairs(points, doubled, L=L)[:, 1, 0] - doubled[:, 1, 0]
-            for name, values in (("error", squares), ("excess", squares - best), ("bias", move)):
-                sums[name][row, column] = values.sum()
-                sums[f"{name}2"][row, column] = np.sum(values**2)
-            sums["active"][row, column] = np.count_nonzero(move)
-            sums["noisier"][row, column] = np.count_nonzero(further)
-    return sums
+    """Return means and standard errors (L, what is simulated) at one distance."""
+    rng = generator(config, "mse-vs-distance", index)
+    noise = config.sigma * rng.standard_normal((config.runs, 2, 1))
+    points = np.array([[0.0], [index]])
+    g, doubled = points + noise, points + 2 * noise
+    best = np.sum((denoise_pairs(points, g, L=1.0) - points) ** 2, axis=(1, 2))
+    samples = []
+    for L in config.L:
+        theta = denoise_pairs(points, g, L=L)
+        squares = np.sum((theta - points) ** 2, axis=(1, 2))
+        # The oracle has no bias, so theta - g has that of theta, and less variance.
+        move = theta[:, 1, 0] - g[:, 1, 0]
+        further = denoise_pairs(points, doubled, L=L)[:, 1, 0] - doubled[:, 1, 0]
+        samples.append([move != 0, further != 0, squares, squares - best, move])
+    sem = np.std(samples, axis=2, ddof=1) / np.sqrt(config.runs)
+    return {"mean": np.mean(samples, axis=2), "sem": sem}
 
 
 def _gather(config: PairConfig, units: Sequence[Unit]) -> Curves:
-    N, at = config.runs, config.distances
-    total = {name: np.concatenate([u[name] for u in units], axis=1) / N for name in units[0]}
-    curves = Curves()
-    for what, name, squared in (
-        ("p_active", "active", "active"),
-        ("p_active, twice the noise", "noisier", "noisier"),
-        ("excess over the exact L", "excess", "excess2"),
-        ("MSE", "error", "error2"),
-        ("Bias", "bias", "bias2"),
-    ):
-        mean = total[name]
-        sem = np.sqrt(np.maximum(total[squared] - mean**2, 0) / (N - 1))
-        for row, L in enumerate(config.L):
-            curves.exact(what, name_of(L), at, mean[row], sem[row])
+    curves, at = Curves(), config.distances
+    mean, sem = (np.stack([unit[name] for unit in units], axis=2) for name in ("mean", "sem"))
+    for (i, what), (j, L) in product(enumerate(_SIMULATED), enumerate(config.L)):
+        curves.exact(what, name_of(L), at, mean[j, i], sem[j, i])
     curves.exact("MSE", "MSE(g)", at, np.full(at.size, 2 * config.sigma**2))
     for L in config.L:
         first, second = clipped(L, at, config.sigma)
@@ -130,69 +117,78 @@ def _loose(config: PairConfig) -> dict[float, slice]:
     return {L: slice(int(np.argmax(values < 0.01)), None) for L, values in p.items()}
 
 
-def _against(curves: Curves, L: float, level: float) -> Curve:
-    """Return by how much the error exceeds a level, as a share of that."""
-    return curves["MSE", name_of(L)].over(level).shifted(-1)
+def _against(result: Result, L: float, level: float = 2.0) -> Curve:
+    """Return by how much the error exceeds a multiple of σ², that of the oracle, as a share."""
+    return result.curves["MSE", name_of(L)].over(level * result.config.sigma**2).shifted(-1)
 
 
 def _claims(result: Result) -> list[Claim]:
-    errors = [*_error_claims(result), *_right_claims(result)]
+    errors = [*_error_claims(result), *_under_claims(result), *_right_claims(result)]
     return [*errors, *_bias_claims(result), _closed_form_claim(result)]
 
 
 def _error_claims(result: Result) -> list[Claim]:
+    """Return what is claimed of active constraints, and of the error with any L."""
     config, curves = result.config, result.curves
-    paper, at = Judge(config.runs, figure=9), config.distances
-    right, raw = [1.0, *config.over], 2 * config.sigma**2
-    against = partial(_against, curves)
-    p = [curves["p_active", name_of(L)] for L in config.L]
-    known = [curves["p_active theory", name_of(L)].mean for L in config.L]
-    ends = [_last(curves["MSE theory", name_of(L)].mean <= raw) for L in config.under]
-    blocks = [_together(curves["MSE", name_of(L)].over(raw)) for L in right]
-    grows = paper.increases(
-        "",
+    paper = Judge(config.runs, figure=9)
+    p = [
+        _together(curves["p_active", name].minus(curves["p_active theory", name]))
+        for name in map(name_of, config.L)
+    ]
+    blocks = [_together(_against(result, L)) for L in (1.0, *config.over)]
+    grows = paper.premise(
+        "a larger error in the end than at first",
         [c.part(slice(-1, None)).minus(c.part(slice(1))) for c in blocks],
-        measure="a larger error in the end than at first",
     )
     return [
         paper.equivalent(
             "The simulated p_active recovers that of Figure 7.",
-            [_together(Curve(at, a.mean - b, a.sem)) for a, b in zip(p, known, strict=True)],
+            p,
             margin=0.02,
             measure="largest deviation that the runs leave possible",
             theory=True,
         ),
         paper.equivalent(
             "At distance 0 the estimate is the average, whatever L is: the total error is σ².",
-            [against(L, config.sigma**2).part(slice(1)) for L in config.L],
+            [_against(result, L, 1.0).part(slice(1)) for L in config.L],
             margin=0.1,
             theory=True,
         ),
         paper.no_worse(
             "The looser the constraint, the less is denoised: with L exact or too large the error "
             "grows with the distance.",
-            [c.part(slice(None, -1)).minus(c.part(slice(1, None))) for c in blocks],
+            [c.falls() for c in blocks],
             measure=f"largest fall of the error from {_TOGETHER} distances to the next "
             f"{_TOGETHER} that the runs leave possible, as a share of the oracle's error",
             theory=True,
             provided=grows,
         ),
+    ]
+
+
+def _under_claims(result: Result) -> list[Claim]:
+    """Return what is claimed of an L that is too small."""
+    config, curves = result.config, result.curves
+    paper, raw = Judge(config.runs, figure=9), 2 * config.sigma**2
+    excess = [_against(result, L) for L in config.under]
+    ends = [_last(curves["MSE theory", name_of(L)].mean <= raw) for L in config.under]
+    return [
         paper.increases(
             "With L underestimated, MSE(θ) can exceed MSE(g).",
-            [against(L, raw).part(slice(-1, None)) for L in config.under],
+            [curve.part(slice(-1, None)) for curve in excess],
             measure="smallest excess at Δx=120, in standard errors",
         ),
         paper.increases(
             "Yet there is a range of distances where MSE(θ) ≤ MSE(g), even then.",
             [
-                against(L, raw).part(slice(1, end // 2 + 1)).times(-1)
-                for L, end in zip(config.under, ends, strict=True)
+                curve.part(slice(1, end // 2 + 1)).times(-1)
+                for curve, end in zip(excess, ends, strict=True)
             ],
             measure="smallest difference over the first half of that range, in standard errors",
         ),
         paper.increases(
             "The more L is underestimated, the smaller that range.",
-            _between(*[against(L, raw) for L in config.under[:2]], ends=ends),
+            _between(*excess, ends=ends),
             measure="half way between its ends by theory, the smaller of MSE(θ) − MSE(g) at L={} "
             "and MSE(g) − MSE(θ) at L={}, in standard errors".format(*config.under),
         ),
@@ -203,20 +199,18 @@ def _right_claims(result: Result) -> list[Claim]:
     """Return what is claimed of an L that is exact or too large."""
     config, curves, settled = result.config, result.curves, _settled(result)
     paper, at = Judge(config.runs, figure=9), config.distances
-    right, raw = [1.0, *config.over], 2 * config.sigma**2
-    against = partial(_against, curves)
+    over_raw = [_against(result, L) for L in (1.0, *config.over)]
     widest, active = config.over[-1], ("p_active, twice the noise", "p_active")
     ends = [_last(p_active(widest, at, k * config.sigma) >= 0.01) for k in (1, 2)]
     noisy, quiet = (curves[name, name_of(widest)].shifted(-0.01) for name in active)
-    gains = paper.increases(
-        "",
-        [_together(against(L, raw).part(slice(_TOGETHER))).times(-1) for L in right],
-        measure=f"a gain over the first {_TOGETHER} distances",
+    gains = paper.premise(
+        f"a gain over the first {_TOGETHER} distances",
+        [_together(curve.part(slice(_TOGETHER))).times(-1) for curve in over_raw],
     )
     return [
         paper.no_worse(
             "With L exact or overestimated, MSE(θ) ≤ MSE(g) at every distance.",
-            [_together(against(L, raw)) for L in right],
+            [_together(curve) for curve in over_raw],
             theory=True,
             provided=gains,
         ),
@@ -229,11 +223,11 @@ def _right_claims(result: Result) -> list[Claim]:
         paper.equivalent(
             "With L exact the error settles at an intermediate value where p_active does (from "
             f"Δx={at[settled][0]:.0f} on): 3σ²/2.",
-            [_together(against(1.0, 1.5 * config.sigma**2).part(settled))],
+            [_together(_against(result, 1.0, 1.5).part(settled))],
         ),
         paper.equivalent(
             "With L overestimated the error is MSE(g) where p_active has settled at 0.",
-            [_together(against(L, raw).part(where)) for L, where in _loose(config).items()],
+            [_together(_against(result, L).part(where)) for L, where in _loose(config).items()],
             provided=gains,
         ),
         paper.increases(
@@ -253,23 +247,13 @@ def _falls(config: PairConfig, bias: dict[float, Curve]) -> list[Curve]:
     for c in (_together(bias[L]) for L in config.over):
         high = int(c.mean.argmax())
         peak = c.part(slice(high, high + 1))
-        falls += [peak, *(peak.minus(c.part(slice(i, i + 1))) for i in (6, -1))]
+        falls += [peak, *(peak.minus(c.part(slice(i, i + 1))) for i in (6, c.x.size - 1))]
     return falls
-
-
-def _off_line(config: PairConfig, bias: dict[float, Curve]) -> list[Curve]:
-    """Return how far the bias is from (1 - L) dx / 2, over its height at the longest distance."""
-    at, lines = config.distances, []
-    for L in config.under:
-        line = (1 - L) * at / 2
-        mean, sem = (config.sigma * c for c in (bias[L].mean, bias[L].sem))
-        lines.append(Curve(at, (mean - line) / line[-1], sem / line[-1]))
-    return lines
 
 
 def _bias_claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
-    paper = Judge(config.runs, figure=12)
+    paper, at = Judge(config.runs, figure=12), config.distances
     sigma, limit = config.sigma, config.sigma / (2 * np.sqrt(np.pi))
     # The second point moves down if the constraint is active: the sign is known.
     bias = {}
@@ -294,7 +278,10 @@ def _bias_claims(result: Result) -> list[Claim]:
         ),
         paper.equivalent(
             "With L underestimated the bias grows linearly with the distance: as (1 − L)Δx/2.",
-            _off_line(config, bias),
+            [
+                bias[L].times(sigma).shifted((L - 1) * at / 2).over((1 - L) * at[-1] / 2)
+                for L in config.under
+            ],
             measure="largest distance from that line that the runs leave possible, as a share of "
             "its height at Δx=120",
         ),
@@ -328,10 +315,9 @@ def _closed_form_claim(result: Result) -> Claim:
     config, curves, deviations = result.config, result.curves, []
     for name, unit in (("MSE", 2 * config.sigma**2), ("Bias", config.sigma)):
         for L in config.L:
-            seen, known = curves[name, name_of(L)], curves[f"{name} theory", name_of(L)].mean
-            scale = np.maximum(np.abs(known), unit)
-            off = Curve(seen.x, seen.mean - known, seen.sem)
-            deviations.append(_together(off.over(scale)))
+            known = curves[f"{name} theory", name_of(L)]
+            off = curves[name, name_of(L)].minus(known)
+            deviations.append(_together(off.over(np.maximum(np.abs(known.mean), unit))))
     return Judge(config.runs).equivalent(
         "Error and bias are the moments of a clipped normal variable (the paper has no closed "
         "form).",
@@ -349,6 +335,6 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="MSEvsDistance, Bias",
-    count=lambda config: -(-(config.longest + 1) // _BLOCK),
+    numbers=(9, 12),
+    count=lambda config: config.longest + 1,
 )

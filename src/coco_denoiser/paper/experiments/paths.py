@@ -8,7 +8,7 @@ is the method alone, and differences are taken run by run.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from coco_denoiser.typing import Array, Float64
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
 _BLOCK = 20  # runs of a unit, which go side by side
-Forget: TypeAlias = Literal["drop", "fold"]
 
 
 class Method(NamedTuple):
@@ -46,22 +45,15 @@ class Race(NamedTuple):
     steps: int
 
 
-def coco(problem: Problem, window: int | None, *, forget: Forget = "drop") -> "Rows | None":
-    """Return COCO_K for runs on a problem; K=1 is no denoiser, and None keeps all points."""
-    if window == 1:
-        return None
-    model = Cocoercive(problem.L, tol=TOLERANCE)
-    return Rows(lambda: Denoiser(model=model, window=window, forget=forget))
-
-
 def named(name: str, L: float) -> "Rows":
-    """Return the denoiser of a name, such as COCO_8, fold 2 or Gaussian_32, which ignores L."""
-    kind, window = name.replace(" ", "_").split("_")
+    """Return the denoiser of a name: COCO_8, COCO of all points, fold 2, Gaussian_32 without L."""
+    kind, _, window = name.replace(" ", "_").partition("_")
+    size = int(window) if window else None
     if kind == "Gaussian":
-        return Rows(lambda: Denoiser(model=Gaussian(), window=int(window)))
-    forget: Forget = "fold" if kind == "fold" else "drop"
+        return Rows(lambda: Denoiser(model=Gaussian(), window=size))
+    forget: Literal["drop", "fold"] = "fold" if kind == "fold" else "drop"
     model = Cocoercive(L, tol=TOLERANCE)
-    return Rows(lambda: Denoiser(model=model, window=int(window), forget=forget))
+    return Rows(lambda: Denoiser(model=model, window=size, forget=forget))
 
 
 def coco_name(base: str, window: int | None) -> str:
@@ -77,16 +69,23 @@ def helped(
     make: Callable[..., Optimizer],
     step: Callable[[Problem], float],
     *,
-    forget: Forget = "drop",
+    forget: str = "drop",
 ) -> Method:
-    """Return a method with COCO_K, from what makes its optimizer and its step on a problem."""
+    """Return a method with COCO_K, from what makes its optimizer and its step on a problem.
+
+    K=1 is no denoiser, and None keeps all points.
+    """
+    series = coco_name(base, window)
+    kind = series[len(base) + 1 :]
+    if forget == "fold":
+        series, kind = f"{series}, folding", kind.replace("COCO", "fold")
     return Method(
-        coco_name(base, window) + ", folding" * (forget == "fold"),
-        lambda problem: make(step(problem), denoiser=coco(problem, window, forget=forget)),
+        series,
+        lambda of: make(step(of), denoiser=named(kind, of.L) if kind else None),
     )
 
 
-def sgd(window: int | None, step: float = 1.0, *, forget: Forget = "drop") -> Method:
+def sgd(window: int | None, step: float = 1.0, *, forget: str = "drop") -> Method:
     """Return SGD+COCO_K, with a step in multiples of 1/L."""
     return helped("SGD", window, SGD, lambda problem: step / problem.L, forget=forget)
 
@@ -107,7 +106,7 @@ def unit(
         share of steps whose window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
-    runs = len(config.in_blocks(_BLOCK)[index])
+    runs = min(_BLOCK, config.runs - _BLOCK * index)
     for prefix, race in races.items():
         start = np.full((runs, race.problem.dimension), race.start)
         for series, make, averaged in race.methods:
@@ -187,7 +186,7 @@ def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") ->
 
 def count(config: Config) -> int:
     """Return the number of units."""
-    return len(config.in_blocks(_BLOCK))
+    return -(-config.runs // _BLOCK)
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:

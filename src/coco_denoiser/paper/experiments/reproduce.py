@@ -58,7 +58,7 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
 def describe(experiment: Experiment) -> str:
     """Return its name, its figure in the paper and its size, in three lines."""
     full, quick = (configuration(experiment, quick=q, seed=0).runs for q in (False, True))
-    where = summary.name(experiment.numbers) if experiment.numbers else "beyond the paper"
+    where = summary.name(experiment.numbers) or "beyond the paper"
     runs = f"{full} runs; --quick: {quick}" if experiment.quick else "a formula"
     return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}"
 
@@ -110,73 +110,59 @@ def _run(
             absent[experiment.name] = str(error)
     if not configs:
         raise RefusedError(next(iter(absent.values())))
-    tasks: deque[units.Task] = deque()
-    progress = _Progress(len(configs))
     # The longest first, so that none is left for one core in the end.
-    for name in sorted(configs, key=lambda name: -EXPERIMENTS[name].seconds):
-        tasks += _schedule(name, configs[name], options.out, tasks, progress)
-    progress.show()
+    order = sorted(configs, key=lambda name: -EXPERIMENTS[name].seconds)
+    stores = {name: units.Store(name, configs[name], options.out) for name in order}
+    missing = {name: store.missing() for name, store in stores.items()}
+    weights = {n: EXPERIMENTS[n].seconds / EXPERIMENTS[n].count(configs[n]) for n in order}
+    left = {name: len(calls) for name, calls in missing.items()}
+    spent = dict.fromkeys(order, 0.0)
+    progress = _Progress(len(order), sum(_DRAWING + left[n] * weights[n] for n in order))
+
+    def last(name: str) -> units.Call:
+        return partial(results.finish, name, configs[name], options.out, spent[name])
+
+    calls = deque(call for name in order for call in missing[name] or [last(name)])
+    room = sys.maxsize if options.dask else 2 * jobs
     with units.cluster(options.dask) if options.dask else units.workers(jobs) as executor:
-        units.work(tasks, executor, sys.maxsize if options.dask else 2 * jobs)
+        for answer in units.answers(calls, executor, room):
+            if isinstance(answer, str):
+                progress.say(f"{answer}: computed in {spent[answer]:.1f} s, and drawn")
+                continue
+            name, index, unit, seconds = answer
+            stores[name].save(index, unit)
+            spent[name] += seconds
+            left[name] -= 1
+            if not left[name]:
+                calls.appendleft(last(name))
+            progress.advance(weights[name])
     return write_page(options.out, absent), absent
-
-
-def _schedule(
-    name: str, config: Config, out: Path, tasks: deque[units.Task], progress: "_Progress"
-) -> list[units.Task]:
-    """Return what can be done at once of one experiment; its figure and claims follow its units."""
-    experiment = EXPERIMENTS[name]
-    weight, spent = experiment.seconds / experiment.count(config), [0.0]
-
-    def computed(seconds: float) -> None:
-        spent.append(seconds)
-        progress.advance(weight)
-        if len(spent) > len(found):
-            tasks.appendleft(last())
-
-    def last() -> units.Task:
-        return partial(results.finish, name, config, out, sum(spent)), finished
-
-    def finished(_: object) -> None:
-        progress.advance(_DRAWING)
-        progress.say(f"{name}: computed in {sum(spent):.1f} s, and drawn")
-
-    found = units.missing(experiment, config, out, computed)
-    progress.expect(len(found) * weight + _DRAWING)
-    return found or [last()]
 
 
 class _Progress:
     """Tells what is done, line by line, and on a terminal how much is left."""
 
-    def __init__(self, count: int) -> None:
-        self._count, self._said = count, 0
-        self._total = self._done = 0.0
+    def __init__(self, count: int, seconds: float) -> None:
+        self._count, self._total = count, seconds
+        self._said, self._done = 0, 0.0
         self._begun, self._terminal = time.perf_counter(), sys.stdout.isatty()
-
-    def expect(self, seconds: float) -> None:
-        """Add to what is to be done."""
-        self._total += seconds
+        self.advance(0.0)
 
     def advance(self, seconds: float) -> None:
-        """Take it that so much more is done, in the seconds that were expected."""
+        """Take it that so much more is done, and show on a terminal how much is left."""
         self._done += seconds
-        self.show()
-
-    def show(self) -> None:
-        """Show on a terminal how much is left."""
-        if self._terminal and self._total:
+        if self._terminal:
             share = self._done / self._total
             passed = time.perf_counter() - self._begun
             left = f", {passed / share - passed:.0f} s left" if share > _TOO_EARLY else ""
             print(f"\rcomputing and drawing … {share:.0%}{left}   ", end="", flush=True)
 
     def say(self, line: str) -> None:
-        """Print a line, which stays."""
+        """Print a line, which stays, for an experiment that is drawn."""
         self._said += 1
         start, end = ("\r", " " * 20) if self._terminal else ("", "")
         print(f"{start}{self._said} of {self._count}: {line}{end}", flush=True)
-        self.show()
+        self.advance(_DRAWING)
 
 
 def _cores() -> int:

@@ -16,13 +16,13 @@ from coco_denoiser.paper.experiments.units import Store
 from coco_denoiser.paper.files import write_bytes, write_whole
 
 
-def finish(name: str, config: Config, out: Path, seconds: float) -> None:
-    """Gather the units of an experiment, which are all there, and save all else.
+def finish(name: str, config: Config, out: Path, seconds: float) -> str:
+    """Gather the units of an experiment, which are all there, save all else, return its name.
 
     The figure and the claims are made from the curves as they were saved.
     """
     experiment, folder = EXPERIMENTS[name], out / name
-    units = Store(name, config, out).everything(experiment.count(config))
+    units = Store(name, config, out).everything()
     write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
     # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -43,6 +43,7 @@ def finish(name: str, config: Config, out: Path, seconds: float) -> None:
         "claims": [claim.as_dict() for claim in experiment.claims(result)],
     }
     _write_json(folder / "claims.json", record, indent=1)
+    return name
 
 
 def _write_json(path: Path, content: object, indent: int | None = None) -> None:
@@ -55,14 +56,11 @@ def load(experiment: Experiment, out: Path) -> Entry | None:
     try:
         record = json.loads((folder / "claims.json").read_text("utf-8"))
         curves = Curves.from_csv((folder / "curves.csv").read_bytes())
-        saved: dict[str, Any] = {name: _tuples(v) for name, v in record["config"].items()}
-        config = type(experiment.paper)(**saved)
+        saved: dict[str, Any] = record["config"]
+        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
+        config = type(experiment.paper)(**saved | lists)
         claims = [Claim.from_dict(claim) for claim in record["claims"]]
         run = json.loads((folder / "run.json").read_text("utf-8"))
         return Entry(experiment, Result(config, curves), claims, run["seconds"], run["date"])
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         return None
-
-
-def _tuples(value: object) -> object:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

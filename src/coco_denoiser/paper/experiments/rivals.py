@@ -70,7 +70,7 @@ class RivalsConfig(Config):
 def _problem(config: RivalsConfig) -> Problem:
     if config.problem == "quadratic":
         return Quadratic.spaced(10, noise_std=10.0)
-    return logistic.regression(config.problem, regularized=config.problem != "fourclass")
+    return logistic.regression(config.problem)
 
 
 def _names(denoiser: str) -> list[str]:

@@ -4,15 +4,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from coco_denoiser.paper.experiments.claims import Claim, Verdict
-from coco_denoiser.paper.experiments.experiment import FIGURES, Entry, Experiment
+from coco_denoiser.paper.experiments.experiment import FIGURES, Entry
 
 _WIDTH = 100
-
-
-def counts(claims: Iterable[Claim]) -> dict[Verdict, int]:
-    """Return how many claims have each verdict."""
-    found = [claim.verdict for claim in claims]
-    return {verdict: found.count(verdict) for verdict in Verdict}
 
 
 def of_paper(entries: Iterable[Entry]) -> list[Claim]:
@@ -28,40 +22,35 @@ def of_ours(entries: Iterable[Entry]) -> list[Claim]:
 
 def tally(claims: Sequence[Claim]) -> str:
     """Return how many statements are confirmed, and how many not."""
-    count = counts(claims)
-    parts = [f"{count[Verdict.HOLDS]} of {len(claims)} statements confirmed"]
+    found = [claim.verdict for claim in claims]
+    parts = [f"{found.count(Verdict.HOLDS)} of {len(found)} statements confirmed"]
     for verdict, word in ((Verdict.FAILS, "contradicted"), (Verdict.OPEN, "open")):
-        if count[verdict]:
-            parts.append(f"{count[verdict]} {word}")
+        if verdict in found:
+            parts.append(f"{found.count(verdict)} {word}")
     return ", ".join(parts)
 
 
 def lines(entries: Sequence[Entry]) -> list[str]:
     """Return the summary: all figures, a line for each, what contradicts and why, our claims."""
-    paper = of_paper(entries)
+    paper, ours = of_paper(entries), of_ours(entries)
     out, titles = [f"The paper: {tally(paper)}."] if paper else [], list(FIGURES.values())
-    for numbers in groups([entry.experiment for entry in entries]):
+    groups = {entry.experiment.numbers for entry in entries}
+    for numbers in sorted(groups):
         mine = [claim for claim in paper if claim.figure in numbers]
-        if mine:
+        if mine and not any(set(numbers) < set(larger) for larger in groups):
             out.append(f"  {name(numbers):18} {titles[numbers[0] - 1]:42}{tally(mine)}")
     for claim in paper:
         if claim.verdict is Verdict.FAILS:
             why = f" Why: {claim.note}" if claim.note else ""
             text = f"Contradicted, Figure {claim.figure}: {claim.sentence}{why}"
             out += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
-    ours = of_ours(entries)
     return [*out, f"Our own: {tally(ours)}."] if ours else out
 
 
-def groups(experiments: Iterable[Experiment]) -> list[tuple[int, ...]]:
-    """Return the numbers of the figures, those of one experiment together, in their order."""
-    found = {experiment.numbers for experiment in experiments if experiment.numbers}
-    return sorted(n for n in found if not any(set(n) < set(other) for other in found))
-
-
 def name(numbers: tuple[int, ...]) -> str:
-    """Return `Figure 4` or `Figures 3, 10, 11`."""
-    return f"Figure{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    """Return `Figure 4` or `Figures 3, 10, 11`; nothing without a number."""
+    listed = ", ".join(map(str, numbers))
+    return f"Figure{'s' * (len(numbers) > 1)} {listed}" if numbers else ""
 
 
 def every_claim(entries: Iterable[Entry]) -> list[str]:
@@ -70,10 +59,10 @@ def every_claim(entries: Iterable[Entry]) -> list[str]:
     for entry in entries:
         found += ["", entry.experiment.name]
         for claim in entry.claims:
-            whose = "ours" if claim.figure is None else f"Figure {claim.figure}"
-            number = f"{claim.number + 0.0:.3g}"
+            whose = name((claim.figure,)) if claim.figure else "ours"
             must = f", must be {wanted(claim)}" if wanted(claim) else ""
-            text = f"{claim.verdict.value}: {claim.sentence} ({whose}: {number}{must}) {claim.note}"
+            number = f"{claim.number + 0.0:.3g}{must}"
+            text = f"{claim.verdict.value}: {claim.sentence} ({whose}: {number}) {claim.note}"
             found += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     return found
 

@@ -6,10 +6,11 @@ Four figures on one problem: COCO_K in SGD and in Adam, COCO_K against smaller s
 against the other ways to reduce the variance of SGD.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,6 @@ _SMALLER_STEPS = {2: 0.8, 4: 0.6, 8: 0.4}  # the share of 1/L that the paper tun
 _AT_ANY_STEP = 8  # the window that is tried at each of these steps
 _EARLY = 6
 _NEARER = {"SGD": 3, "Adam": _EARLY}  # steps each of which must lead nearer
-_LATE = {"synthetic-adam": 8}  # Adam needs longer to get there; for the others, 16
 _STALLED = 6  # steps whose mean is compared with that of as many before them
 _STANDSTILL = 0.1  # a fall of less between them: in the bias regime it is by nine tenths
 _FALL = (
@@ -39,7 +39,7 @@ _FALL = (
 
 @dataclass(frozen=True)
 class SyntheticConfig(Config):
-    """The paper's numbers."""
+    """The paper's numbers; `late` counts the last steps, where noise dominates."""
 
     figure: str = "synthetic-sgd"
     runs: int = 100
@@ -47,6 +47,7 @@ class SyntheticConfig(Config):
     dimension: int = 10
     sigma: float = 10.0
     start: float = 100.0
+    late: int = 16
 
 
 def _adam(window: int | None, beta1: float = 0.5) -> paths.Method:
@@ -55,37 +56,28 @@ def _adam(window: int | None, beta1: float = 0.5) -> paths.Method:
 
 
 _SGD_ALONE = paths.sgd(1)
-_TUNED = {K: paths.sgd(1, step) for K, step in _SMALLER_STEPS.items()}
-_HELPED = {step: paths.sgd(_AT_ANY_STEP, step) for step in _SMALLER_STEPS.values()}
-METHODS = {
-    "synthetic-sgd": [paths.sgd(window) for window in _WINDOWS],
-    "synthetic-adam": [*map(_adam, _WINDOWS), _adam(1, 0.0), _adam(2, 0.0)],
-    "tuned-step": [
-        _SGD_ALONE,
-        *(paths.sgd(K) for K in _SMALLER_STEPS),
-        *(tuned._replace(series=f"SGD+SS(COCO_{K})") for K, tuned in _TUNED.items()),
-        *(ours._replace(series=f"{ours.series}, step {step}/L") for step, ours in _HELPED.items()),
-    ],
-    "variance-reduction": [
-        _SGD_ALONE,
-        paths.DECREASING,
-        _SGD_ALONE._replace(series="SGD+PRaveraging", averaged=True),
-        paths.sgd(None),
-    ],
-}
+_WINDOWED = [paths.sgd(K) for K in _SMALLER_STEPS]
+_SMALLER = [
+    paths.sgd(1, step)._replace(series=f"SGD+SS(COCO_{K})") for K, step in _SMALLER_STEPS.items()
+]
+_HELPED = [
+    paths.sgd(_AT_ANY_STEP, step)._replace(series=f"SGD+COCO_{_AT_ANY_STEP}, step {step}/L")
+    for step in _SMALLER_STEPS.values()
+]
 
 
 def _unit(config: SyntheticConfig, index: int) -> Unit:
     problem = Quadratic.spaced(config.dimension, noise_std=config.sigma)
+    methods = _FIGURES[config.figure].methods
     # One name for the noise of all four figures, so that SGD is the same curve in each.
-    race = paths.Race("synthetic", problem, METHODS[config.figure], config.start, config.steps)
+    race = paths.Race("synthetic", problem, methods, config.start, config.steps)
     return paths.unit(config, index, {"": race}, lambda name: generator(config, name, index))
 
 
 def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     curves = Curves()
-    series = [method.series for method in METHODS[config.figure]]
-    paths.gather(curves, units, series, early=_EARLY, late=_late(config))
+    series = [method.series for method in _FIGURES[config.figure].methods]
+    paths.gather(curves, units, series, early=_EARLY, late=config.late)
     at = np.arange(config.steps + 1)
     distance = paths.distances(units, series)
     for name in series:
@@ -116,10 +108,6 @@ def _gather(config: SyntheticConfig, units: Sequence[Unit]) -> Curves:
     return curves
 
 
-def _late(config: SyntheticConfig) -> int:
-    return _LATE.get(config.figure, 16)
-
-
 def _theory(config: SyntheticConfig) -> np.ndarray:
     """Return E||x_k||^2 of SGD with step 1/L: x <- (1 - a) x - noise for each eigenvalue a."""
     a = np.linspace(1, 1 / 3, config.dimension)
@@ -132,9 +120,9 @@ def _theory(config: SyntheticConfig) -> np.ndarray:
 
 
 def _panels(result: Result) -> list[Panel]:
-    series = [m.series for m in METHODS[result.config.figure] if ", " not in m.series]
-    number = _FIGURES[result.config.figure][1]
-    return [paths.panel("distance", "Distance to the minimiser", series, figure=number)]
+    figure = _FIGURES[result.config.figure]
+    series = [method.series for method in figure.methods if ", " not in method.series]
+    return [paths.panel("distance", "Distance to the minimiser", series, figure=figure.number)]
 
 
 def _regimes(result: Result, base: str) -> list[Claim]:
@@ -145,10 +133,9 @@ def _regimes(result: Result, base: str) -> list[Claim]:
     if base == "Adam":
         steps = steps[:-1]  # the paper says of the last two that they are superimposed
     gains, changes = (curves.percents(regime, names[1:], base) for regime in ("late", "early"))
-    improved = paper.increases(
-        "",
+    improved = paper.premise(
+        "a gain in the variance regime with all points",
         [curves.difference("late", base, names[-1])],
-        measure="a gain in the variance regime with all points",
     )
     note = ""
     if base == "Adam":
@@ -183,7 +170,7 @@ def _regimes(result: Result, base: str) -> list[Claim]:
             measure=_FALL,
         ),
         paper.increases(
-            f"In the variance regime (last {_late(result.config)} steps) the distance of {base} "
+            f"In the variance regime (last {result.config.late} steps) the distance of {base} "
             f"falls monotonically with K: {gains} against {base} alone for K = 2, 4, 8, 16, all.",
             steps,
             note=note,
@@ -193,12 +180,7 @@ def _regimes(result: Result, base: str) -> list[Claim]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    claims = {
-        "synthetic-sgd": lambda r: _regimes(r, "SGD"),
-        "synthetic-adam": _adam_claims,
-        "tuned-step": _tuned_claims,
-        "variance-reduction": _rival_claims,
-    }[config.figure](result)
+    claims = _FIGURES[config.figure].claims(result)
     if ("squared distance over theory", "SGD") in curves:
         claims.append(
             Judge(config.runs).equivalent(
@@ -217,10 +199,8 @@ def _adam_claims(result: Result) -> list[Claim]:
     same = paper.equivalent(
         "Adam+COCO_16 and Adam+COCO are superimposed.",
         [curves.relative(regime, *pair) for regime in ("early", "late")],
-        provided=paper.increases(
-            "",
-            [curves.difference("late", "Adam", name) for name in pair],
-            measure="a gain over Adam alone",
+        provided=paper.premise(
+            "a gain over Adam alone", [curves.difference("late", "Adam", name) for name in pair]
         ),
     )
     config = result.config
@@ -241,18 +221,18 @@ def _adam_claims(result: Result) -> list[Claim]:
 
 def _tuned_claims(result: Result) -> list[Claim]:
     curves, paper = result.curves, Judge(result.config.runs, figure=13)
-    pairs = [(f"SGD+COCO_{K}", f"SGD+SS(COCO_{K})") for K in _SMALLER_STEPS]
-    late = ", ".join(curves.percent("late", tuned, ours) for ours, tuned in pairs)
-    early = ", ".join(curves.percent("early", tuned, ours) for ours, tuned in pairs)
+    smaller = [method.series for method in _SMALLER]
+    pairs = [(ours.series, tuned) for ours, tuned in zip(_WINDOWED, smaller, strict=True)]
+    late, early = (
+        ", ".join(curves.percent(regime, tuned, ours) for ours, tuned in pairs)
+        for regime in ("late", "early")
+    )
     any_step = [
         ("SGD", f"SGD+COCO_{_AT_ANY_STEP}"),
-        *(
-            (f"SGD+SS(COCO_{K})", f"SGD+COCO_{_AT_ANY_STEP}, step {scale}/L")
-            for K, scale in _SMALLER_STEPS.items()
-        ),
+        *zip(smaller, (method.series for method in _HELPED), strict=True),
     ]
     gains = ", ".join(curves.percent("late", ours, alone) for alone, ours in any_step)
-    steps = ", ".join(f"{scale}/L" for scale in _SMALLER_STEPS.values())
+    steps = ", ".join(f"{step}/L" for step in _SMALLER_STEPS.values())
     return [
         paper.equivalent(
             f"The smaller steps reach the same variance regime as COCO_2, COCO_4, COCO_8 ({late}).",
@@ -262,10 +242,9 @@ def _tuned_claims(result: Result) -> list[Claim]:
             "SGD with a smaller step is clearly outperformed in the bias regime: it is further "
             f"away in the first {_EARLY} steps ({early} against COCO_2, 4, 8).",
             [curves.difference("early", tuned, ours) for ours, tuned in pairs],
-            provided=paper.increases(
-                "",
+            provided=paper.premise(
+                "a gain over SGD in the variance regime",
                 [curves.difference("late", "SGD", ours) for ours, _ in pairs],
-                measure="a gain over SGD in the variance regime",
             ),
         ),
         paper.increases(
@@ -324,41 +303,60 @@ def _rival_claims(result: Result) -> list[Claim]:
     ]
 
 
+class _Figure(NamedTuple):
+    """A figure of the paper: its number, what it shows, the methods, and what is said of them."""
+
+    number: str
+    summary: str
+    methods: Sequence[paths.Method]
+    claims: Callable[[Result], list[Claim]]
+
+
 _FIGURES = {
-    "synthetic-sgd": (
-        "synthetic_dataset_SGD&Adam_Performance (left)",
+    "synthetic-sgd": _Figure(
         "4, left",
         "SGD against SGD+COCO_K on a quadratic with Gaussian noise, K = 2, 4, 8, 16, all.",
+        [paths.sgd(window) for window in _WINDOWS],
+        partial(_regimes, base="SGD"),
     ),
-    "synthetic-adam": (
-        "synthetic_dataset_SGD&Adam_Performance (right)",
+    "synthetic-adam": _Figure(
         "4, right",
         "Adam against Adam+COCO_K on the same problem.",
+        [*map(_adam, _WINDOWS), _adam(1, 0.0), _adam(2, 0.0)],
+        _adam_claims,
     ),
-    "tuned-step": (
-        "COCOvstunedSStovariance",
+    "tuned-step": _Figure(
         "13",
         "SGD+COCO_K against SGD with a step small enough for the same variance.",
+        [_SGD_ALONE, *_WINDOWED, *_SMALLER, *_HELPED],
+        _tuned_claims,
     ),
-    "variance-reduction": (
-        "COCOvsOtherVR",
+    "variance-reduction": _Figure(
         "14",
         "COCO against a decreasing step and against Polyak-Ruppert averaging.",
+        [
+            _SGD_ALONE,
+            paths.DECREASING,
+            _SGD_ALONE._replace(series="SGD+PRaveraging", averaged=True),
+            paths.sgd(None),
+        ],
+        _rival_claims,
     ),
 }
 EXPERIMENTS = tuple(
     Experiment(
         name,
-        summary,
-        SyntheticConfig(figure=name),
+        figure.summary,
+        # Adam needs longer to get to where noise dominates.
+        SyntheticConfig(figure=name, late=8 if name == "synthetic-adam" else 16),
         {"runs": 40},
         _unit,
         _gather,
         _panels,
         _claims,
-        figure=figure,
+        numbers=(int(figure.number.split(",")[0]),),
         count=paths.count,
         seconds=1.5,
     )
-    for name, (figure, _, summary) in _FIGURES.items()
+    for name, figure in _FIGURES.items()
 )

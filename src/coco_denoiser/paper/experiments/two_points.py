@@ -99,16 +99,13 @@ def _panels(result: Result) -> list[Panel]:
     return [P_ACTIVE, noisier]
 
 
-def _distance_to_limits(config: PairConfig, values: dict[float, Float64]) -> float:
+def _distance_to_limits(config: PairConfig, ends: Float64) -> float:
     """Return how far p_active ends from its limits, over the bound of the normal tails."""
-    limits = {L: 0.5 * (1 - np.sign(L - 1)) for L in config.L}
+    over = np.array(config.L) - 1
     # Tails of the normal distribution are below exp(-z^2 / 2) / 2 each.
     z = config.longest / (np.sqrt(2) * config.sigma)
-    tail = {
-        L: 0.5 * np.exp(-0.5 * z**2) + (0.5 * np.exp(-0.5 * ((L - 1) * z) ** 2) if L != 1 else 0)
-        for L in config.L
-    }
-    return max(float(abs(values[L][-1] - limits[L]) / tail[L]) for L in config.L)
+    tails = 0.5 * np.exp(-0.5 * z**2) + np.where(over, 0.5 * np.exp(-0.5 * (over * z) ** 2), 0)
+    return float(np.max(np.abs(ends - 0.5 * (1 - np.sign(over))) / tails))
 
 
 def _lead_of_noise(config: PairConfig, curves: Curves) -> float:
@@ -123,12 +120,12 @@ def _lead_of_noise(config: PairConfig, curves: Curves) -> float:
 
 def _claims(result: Result) -> list[Claim]:
     config, curves = result.config, result.curves
-    values = {L: curves["p_active", name_of(L)].mean for L in config.L}
+    p = np.stack([curves["p_active", name_of(L)].mean for L in config.L])  # (L, distances)
     paper = Judge(1, figure=7)
     return [
         paper.at_most(
             "Points at distance 0 always make the constraint active, whatever L is.",
-            max(float(abs(1 - v[0])) for v in values.values()),
+            float(np.abs(1 - p[:, 0]).max()),
             1e-12,
             measure="deviation of p_active(0) from 1; threshold: rounding",
             theory=True,
@@ -136,14 +133,14 @@ def _claims(result: Result) -> list[Claim]:
         paper.at_most(
             "As the distance grows, p_active tends to 0 if L is overestimated, to 1/2 if it is "
             "exact, to 1 if it is underestimated.",
-            _distance_to_limits(config, values),
+            _distance_to_limits(config, p[:, -1]),
             1.0,
             measure="distance to the limit at Δx=120, as a share of the normal tail's bound",
             theory=True,
         ),
         paper.at_most(
             "At first p_active decreases for every L.",
-            max(float(v[1] - v[0]) for v in values.values()),
+            float((p[:, 1] - p[:, 0]).max()),
             0.0,
             measure="largest change from Δx=0 to 1",
             theory=True,
@@ -151,7 +148,7 @@ def _claims(result: Result) -> list[Claim]:
         paper.at_most(
             "The constraint becomes looser as the distance increases: p_active falls from each "
             "distance to the next, for every L.",
-            max(float(np.diff(v).max()) for v in values.values()),
+            float(np.diff(p).max()),
             0.0,
             measure="largest rise of p_active from one distance to the next",
             note="It does if L is exact or overestimated. If L is underestimated, p_active rises "
@@ -160,7 +157,7 @@ def _claims(result: Result) -> list[Claim]:
         *(
             paper.at_most(
                 f"The more L is {which}estimated, the faster p_active tends to {limit}.",
-                float((values[b] - values[a]).max()),
+                float((p[config.L.index(b)] - p[config.L.index(a)]).max()),
                 1e-12,
                 measure=f"largest excess of p_active at L={b} over L={a}; threshold: rounding",
                 theory=True,
@@ -186,6 +183,6 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="constraints_tightness, theoretical_prob_constraints_sigma",
+    numbers=(7, 8),
     count=lambda _: 1,
 )

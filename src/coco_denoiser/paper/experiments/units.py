@@ -28,32 +28,19 @@ from functools import cache, partial
 from importlib import metadata, resources
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from coco_denoiser._core import kernels
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments.experiment import Config, Experiment, Unit
+from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
+from coco_denoiser.paper.experiments.experiment import Config, Unit
 from coco_denoiser.paper.files import RefusedError, prepare_folder, read_arrays, write_whole
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-# No number of a unit depends on these.
-_SHOWING = ("claims", "drawing", "page", "palette", "panels", "summary")
-_APART = (
-    *("torch/", "optax/", "paper/explore/", "paper/cli"),
-    *(f"paper/experiments/{name}.py" for name in _SHOWING),
-)
-
-
+Call: TypeAlias = Callable[[], Any]  # what another process can do
 _NAME = "name of the unit"
 _PATIENCE = 10.0  # seconds to wait for a Dask scheduler
-
-
-Task: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
-"""A call that another process can make, and what is done here with its answer."""
 
 
 class Store:
@@ -70,10 +57,14 @@ class Store:
         digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode())
         self._configuration = digest.hexdigest()[:16]
         self._folder = out / name / "units" / self._configuration
+        self._name, self._config = name, config
+        self._count = EXPERIMENTS[name].count(config)
 
-    def prepare(self) -> None:
-        """Make the folder."""
+    def missing(self) -> list[Call]:
+        """Return a call of `compute` for every unit that is not there."""
         prepare_folder(self._folder)
+        wanted = [index for index in range(self._count) if self.load(index) is None]
+        return [partial(compute, self._name, self._config, index) for index in wanted]
 
     def load(self, index: int) -> Unit | None:
         """Return a unit, or None if it is not there, not readable or not this one."""
@@ -82,63 +73,49 @@ class Store:
         except RefusedError:
             return None
         name = arrays.pop(_NAME, None)
-        return arrays if name is not None and np.array_equal(name, self._name(index)) else None
+        return arrays if name is not None and np.array_equal(name, self._label(index)) else None
 
-    def everything(self, count: int) -> list[Unit]:
+    def everything(self) -> list[Unit]:
         """Return all units in order."""
-        found = [self.load(index) for index in range(count)]
+        found = [self.load(index) for index in range(self._count)]
         return [unit for unit in found if unit is not None]
 
     def save(self, index: int, unit: Unit) -> None:
         """Save a unit under a name that is also inside it: files get copied."""
-        arrays = {**unit, _NAME: np.array(self._name(index))}
+        arrays = {**unit, _NAME: np.array(self._label(index))}
         write_whole(self._path(index), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # no name is an option
 
-    def _name(self, index: int) -> str:
+    def _label(self, index: int) -> str:
         return f"{self._configuration}/{index:05d}"
 
     def _path(self, index: int) -> Path:
         return self._folder / f"{index:05d}.npz"
 
 
-def missing(
-    experiment: Experiment, config: Config, out: Path, then: Callable[[float], object]
-) -> list[Task]:
-    """Return a task for every unit that is not there; it is saved, then its seconds are told."""
-    store = Store(experiment.name, config, out)
-    store.prepare()
+def compute(name: str, config: Config, index: int) -> tuple[str, int, Unit, float]:
+    """Compute one unit; on one thread, so that sums have one order wherever it runs.
 
-    def keep(found: tuple[int, Unit, float]) -> None:
-        index, unit, seconds = found
-        store.save(index, unit)
-        then(seconds)
-
-    wanted = [i for i in range(experiment.count(config)) if store.load(i) is None]
-    return [(partial(compute, experiment.name, config, i), keep) for i in wanted]
-
-
-def compute(name: str, config: Config, index: int) -> tuple[int, Unit, float]:
-    """Compute one unit; on one thread, so that sums have one order wherever it runs."""
+    Returns:
+        The name of the experiment, the number of the unit, the unit, and the seconds it took.
+    """
     from threadpoolctl import threadpool_limits
-
-    from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 
     with threadpool_limits(1):
         begun = time.process_time()
         unit = EXPERIMENTS[name].unit(config, index)
-        return index, unit, time.process_time() - begun
+        return name, index, unit, time.process_time() - begun
 
 
-def work(tasks: deque[Task], executor: Executor, room: int) -> None:
-    """Carry out tasks, several at a time; what follows one of them may add others."""
-    running: dict[Future[Any], Callable[[Any], object]] = {}
+def answers(calls: deque[Call], executor: Executor, room: int) -> Iterator[Any]:
+    """Make calls, several at a time, and yield what they return; more may be added meanwhile."""
+    running: set[Future[Any]] = set()
     try:
-        while tasks or running:
-            while tasks and len(running) < room:
-                call, then = tasks.popleft()
-                running[executor.submit(call)] = then
+        while calls or running:
+            while calls and len(running) < room:
+                running.add(executor.submit(calls.popleft()))
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                running.pop(future)(future.result())
+                running.remove(future)
+                yield future.result()
     except BrokenExecutor as error:
         raise RefusedError(
             "a worker process was killed, perhaps for lack of memory: the same command resumes"
@@ -146,11 +123,11 @@ def work(tasks: deque[Task], executor: Executor, room: int) -> None:
 
 
 class Here(Executor):
-    """Carries out a task in this process, while it is submitted."""
+    """Makes a call in this process, while it is submitted."""
 
-    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Return a future that is done."""
-        future: Future[_T] = Future()
+        future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
 
@@ -209,13 +186,11 @@ def cluster(address: str) -> Iterator[Executor]:
 
 @cache
 def _code() -> str:
-    """Return a digest of the package's source, without the plug-ins and what only shows results."""
+    """Return a digest of the package's source and of the compiled core."""
     package = Path(str(resources.files("coco_denoiser")))
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if not name.startswith(_APART):
-            digest.update(name.encode())
-            digest.update(path.read_bytes())
-    digest.update(Path(kernels.__file__).read_bytes())  # the compiled core
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    digest.update(Path(kernels.__file__).read_bytes())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ before: those of the pairs that stay as they were, those of the new pairs zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -55,29 +56,29 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
         )
         return reduced, units.batch.scale
 
-    def iterate(on: Problem, limit: int, dual: Float64 | None = None) -> tuple[Float64, Float64]:
-        end, _, history = fdpg.iterate(on, tol=0.0, max_iter=limit, dual=dual, restart=False)
-        return end, history
-
     def table(dual: Float64) -> Float64:
         pairs = np.zeros((K, K, dual.shape[1]))
         pairs[np.triu_indices(K, 1)] = dual
         return pairs
 
+    iterate = partial(fdpg.iterate, tol=0.0, restart=False)
     before, unit_before = window(0)
     after, unit_after = window(1)
-    dual, _ = iterate(before, config.iterations)
+    dual, *_ = iterate(before, max_iter=config.iterations)
     moved = np.zeros((K, K, config.dimension))
     moved[:-1, :-1] = table(dual * (unit_before / unit_after))[1:, 1:]
-    starts = (moved[np.triu_indices(K, 1)], None)
-    values = [iterate(after, config.iterations, start)[1] * unit_after**2 for start in starts]
+    values = [
+        iterate(after, max_iter=config.iterations, dual=start)[2] * unit_after**2
+        for start in (moved[np.triu_indices(K, 1)], None)
+    ]
     plain, heights = np.zeros_like(dual), []
     for _ in range(config.shown):  # one iteration after the other has no momentum
-        plain, history = iterate(after, 1, plain)
+        plain, _, history = iterate(after, max_iter=1, dual=plain)
         heights.append(history)
     values.append(np.array([heights[0][0], *(end for _, end in heights)]) * unit_after**2)
     best = min(history.min() for history in values)
-    ends = (table(iterate(after, limit)[0]) for limit in (*_CHECKED, config.iterations))
+    limits = (*_CHECKED, config.iterations)
+    ends = (table(iterate(after, max_iter=limit)[0]) for limit in limits)
     primal = [pairs.sum(axis=0) - pairs.sum(axis=1) for pairs in ends]
     return {
         "excess": np.stack([history[: config.shown + 1] - best for history in values]),
@@ -176,5 +177,5 @@ EXPERIMENT = Experiment(
     _gather,
     _panels,
     _claims,
-    figure="warm_starting",
+    numbers=(6,),
 )
