@@ -77,7 +77,7 @@ def test_it_converges_linearly_to_the_optimum() -> None:
     labels = np.where(features[:, 0] + rng.standard_normal(60) > 0, 1.0, -1.0)
     problem = LogisticRegression(features, labels, regularization=0.1)
     L_max = np.sum(features**2, axis=1).max() / 4 + 0.1
-    x = run(STRSAGA(1 / (3 * L_max)), problem, np.zeros(4), steps=6000, rng=rng).iterates[-1]
+    x = run(STRSAGA(1 / (3 * L_max)), problem, np.zeros(4), steps=6000, rng=rng)[-1]
     assert np.allclose(x, problem.minimizer, atol=1e-8)
     assert np.linalg.norm(problem.gradient(x)) < 1e-8
 

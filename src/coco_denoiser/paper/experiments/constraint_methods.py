@@ -90,9 +90,9 @@ class _OneScale(Adam):
         """Return what to subtract from x."""
         super().increment(g, step_size)
         m, v = np.asarray(self._m), np.asarray(self._v)
-        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self._beta2, self.steps))
-        self._last_step = np.asarray(step_size / (np.sqrt(mean) + self._eps))
-        return np.asarray(self._last_step * m / (1 - math.pow(self._beta1, self.steps)))
+        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self.beta2, self.steps))
+        self._last_step = np.asarray(step_size / (np.sqrt(mean) + self.eps))
+        return np.asarray(self._last_step * m / (1 - math.pow(self.beta1, self.steps)))
 
 
 def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:

@@ -28,7 +28,7 @@ from coco_denoiser.paper.optimizers import (
     GradientEMA,
     Optimizer,
     ScheduleFree,
-    TailAverage,
+    tail_average,
 )
 from coco_denoiser.typing import Float64
 
@@ -91,14 +91,12 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
         for method in _METHODS:
             optimizer = _optimizer(method, step, problem)
             rng = generator(config, name, 0)
-            average = TailAverage(calls // 2)
-            x, late = np.tile(problem.start, (config.runs, 1)), []
+            x, answers = np.tile(problem.start, (config.runs, 1)), []
             for k in range(calls):
                 x = np.clip(optimizer.step(x, problem.oracle(x, k, rng)), -far, far)
-                answer = optimizer.answer(x)
-                mean = average(answer)
-                if k >= 0.95 * calls:
-                    late.append(problem.excess(answer, k))
+                answers.append(optimizer.answer(x))
+            late = [problem.excess(answers[k], k) for k in range(calls) if k >= 0.95 * calls]
+            mean = tail_average(np.array(answers), calls // 2)[-1]
             unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
             unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
         unit["short"] = np.array([float(short())])

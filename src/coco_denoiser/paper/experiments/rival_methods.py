@@ -15,11 +15,10 @@ from coco_denoiser.paper.optimizers import (
     GradientMean,
     HeavyBall,
     Optimizer,
-    PolyakRuppert,
     ScheduleFree,
-    TailAverage,
     decreasing,
     run,
+    tail_average,
 )
 from coco_denoiser.paper.problems import Problem
 from coco_denoiser.typing import Array, Float64
@@ -116,11 +115,10 @@ def walk(
     given = {rival.second: second} if rival.second else {}
     optimizer = rival.make(step, denoiser=rows, **given)
     with short_windows() as short:
-        iterates = run(optimizer, problem, starts, steps=calls, rng=rng).iterates
+        iterates = run(optimizer, problem, starts, steps=calls, rng=rng)
     recorded = [iterates]
     if rival.averages:
-        averages = (PolyakRuppert(), TailAverage(calls // 2))
-        recorded += [np.stack([average(x) for x in iterates]) for average in averages]
+        recorded += [tail_average(iterates, start) for start in (0, calls // 2)]
     cap = 2 * np.linalg.norm(starts - problem.minimizer, axis=-1)
     distances = (np.linalg.norm(path - problem.minimizer, axis=-1) for path in recorded)
     capped = [np.asarray(np.minimum(distance, cap).T) for distance in distances]
