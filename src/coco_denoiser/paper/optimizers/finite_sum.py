@@ -59,12 +59,13 @@ class STRSAGA(Optimizer):
             self._count += 1
             self._mean *= (self._count - 1) / self._count
         held = self._count
-        place = held - 1 if arrives else rng.integers(held, size=x.shape[:-1])
+        place = held - 1 if arrives else rng.integers(held, size=x.shape[:-1] or None)
         index = self._order[*self._runs, place]
         g = super().denoised(x, terms.example_gradient(x, index))
-        change: Array = g - self._alpha[*self._runs, index]
+        where = (*self._runs, index)
+        change: Array = g - self._alpha[where]
         direction = self._mean + change
-        self._alpha[*self._runs, index] = g
+        self._alpha[where] = g
         self._mean += change / held
         return self.step(x, direction)
 
