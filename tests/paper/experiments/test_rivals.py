@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from coco_denoiser.paper.experiments.reproduce import select
-from coco_denoiser.paper.experiments.rival_methods import RIVALS, Rival, walk
-from coco_denoiser.paper.experiments.rivals import EXPERIMENTS, limit
+from coco_denoiser.paper.experiments.rivals import EXPERIMENTS, RIVALS, Rival, limit, walk
 from coco_denoiser.paper.files import RefusedError
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic
 from coco_denoiser.typing import Array
