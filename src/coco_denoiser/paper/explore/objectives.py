@@ -32,7 +32,7 @@ class Bumps(Quadratic):
 
     def gradient(self, x: Array) -> Array:
         """Return the gradient at one point, or at each of a batch."""
-        return super().gradient(x) + _BUMP / _FREQUENCY * np.sin(_FREQUENCY * x)
+        return np.asarray(super().gradient(x) + _BUMP / _FREQUENCY * np.sin(_FREQUENCY * x))
 
 
 def _quadratic(smallest: float) -> Callable[[float], Problem]:
@@ -73,5 +73,5 @@ def contours(name: str) -> tuple[list[Array], list[Array]]:
     grid[..., 0], grid[..., 1] = np.meshgrid(side, side)
     generator = contourpy.contour_generator(side, side, problem.value(grid))
     levels = 0.4 * 1.9 ** np.arange(16)
-    lines = [np.transpose(line) for level in levels for line in generator.lines(level)]
+    lines = [np.asarray(line).T for level in levels for line in generator.lines(level)]
     return [x for x, _ in lines], [y for _, y in lines]
