@@ -87,15 +87,6 @@ def test_a_mean_with_the_slope_1_over_step_averages_surrogates() -> None:
         np.testing.assert_allclose(path[k], x, atol=1e-12)
 
 
-def test_a_mean_with_the_true_slope_has_the_error_of_the_average_noise() -> None:
-    """If the curvature is c in every direction, nothing is lost to the way between the points."""
-    rng, mean = np.random.default_rng(0), GradientMean(lambda k: 1 / k, slope=2.0)
-    noise, points = rng.standard_normal((2, 50, 3))
-    found = [mean(x, 2.0 * (x - CENTRE) + n) for x, n in zip(points, noise, strict=True)]
-    expected = 2.0 * (points[-1] - CENTRE) + noise.mean(axis=0)
-    np.testing.assert_allclose(found[-1], expected, atol=1e-12)
-
-
 def test_the_next_gradient_is_observed_at_the_projected_point() -> None:
     asked = []
 
