@@ -6,7 +6,6 @@ So all of them fit one picture, and steps and bounds are multiples of the same n
 from collections.abc import Callable
 from typing import NamedTuple
 
-import contourpy
 import numpy as np
 
 from coco_denoiser.paper.problems import Quadratic
@@ -14,7 +13,6 @@ from coco_denoiser.paper.problems.base import Problem
 from coco_denoiser.typing import Array
 
 _ROTATION = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
-_REACH = 140.0  # contours are drawn that far: a run that diverges is stopped at 100
 _FREQUENCY, _BUMP = 0.7, 0.4
 
 
@@ -62,16 +60,3 @@ OBJECTIVES = {
         "The picture shows the first two of 50 coordinates; curves and numbers are about all 50.",
     ),
 }
-
-
-def contours(name: str) -> tuple[list[Array], list[Array]]:
-    """Return lines of equal value in the plane of the first two coordinates, as xs and ys."""
-    problem = OBJECTIVES[name].problem(0.0)
-    # Finer near the origin, where the steps are.
-    side = np.sinh(np.linspace(-6.0, 6.0, 121)) / np.sinh(6.0) * _REACH
-    grid = np.zeros((121, 121, problem.dimension))
-    grid[..., 0], grid[..., 1] = np.meshgrid(side, side)
-    generator = contourpy.contour_generator(side, side, problem.value(grid))
-    levels = 0.4 * 1.9 ** np.arange(16)
-    lines = [np.asarray(line).T for level in levels for line in generator.lines(level)]
-    return [x for x, _ in lines], [y for _, y in lines]

@@ -12,8 +12,8 @@ from bokeh.embed import file_html
 from bokeh.resources import INLINE
 from jinja2 import Template
 
-from coco_denoiser.paper.explore.objectives import OBJECTIVES, contours
-from coco_denoiser.paper.explore.pictures import RUNS, axes, curves, digits, frame, legend, plots
+from coco_denoiser.paper.explore.objectives import OBJECTIVES
+from coco_denoiser.paper.explore.pictures import RUNS, axes, contours, curves, frame, legend, plots
 from coco_denoiser.paper.explore.remarks import medians, remarks, summary
 from coco_denoiser.paper.explore.simulation import LIMITS, PRESETS, Settings, simulate
 
@@ -23,16 +23,17 @@ def run(settings: Settings) -> dict[str, Any]:
     simulation = simulate(settings)
     sentences = [summary(simulation), *remarks(simulation)]
     solutions = simulation.paths["coco"].solutions
+    last = max(len(path.observed) for path in simulation.paths.values())  # one may have diverged
     return {
         "settings": asdict(settings),
         "address": address(settings),
         "axes": axes(simulation),
         "words": "".join(f"<p>{escape(each)}</p>" for each in sentences),
-        "last": simulation.last,
+        "last": last,
         "curves": curves(simulation),
         "frames": [frame(simulation, k) for k in range(1, len(solutions) + 1)],
         "certificates": [
-            f"Step {k} of {simulation.last}: {found.status}. "
+            f"Step {k} of {last}: {found.status}. "
             f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "
             f"Method: {found.method}; iterations: {found.iterations}."
             for k, found in enumerate(solutions, 1)
@@ -51,16 +52,10 @@ def html(*, live: bool) -> str:
 
     The second is computed beforehand, and asks nothing of the network.
     """
-    lines = {
-        name: {
-            axis: [*map(digits, of)] for axis, of in zip(("xs", "ys"), contours(name), strict=True)
-        }
-        for name in OBJECTIVES
-    }
     shown = {} if live else PRESETS
     data = {
         "runs": {name: run(each) | {"seeds": medians(each)} for name, each in shown.items()},
-        "contours": lines,
+        "contours": {name: contours(name) for name in OBJECTIVES},
         "presets": {name: address(settings) for name, settings in PRESETS.items()},
     }
     text = files("coco_denoiser.paper.explore").joinpath("template.html").read_text("utf-8")

@@ -8,11 +8,13 @@ or the axis they fill.
 import math
 from typing import Any
 
+import contourpy
 import numpy as np
 from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
 from bokeh.plotting import figure
 
 from coco_denoiser.paper.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
+from coco_denoiser.paper.explore.objectives import OBJECTIVES
 from coco_denoiser.paper.explore.simulation import START, Simulation
 from coco_denoiser.typing import AnyArray, Array
 
@@ -30,12 +32,26 @@ _ARROWS = {
     "true gradient": (EXACT, "1 3"),
 }
 _CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
+_REACH = 140.0  # contours are drawn that far: a run that diverges is stopped at 100
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
 _WIDER = 1.6  # factor from one width of the plane to the next
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis
 
 Columns = dict[str, dict[str, list[float]]]
 """Columns of numbers, by the name of the source that they fill."""
+
+
+def contours(name: str) -> dict[str, list[list[float]]]:
+    """Return lines of equal value in the plane of the first two coordinates, as xs and ys."""
+    problem = OBJECTIVES[name].problem(0.0)
+    # Finer near the origin, where the steps are.
+    side = np.sinh(np.linspace(-6.0, 6.0, 121)) / np.sinh(6.0) * _REACH
+    grid = np.zeros((121, 121, problem.dimension))
+    grid[..., 0], grid[..., 1] = np.meshgrid(side, side)
+    generator = contourpy.contour_generator(side, side, problem.value(grid))
+    levels = 0.4 * 1.9 ** np.arange(16)
+    lines = [np.asarray(line).T for level in levels for line in generator.lines(level)]
+    return {"xs": [digits(x) for x, _ in lines], "ys": [digits(y) for _, y in lines]}
 
 
 def curves(simulation: Simulation) -> Columns:

@@ -133,11 +133,6 @@ class Simulation:
         common = min(len(path.observed) for path in self.paths.values())
         return slice(common // 2, common + 1)
 
-    @property
-    def last(self) -> int:
-        """The number of steps of the longest run."""
-        return max(len(path.observed) for path in self.paths.values())
-
     def changes(self) -> dict[str, float]:
         """Return by how much the mean distance differs from SGD's, as a share of that."""
         means = {n: float(np.mean(values[self.compared])) for n, values in self.distances.items()}
