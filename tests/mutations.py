@@ -301,7 +301,7 @@ CHANGES = {
     "paper/optimizers/proximal.py": [
         ("surplus, kept - 1, axis=-1) / kept", "surplus, kept - 1, axis=-1) / (kept + 1)"),
         ("math.sqrt(self.steps) * super()", "super()"),
-        ("self._corner(self.denoised(x, g)) - x", "self._corner(self.denoised(x, g))"),
+        ("self._corner(g) - x", "self._corner(g)"),
         ("np.where(inside, x, ", "np.where(False, x, "),
     ],
 }

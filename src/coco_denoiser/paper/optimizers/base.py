@@ -47,7 +47,7 @@ class Optimizer:
 
     1. the denoiser, if there is one: $\theta_k$ = `denoiser`$(x_k, g_k)$, from the noisy gradient
        $g_k$ at $x_k$;
-    2. `increment`: $x_{k+1} = x_k -$ `increment`$(\theta_k, \gamma_k)$.
+    2. $x_{k+1}$ = `move`$(x_k, \theta_k, \gamma_k)$.
 
     `advance` asks the oracle first. STRSAGA denoises the gradient of a term there, and corrects it
     by what it remembers, as the paper does.
@@ -59,6 +59,8 @@ class Optimizer:
 
     Attributes:
         steps: the number of steps taken.
+        last_step: the size $\gamma_k$ of the last one, as a proximal step needs it; for Adam by
+            coordinate.
     """
 
     step_size: StepSize
@@ -70,6 +72,7 @@ class Optimizer:
         if not callable(self.step_size):
             self.step_size = positive("step_size", self.step_size)
         self.steps = 0
+        self.last_step: float | Array = 0.0
         self.forget()
 
     def forget(self) -> None:
@@ -93,24 +96,19 @@ class Optimizer:
             raise ValueError(f"g must have the shape of x, got {g.shape} and {x.shape}.")
         g = self.denoised(x, g)
         self.steps += 1
-        return x - self.increment(g, self.current_size())
+        self.last_step = size = self._size()
+        return self.move(x, g, size)
 
     def denoised(self, x: Array, g: Array) -> Array:
         """Return what the denoiser, if there is one, makes of the gradient g at x."""
         return g if self.denoiser is None else self.denoiser(x, g)
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        return step_size * g
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
+        return x - step_size * g
 
-    def current_size(self) -> float:
-        r"""Return $\gamma_k$ for the step k that is being taken, or was last."""
+    def _size(self) -> float:
         return self.step_size(self.steps) if callable(self.step_size) else self.step_size
-
-    @property
-    def last_step(self) -> float | Array:
-        r"""The last step's size $\gamma_k$, as a proximal step needs it; for Adam by coordinate."""
-        return self.current_size()
 
     def answer(self, x: Array) -> Array:
         """Return the solution so far, if the next gradient is due at x: by default x itself."""

@@ -38,10 +38,10 @@ class HeavyBall(WithMomentum):
         """Drop the past gradients."""
         self._m: Any = 0.0  # an array from the first step on
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
         self._m = self.beta * self._m + g
-        return np.asarray(step_size * self._m)
+        return np.asarray(x - step_size * self._m)
 
 
 class GradientEMA(HeavyBall):
@@ -51,10 +51,10 @@ class GradientEMA(HeavyBall):
     x \leftarrow x - \gamma\, m / (1 - \beta^k)$$
     """
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
         step_size /= 1 - math.pow(self.beta, self.steps)
-        return super().increment((1 - self.beta) * g, step_size)
+        return super().move(x, (1 - self.beta) * g, step_size)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -87,18 +87,14 @@ class Adam(Optimizer):
         self._m: Any = 0.0  # arrays from the first step on
         self._v: Any = 0.0
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
         self._m = self.beta1 * self._m + (1 - self.beta1) * g
         self._v = self.beta2 * self._v + (1 - self.beta2) * (g * g)
         scale = np.sqrt(self._v / (1 - math.pow(self.beta2, self.steps))) + self.eps
-        self._last_step: Array = step_size / scale
-        return np.asarray(step_size / (1 - math.pow(self.beta1, self.steps)) * self._m / scale)
-
-    @property
-    def last_step(self) -> Array:
-        """The last step's size in every coordinate, without the mean of the gradients."""
-        return self._last_step
+        self.last_step = np.asarray(step_size / scale)  # without the mean of the gradients
+        step_size /= 1 - math.pow(self.beta1, self.steps)
+        return np.asarray(x - step_size * self._m / scale)
 
 
 class ScheduleFree(WithMomentum):
@@ -124,13 +120,13 @@ class ScheduleFree(WithMomentum):
         """Return $x_k$ for the point $y_k$ where the next gradient is due."""
         return np.asarray(x - (1 - self.beta) * self._apart)
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return $y_k - y_{k+1}$."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return $y_{k+1}$ for $y_k$."""
         moved = self._apart - step_size * g
         apart = (1 - 1 / self.steps) * moved
         change: Array = (1 - self.beta) * (self._apart - apart) - moved / self.steps
         self._apart = apart
-        return change
+        return x - change
 
 
 @dataclass(eq=False, kw_only=True)
@@ -176,8 +172,8 @@ class IGT(Optimizer):
         """Return $x_k$ for the point $w_k$ where the next gradient is due."""
         return np.asarray(x - self._lead)
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return $w_k - w_{k+1}$."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return $w_{k+1}$ for $w_k$."""
         keep = self._keep(self.steps)
         self._v = keep * self._v + (1 - keep) * g
         move = step_size * self._v
@@ -185,7 +181,7 @@ class IGT(Optimizer):
         ahead = -(keep / (1 - keep)) * move
         change: Array = self._lead + move - ahead
         self._lead = ahead
-        return change
+        return x - change
 
     def _keep(self, k: int) -> float:
         """Return q_k, the root of q^2 / (c (k - 1)) + (1 - q)^2 = 1 / (c k)."""

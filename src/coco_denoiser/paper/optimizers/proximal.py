@@ -116,17 +116,14 @@ class DualAveraging(Optimizer):
         self._start: Array | None = None
         self._mean = GradientMean(lambda k: 1 / k)
 
-    def step(self, x: Array, g: Array) -> Array:
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
         """Take in the gradient g at x and return the next point."""
         if self._start is None:
             self._start = np.array(x)
-        mean = self._mean(x, self.denoised(x, g))
-        self.steps += 1
-        return self._start - self.current_size() * mean
+        return self._start - step_size * self._mean(x, g)
 
-    def current_size(self) -> float:
-        r"""Return $\gamma \sqrt k$."""
-        return math.sqrt(self.steps) * super().current_size()
+    def _size(self) -> float:
+        return math.sqrt(self.steps) * super()._size()
 
 
 class FrankWolfe(Optimizer):
@@ -158,8 +155,6 @@ class FrankWolfe(Optimizer):
         super().__init__(lambda k: 2 / (k + 1), denoiser=denoiser)
         self._corner = corner
 
-    def step(self, x: Array, g: Array) -> Array:
-        """Move from x towards the corner that the denoised gradient g points to."""
-        towards = self._corner(self.denoised(x, g)) - x
-        self.steps += 1
-        return x + self.current_size() * towards
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return a point on the way from x to the corner that g points to."""
+        return x + step_size * (self._corner(g) - x)
