@@ -44,7 +44,7 @@ def run(
     project: Project | None = None,
     prox: Prox | None = None,
 ) -> Array:
-    r"""Minimise `problem` from x0 by `steps` steps of `optimizer`.
+    """Minimise `problem` from x0 by `steps` steps of `optimizer`.
 
     The optimizer and its denoiser are reset first, so the path depends on the arguments and the
     generator's state alone.
@@ -76,8 +76,7 @@ def run(
             number, for Adam an array with one for each coordinate.
 
     Returns:
-        The iterates $x_0, \dots, x_\text{steps}$, as the optimizer's `answer` gives them,
-        (steps + 1, d).
+        The iterates from $x_0$ on, (steps + 1, d), as the optimizer's `answer` gives them.
     """
     apply = _constraint(optimizer, project, prox)
     x: Array = np.array(x0, dtype=np.float64)
