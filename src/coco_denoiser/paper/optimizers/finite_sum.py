@@ -11,7 +11,13 @@ With a denoiser, the term's gradient is denoised and stored, as in the paper's F
 import numpy as np
 
 from coco_denoiser.paper.optimizers.base import Optimizer
-from coco_denoiser.paper.problems.base import FiniteSum, Oracle, is_finite_sum
+from coco_denoiser.paper.problems.base import (
+    FiniteSum,
+    Indices,
+    Oracle,
+    draw_index,
+    is_finite_sum,
+)
 from coco_denoiser.typing import Array
 
 
@@ -59,7 +65,9 @@ class STRSAGA(Optimizer):
             self._count += 1
             self._mean *= (self._count - 1) / self._count
         held = self._count
-        place = held - 1 if arrives else rng.integers(held, size=x.shape[:-1] or None)
+        place: int | Indices = held - 1
+        if not arrives:
+            place = rng.integers(held, size=x.shape[:-1]) if self._runs else draw_index(held, rng)
         index = self._order[*self._runs, place]
         g = super().denoised(x, terms.example_gradient(x, index))
         where = (*self._runs, index)
