@@ -30,7 +30,7 @@ from benchmarks.measure import save, table
 from coco_denoiser import MinimizeResult, minimize
 from coco_denoiser.paper.experiments import constraint_problems, logistic
 from coco_denoiser.paper.experiments.gaussian_problems import CHOSEN, HELD_OUT, Scenario, scenario
-from coco_denoiser.paper.optimizers import SGD, Adam, Optimizer, ScheduleFree, TailAverage, run
+from coco_denoiser.paper.optimizers import SGD, Adam, Optimizer, ScheduleFree, run, tail_average
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic
 from coco_denoiser.paper.problems.base import Problem
 from coco_denoiser.typing import Array
@@ -159,14 +159,15 @@ def _answers(
     case: Scenario, step: Callable[[Array, Array], Array], last: Optimizer | None
 ) -> float:
     """Return the least mean excess of the tail average and of the last point, over RUNS runs."""
-    rng, tail = np.random.default_rng(0), TailAverage(case.calls // 2)
+    rng, path = np.random.default_rng(0), []
     x, far = np.tile(case.start, (RUNS, 1)), 1e6 * case.reach
     with np.errstate(all="ignore"):
         for k in range(case.calls):
             x = step(x, case.oracle(x, k, rng))
             if not np.abs(x).max() < far:  # it has diverged, also if it would average to 0
                 return np.inf
-            found = tail(x)
+            path.append(x)
+        found = tail_average(np.array(path), case.calls // 2)[-1]
         average = _mean(case.excess(found, case.calls - 1))
         if last is None:
             return average
@@ -296,7 +297,7 @@ def measure_constrained(name: str) -> dict[str, float]:
     def ends(step: float) -> float:
         start, rng, far = np.tile(of.start, (RUNS, 1)), np.random.default_rng(0), 1e6 * of.reach
         prox = lambda x, s: np.clip(of.map.prox(x, s), -far, far)  # noqa: E731
-        path = run(SGD(step), of, start, steps=of.calls, rng=rng, prox=prox).iterates
+        path = run(SGD(step), of, start, steps=of.calls, rng=rng, prox=prox)
         if np.abs(path).max() >= far:  # it has diverged: what is clipped averages to 0
             return np.inf
         answers = (path[-1], path[of.calls // 2 + 1 :].mean(axis=0))

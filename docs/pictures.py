@@ -86,7 +86,7 @@ def gain() -> Figure:
         ("SGD, denoised", COCO, "-", SGD(1.0, denoiser=coco.Denoiser(1.0, window=16))),
     ):
         paths = [
-            run(optimizer, problem, np.full(10, 100.0), steps=steps, rng=rng).iterates
+            run(optimizer, problem, np.full(10, 100.0), steps=steps, rng=rng)
             for rng in np.random.default_rng(0).spawn(50)
         ]
         left.plot(*paths[0][6:, [0, 1]].T, color=colour, linestyle=dash, linewidth=1.0, marker="o",
@@ -249,7 +249,7 @@ def projection() -> Figure:
             steps=1000,
             rng=rng,
             project=lambda x: np.maximum(x, 1.0),
-        ).iterates[1:]
+        )[1:]
         average = (np.cumsum(path, axis=0) / calls[:, None]).mean(axis=1) - 1.0
         right.plot(calls, average, color=colour, linestyle=dash, label=name)
         if name != "mean of gradients":

@@ -65,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return g
 
     start = np.zeros(ROWS * COLUMNS)
-    best = objective(run(FrankWolfe(corner), exact, start, steps=10 * options.calls).iterates[-1])
+    best = objective(run(FrankWolfe(corner), exact, start, steps=10 * options.calls)[-1])
     figure = Figure(figsize=(6, 3.8), layout="constrained")
     axes = figure.subplots()
     for name, make in DENOISERS.items():
         paths = [
             run(FrankWolfe(corner, denoiser=make()), gradient, start, steps=options.calls,
-                rng=np.random.default_rng(seed)).iterates
+                rng=np.random.default_rng(seed))
             for seed in range(options.runs)
         ]  # fmt: skip
         gap = np.median(objective(np.array(paths)) - best, axis=0)

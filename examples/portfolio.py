@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for seed in range(options.runs):
                 rng = np.random.default_rng(seed)
                 path = run(make(step / L), gradient, start, steps=options.calls, rng=rng,
-                           project=project_simplex).iterates  # fmt: skip
+                           project=project_simplex)  # fmt: skip
                 average = path[options.calls // 2 :].mean(axis=0)
                 ends.append(min(objective(path[-1]), objective(average)) - objective(best))
             gaps.append(np.median(ends))

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for seed in range(options.runs):
                 rng = np.random.default_rng(seed)
                 path = run(make(step / L), gradient, np.zeros(60), steps=options.calls, rng=rng,
-                           prox=prox).iterates  # fmt: skip
+                           prox=prox)  # fmt: skip
                 average = path[options.calls // 2 :].mean(axis=0)
                 lower = min(objective(path[-1]), objective(average)) - objective(best)
                 ends.append((lower, np.count_nonzero(path[-1])))

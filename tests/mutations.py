@@ -298,8 +298,8 @@ CHANGES = {
     ],
     "paper/optimizers/proximal.py": [
         ("surplus, kept - 1, axis=-1) / kept", "surplus, kept - 1, axis=-1) / (kept + 1)"),
-        ("math.sqrt(k) * size(k)", "size(k)"),
-        ("self._corner(self.denoised(x, g)) - x", "self._corner(self.denoised(x, g))"),
+        ("math.sqrt(self.steps) * super()", "super()"),
+        ("self._corner(g) - x", "self._corner(g)"),
         ("np.where(inside, x, ", "np.where(False, x, "),
     ],
 }

@@ -16,10 +16,10 @@ from coco_denoiser.paper.optimizers import (
     Adam,
     HeavyBall,
     ScheduleFree,
-    TailAverage,
     decreasing,
     run,
     soft_threshold,
+    tail_average,
 )
 from coco_denoiser.paper.problems import LogisticRegression, Quadratic, signed_labels
 from tests.families import Case, modelled
@@ -180,7 +180,7 @@ OPTIONS: list[tuple[Any, str, Any, str]] = [
     (partial(Adam, 0.1), "eps", 0.0, "eps"),
     (partial(IGT, 0.1), "tail", 0.0, "tail"),
     (partial(HeavyBall, 0.1), "beta", 2, "beta"),
-    (TailAverage, "start", -1, "start"),
+    (partial(tail_average, X), "start", -1, "start"),
     (decreasing, "C", 0.0, "C must be positive"),
     (decreasing, "C", np.nan, "C must be finite"),
 ]

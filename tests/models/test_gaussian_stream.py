@@ -58,7 +58,7 @@ def test_it_needs_no_curvature_and_gains() -> None:
 
     def end(denoiser: Denoiser | None) -> float:
         rng, sgd = np.random.default_rng(1), SGD(1.0, denoiser=denoiser)
-        path = run(sgd, problem, start, steps=200, rng=rng).iterates
+        path = run(sgd, problem, start, steps=200, rng=rng)
         return float(problem.value(path[101:]).mean())
 
     assert end(Denoiser(model=coco.Gaussian())) < 0.4 * end(None)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from coco_denoiser.paper.experiments.constraint_methods import optimizer
 from coco_denoiser.paper.experiments.constraint_problems import (
     FRANK_WOLFE,
     FREE,
@@ -70,14 +69,3 @@ def test_a_setting_is_chosen_on_the_runs_that_it_is_not_measured_on() -> None:
     # Of settings that are all alike, the more numerous do not win.
     settings = np.random.default_rng(0).standard_normal((100, 2000))
     assert abs(tuned(settings).mean()) < 4 / np.sqrt(2000)
-
-
-def test_means_with_a_slope_are_the_plain_ones_where_the_slope_does_not_matter() -> None:
-    """A point that stays where it is has one gradient, whatever the slope is."""
-    of = problem("box")
-    x = np.tile(of.start, (2, 1))
-    g = of.oracle(x, np.random.default_rng(0))
-    for method in ("slope L/2 0.9", "slope L/10 0.9", "surrogates 0.9"):
-        np.testing.assert_allclose(
-            optimizer(method, of, 0.5).step(x, g), optimizer("EMA 0.9", of, 0.5).step(x, g)
-        )

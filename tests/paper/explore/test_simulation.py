@@ -49,7 +49,7 @@ def test_the_window_that_is_shown_is_the_one_the_step_was_taken_with() -> None:
         shown = found.paths["coco"].solutions[k - 1]
         np.testing.assert_allclose(shown.gradients, exact.gradients, atol=1e-4)
         np.testing.assert_allclose(shown.gradients[-1], found.paths["coco"].used[k - 1], atol=1e-4)
-        assert frame(found, k)["bars"]["weight"].sum() == pytest.approx(1.0)
+        assert sum(frame(found, k)["bars"]["weight"]) == pytest.approx(1.0, abs=1e-2)
 
 
 def test_the_average_is_that_of_the_later_half_of_the_iterates() -> None:
@@ -130,9 +130,9 @@ def test_axes_hold_every_curve_of_a_run() -> None:
     for run in ("plain", "coco", "gaussian"):
         for axis in "xy":
             values = content[f"{run}-path"][axis]
-            assert limits[axis][0] <= values.min() <= values.max() <= limits[axis][1]
+            assert limits[axis][0] <= min(values) <= max(values) <= limits[axis][1]
     for name in ("plain-distance", "average-distance", "plain-error", "coco-error"):
-        assert content[name]["y"].max() <= limits[name.split("-")[1]][1]
+        assert max(content[name]["y"]) <= limits[name.split("-")[1]][1]
 
 
 @pytest.mark.parametrize(

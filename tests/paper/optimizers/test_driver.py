@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_denoiser.paper.optimizers import SGD, Adam, PolyakRuppert, TailAverage, decreasing, run
+from coco_denoiser.paper.optimizers import SGD, Adam, decreasing, run, tail_average
 from coco_denoiser.paper.problems import Quadratic
 
 
@@ -15,11 +15,9 @@ from coco_denoiser.paper.problems import Quadratic
 def test_a_batch_of_runs_is_as_many_single_runs(optimizer: Any) -> None:
     problem = Quadratic.spaced(3)
     starts = np.random.default_rng(1).standard_normal((5, 3))
-    batch = run(optimizer, problem, starts, steps=10, rng=rng()).iterates
+    batch = run(optimizer, problem, starts, steps=10, rng=rng())
     for j, start in enumerate(starts):
-        assert np.allclose(
-            run(optimizer, problem, start, steps=10, rng=rng()).iterates, batch[:, j]
-        )
+        assert np.allclose(run(optimizer, problem, start, steps=10, rng=rng()), batch[:, j])
 
 
 def rng() -> np.random.Generator:
@@ -29,8 +27,8 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.1)])
 def test_a_function_that_draws_is_as_good_as_a_problem(optimizer: Any) -> None:
     problem = Quadratic.spaced(3, noise_std=1.0)
-    expected = run(optimizer, problem, np.ones(3), steps=10, rng=rng()).iterates
-    found = run(optimizer, problem.oracle, np.ones(3), steps=10, rng=rng()).iterates
+    expected = run(optimizer, problem, np.ones(3), steps=10, rng=rng())
+    found = run(optimizer, problem.oracle, np.ones(3), steps=10, rng=rng())
     assert np.array_equal(found, expected)
 
 
@@ -43,9 +41,9 @@ def test_a_function_gets_a_generator_where_it_can_take_one() -> None:
     def unrelated(x: Any, scale: float = 2.0) -> Any:
         return scale * x
 
-    path = run(SGD(1.0), optional, [0.0], steps=1, rng=noise).iterates
+    path = run(SGD(1.0), optional, [0.0], steps=1, rng=noise)
     assert path[1, 0] == -rng().normal()
-    assert run(SGD(0.5), unrelated, [5.0], steps=1).iterates[1, 0] == 0.0
+    assert run(SGD(0.5), unrelated, [5.0], steps=1)[1, 0] == 0.0
 
 
 def test_a_function_cannot_change_the_iterate() -> None:
@@ -54,39 +52,21 @@ def test_a_function_cannot_change_the_iterate() -> None:
         x[:] = np.nan
         return g
 
-    assert run(SGD(0.5), spoil, [4.0], steps=2).iterates.tolist() == [[4.0], [2.0], [1.0]]
+    assert run(SGD(0.5), spoil, [4.0], steps=2).tolist() == [[4.0], [2.0], [1.0]]
 
 
 @given(seed=st.integers(0, 10**6), start=st.integers(0, 30))
 def test_tail_average_is_the_mean_from_its_start_on(seed: int, start: int) -> None:
     iterates = np.random.default_rng(seed).standard_normal((25, 3))
-    average = TailAverage(start)
+    found = tail_average(iterates, start)
     for k, x in enumerate(iterates):
         expected = x if k < start else iterates[start : k + 1].mean(axis=0)
-        assert np.allclose(average(x), expected, atol=1e-14)
-
-
-def test_averages_share_no_memory_with_iterates() -> None:
-    average, x = PolyakRuppert(), np.ones(2)
-    first = average(x)
-    x[:] = 5
-    first[:] = 9
-    assert average(np.full(2, 3.0)).tolist() == [2, 2]
-
-
-def test_an_average_records_another_path_and_leaves_the_first_alone() -> None:
-    problem = Quadratic.spaced(3, noise_std=1)
-    plain, averaged = (
-        run(SGD(0.5), problem, np.ones(3), steps=30, rng=np.random.default_rng(0), average=average)
-        for average in (None, PolyakRuppert())
-    )
-    sums = np.cumsum(plain.iterates, axis=0)
-    assert np.allclose(averaged.iterates, sums / np.arange(1, 32)[:, np.newaxis], atol=1e-14)
+        assert np.allclose(found[k], expected, atol=1e-14)
 
 
 def test_sgd_with_step_one_over_k_is_the_mean_of_the_observations() -> None:
     # On f = x^2 / 2, x_k = x_{k-1} - (x_{k-1} + noise) / k averages the noise exactly.
     problem, rng = Quadratic([1.0], noise_std=1), np.random.default_rng(0)
-    x = run(SGD(decreasing(1.0)), problem, [7.0], steps=50, rng=rng).iterates[:, 0]
+    x = run(SGD(decreasing(1.0)), problem, [7.0], steps=50, rng=rng)[:, 0]
     noise = np.random.default_rng(0).standard_normal(50)
     assert np.allclose(x[1:], -np.cumsum(noise) / np.arange(1, 51), atol=1e-13)

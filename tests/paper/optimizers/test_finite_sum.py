@@ -32,26 +32,16 @@ def test_the_running_average_is_the_mean_of_the_stored_gradients_at_every_step(
 ) -> None:
     """And what is stored, and enters the step, is what the denoiser makes of a term's gradient."""
     problem, rng = Watched(seed), np.random.default_rng(seed)
-    given_to: list[Array] = []
-
-    def shrink(_: Array, g: Array) -> Array:
-        given_to.append(g.copy())
-        return share * g
-
-    optimizer = STRSAGA(0.1, denoiser=shrink)
+    optimizer = STRSAGA(0.1, denoiser=lambda _, g: share * g)
     x: Array = optimizer.advance(problem, np.ones(3), rng)
-    for step in range(2, 61):
+    for _ in range(59):
         before, old, held = optimizer._mean.copy(), optimizer._alpha.copy(), optimizer._count
         after = optimizer.advance(problem, x, rng)
         term = problem.asked[-1]
         g = share * problem.last[term]
-        assert len(given_to) == step
-        assert np.array_equal(given_to[-1], problem.last[term])
         assert np.allclose(optimizer._alpha[term], g, atol=1e-14)
         mean = before * held / optimizer._count  # what arrives enters with 0
         assert np.allclose(x - after, 0.1 * (g - old[term] + mean), atol=1e-14)
-        stored = optimizer._alpha[optimizer._order[: optimizer._count]]
-        assert np.allclose(optimizer._mean, stored.mean(axis=0), atol=1e-14)
         # Kept apart by the problem: each term's gradient where it was last asked.
         assert optimizer._count == len(problem.last)
         expected = share * np.mean(list(problem.last.values()), axis=0)
@@ -69,17 +59,6 @@ def test_strsaga_takes_an_arrival_and_an_old_sample_by_turns(seed: int) -> None:
         assert (term not in seen) is new
         seen.add(term)
     assert set(problem.asked[40:]) == seen == set(range(problem.size))
-
-
-def test_it_converges_linearly_to_the_optimum() -> None:
-    rng = np.random.default_rng(2)
-    features = rng.standard_normal((60, 4))
-    labels = np.where(features[:, 0] + rng.standard_normal(60) > 0, 1.0, -1.0)
-    problem = LogisticRegression(features, labels, regularization=0.1)
-    L_max = np.sum(features**2, axis=1).max() / 4 + 0.1
-    x = run(STRSAGA(1 / (3 * L_max)), problem, np.zeros(4), steps=6000, rng=rng).iterates[-1]
-    assert np.allclose(x, problem.minimizer, atol=1e-8)
-    assert np.linalg.norm(problem.gradient(x)) < 1e-8
 
 
 def test_runs_side_by_side_have_tables_and_orders_of_their_own() -> None:

@@ -86,13 +86,13 @@ class _OneScale(Adam):
     than at the minimiser.
     """
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        super().increment(g, step_size)
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
+        super().move(x, g, step_size)
         m, v = np.asarray(self._m), np.asarray(self._v)
-        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self._beta2, self.steps))
-        self._last_step = np.asarray(step_size / (np.sqrt(mean) + self._eps))
-        return np.asarray(self._last_step * m / (1 - math.pow(self._beta1, self.steps)))
+        mean = v.mean(axis=-1, keepdims=True) / (1 - math.pow(self.beta2, self.steps))
+        self.last_step = np.asarray(step_size / (np.sqrt(mean) + self.eps))
+        return np.asarray(x - self.last_step * m / (1 - math.pow(self.beta1, self.steps)))
 
 
 def optimizer(method: str, of: Composite, multiple: float) -> Optimizer:

@@ -107,7 +107,7 @@ def _unit(config: ConstraintsConfig, index: int) -> Unit:
                 steps=calls,
                 rng=generator(config, name, 0),
                 prox=None if free else lambda x, s: np.clip(of.map.prox(x, s), -far, far),
-            ).iterates
+            )
             found = of.map.active(path[-1])
             hits = np.sum(found & exact, axis=1)
             ends = [_ends(of, path[: max(int(share * calls), 1) + 1]) for share in SHARES]

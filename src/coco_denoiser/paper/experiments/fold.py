@@ -5,7 +5,6 @@ in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +17,7 @@ from coco_denoiser.paper.experiments.logistic import regression
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.problems import Problem, Quadratic
 
-NAME = "fold"
 FOLD = "SGD+COCO_2, folding"
-
-
-@dataclass(frozen=True)
-class FoldConfig(Config):
-    """What is run is in `SETTINGS`."""
-
-    runs: int = 60
 
 
 class Setting(NamedTuple):
@@ -77,15 +68,15 @@ def _methods(step: float) -> list[paths.Method]:
 _SERIES = [method.series for method in _methods(1.0)]
 
 
-def _unit(config: FoldConfig, index: int) -> Unit:
+def _unit(config: Config, index: int) -> Unit:
     races = {
-        f"{name} ": paths.Race(f"{NAME} {name}", problem(), _methods(step), start, steps)
+        f"{name} ": paths.Race(f"fold {name}", problem(), _methods(step), start, steps)
         for name, (_, step, steps, problem, start) in SETTINGS.items()
     }
     return paths.unit(config, index, races, lambda name: generator(config, name, index))
 
 
-def _gather(_: FoldConfig, units: Sequence[Unit]) -> Curves:
+def _gather(_: Config, units: Sequence[Unit]) -> Curves:
     curves = Curves()
     for name, setting in SETTINGS.items():
         early, late = setting.steps // 5, setting.steps // 2
@@ -102,17 +93,16 @@ def _panels(_: Result) -> list[Panel]:
 
 def _claims(result: Result) -> list[Claim]:
     curves, ours = result.curves, Judge(result.config.runs)
+    late, early = [f"{name} late" for name in QUADRATIC], [f"{name} early" for name in SETTINGS]
 
     def lead(other: str, names: Iterable[str] = QUADRATIC) -> list[Curve]:
         return [curves.difference(f"{name} late", other, FOLD) for name in names]
 
-    def excess(
-        a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late"
-    ) -> list[Curve]:
-        return [curves.relative(f"{name} {regime}", a, b) for name in names]
+    def excess(a: str, b: str, panels: Iterable[str] = late) -> list[Curve]:
+        return [curves.relative(panel, a, b) for panel in panels]
 
-    def said(a: str, b: str, names: Iterable[str] = QUADRATIC, regime: str = "late") -> str:
-        return ", ".join(f"{curve.mean[0]:+.1%}" for curve in excess(a, b, names, regime))
+    def said(a: str, b: str, panels: Iterable[str] = late) -> str:
+        return ", ".join(curves.percent(panel, a, b) for panel in panels)
 
     window, averaging, decreasing_step = "SGD+COCO_8", "SGD+PRaveraging", "SGD+DecreasingSS"
     return [
@@ -140,21 +130,21 @@ def _claims(result: Result) -> list[Claim]:
         ),
         ours.increases(
             "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
-            f"({', '.join(said(FOLD, s, names=['breast-cancer']) for s in _SERIES[:3])}).",
+            f"({', '.join(said(FOLD, s, ['breast-cancer late']) for s in _SERIES[:3])}).",
             [curve for s in _SERIES[:3] for curve in lead(s, ["breast-cancer"])],
         ),
         ours.no_worse(
             "Folding does not compromise the bias regime: it is no further than SGD in the first "
-            f"fifth ({said(FOLD, 'SGD', names=SETTINGS, regime='early')} at 1/L, 0.3/L, "
+            f"fifth ({said(FOLD, 'SGD', early)} at 1/L, 0.3/L, "
             "curvatures 1 to 0.001, breast-cancer).",
-            excess(FOLD, "SGD", SETTINGS, "early"),
+            excess(FOLD, "SGD", early),
             note="Many small steps in one direction leave the mixture behind, since each alone "
             "breaks no bound.",
         ),
         ours.no_worse(
             "Where curvatures differ by a factor of 1000 it is no further than SGD "
-            f"({said(FOLD, 'SGD', names=['ill'])} in the last half).",
-            excess(FOLD, "SGD", ["ill"]),
+            f"({said(FOLD, 'SGD', ['ill late'])} in the last half).",
+            excess(FOLD, "SGD", ["ill late"]),
             note="Folding acts like a step that falls as 1/k, too short for directions of little "
             "curvature.",
         ),
@@ -163,9 +153,9 @@ def _claims(result: Result) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
+    "fold",
     "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
-    FoldConfig(),
+    Config(runs=60),
     {"runs": 6},
     _unit,
     _gather,

@@ -11,6 +11,7 @@ the model and which did not.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from coco_denoiser.paper.optimizers import (
     GradientEMA,
     Optimizer,
     ScheduleFree,
-    TailAverage,
+    tail_average,
 )
 from coco_denoiser.typing import Float64
 
@@ -44,6 +45,12 @@ _OTHERS: dict[str, Callable[[float], Optimizer]] = {
     "schedule-free": ScheduleFree,
 }
 _METHODS = (SGD_ALONE, *_DENOISED, *list(_OTHERS)[1:], "Adam")
+# What is divided by what: averages by averages, and those of SGD by its last iterates.
+_RATIOS = {_AVERAGED: (f"{SGD_ALONE}{_TAIL}", SGD_ALONE)} | {
+    f"{method}{tail}": (f"{method}{tail}", f"{SGD_ALONE}{tail}")
+    for method in _METHODS
+    for tail in ("", _TAIL)
+}
 _LEAST = 0.02  # ratios below count as this: one easy cell must not decide a mean
 _HURT = 1.05  # above this ratio a method hurts
 _FAR = 1e6  # where coordinates stop, in distances of the start: such a run has diverged
@@ -91,14 +98,12 @@ def _unit(config: GaussianConfig, index: int) -> Unit:
         for method in _METHODS:
             optimizer = _optimizer(method, step, problem)
             rng = generator(config, name, 0)
-            average = TailAverage(calls // 2)
-            x, late = np.tile(problem.start, (config.runs, 1)), []
+            x, answers = np.tile(problem.start, (config.runs, 1)), []
             for k in range(calls):
                 x = np.clip(optimizer.step(x, problem.oracle(x, k, rng)), -far, far)
-                answer = optimizer.answer(x)
-                mean = average(answer)
-                if k >= 0.95 * calls:
-                    late.append(problem.excess(answer, k))
+                answers.append(optimizer.answer(x))
+            late = [problem.excess(answers[k], k) for k in range(calls) if k >= 0.95 * calls]
+            mean = tail_average(np.array(answers), calls // 2)[-1]
             unit[f"{method} end"] = np.minimum(np.mean(late, axis=0), 1e300)
             unit[f"{method}{_TAIL} end"] = np.minimum(problem.excess(mean, calls - 1), 1e300)
         unit["short"] = np.array([float(short())])
@@ -110,60 +115,53 @@ def _cells(config: GaussianConfig) -> list[tuple[str, float]]:
 
 
 def _gather(config: GaussianConfig, units: Sequence[Unit]) -> Curves:
-    curves = Curves()
+    curves, count = Curves(), len(config.steps)
     logs: dict[str, dict[str, Float64]] = {}  # by problem and series, (runs, steps)
     for i, name in enumerate(config.problems):
-        mine = units[i * len(config.steps) : (i + 1) * len(config.steps)]
-        start = math.log(mine[0]["start"][0])
-        ends = {key: _log_ends(mine, key) for s in _METHODS for key in (s, f"{s}{_TAIL}")}
-        logs[name] = {_AVERAGED: _ratio(ends[f"{SGD_ALONE}{_TAIL}"], ends[SGD_ALONE])}
+        cells = units[i * count : (i + 1) * count]
+        ends = {
+            series: np.log(np.maximum([unit[f"{series} end"] for unit in cells], 1e-300)).T
+            for series, _ in _RATIOS.values()
+        }
+        logs[name] = {
+            series: np.clip(ends[one] - ends[other], math.log(_LEAST), math.log(1e6))
+            for series, (one, other) in _RATIOS.items()
+        }
         for method in _METHODS:
-            curves.ratios(f"{name}: end over start", method, config.steps, ends[method] - start)
-            for tail in ("", _TAIL):
-                ratio = _ratio(ends[f"{method}{tail}"], ends[f"{SGD_ALONE}{tail}"])
-                logs[name][f"{method}{tail}"] = ratio
+            ratio = ends[method] - math.log(cells[0]["start"][0])
+            curves.ratios(f"{name}: end over start", method, config.steps, ratio)
         for series, ratio in logs[name].items():
             curves.ratios(name, series, config.steps, ratio)
-        short = [float(u["short"][0]) for u in mine]
+        short = [float(unit["short"][0]) for unit in cells]
         curves.exact(f"{name}: windows short of the tolerance", "all", config.steps, short)
-    for kind in _SETS:
-        _summarise(curves, config, kind, logs)
+    for kind in _kinds(config):
+        found = {name: logs[name] for name in _of(config, kind)}
+        _summarise(curves, np.array(config.steps), kind, found)
     return curves
-
-
-def _log_ends(cells: Sequence[Unit], series: str) -> Float64:
-    """Return the logarithm of the excess at the end, (runs, steps)."""
-    return np.log(np.maximum([unit[f"{series} end"] for unit in cells], 1e-300)).T
-
-
-def _ratio(a: Float64, b: Float64) -> Float64:
-    """Return the logarithms of ratios run by run, within what counts."""
-    return np.clip(a - b, math.log(_LEAST), math.log(1e6))
 
 
 def _of(config: GaussianConfig, kind: str) -> list[str]:
     return [name for name in config.problems if name in _SETS[kind][1]]
 
 
+def _kinds(config: GaussianConfig) -> list[str]:
+    return [kind for kind in _SETS if _of(config, kind)]
+
+
 def _summarise(
-    curves: Curves,
-    config: GaussianConfig,
-    kind: str,
-    logs: Mapping[str, Mapping[str, Float64]],
+    curves: Curves, steps: Float64, kind: str, problems: Mapping[str, Mapping[str, Float64]]
 ) -> None:
     """Add geometric means by step and of all cells, and the ratios of all cells in order."""
-    names = _of(config, kind)
-    if not names:
-        return
     # Where SGD ends above its start, any method that does not is infinitely better.
-    fair = _falls(curves, names, SGD_ALONE)
+    fair = _falls(curves, list(problems), SGD_ALONE)
     at = np.flatnonzero(fair.any(axis=0))
-    for series in logs[names[0]]:
-        table = np.stack([logs[name][series] for name in names], axis=1)  # (runs, problems, steps)
+    for series in _RATIOS:
+        table = np.stack([logs[series] for logs in problems.values()], axis=1)
         by_step = [table[:, fair[:, step], step].mean(axis=1) for step in at]
-        curves.ratios(f"{kind} by step", series, np.array(config.steps)[at], np.stack(by_step, 1))
-        curves.ratios(f"{kind} mean", series, fair.sum(), table[:, fair].mean(axis=1)[:, None])
-        ordered = table[:, fair][:, np.argsort(table[:, fair].mean(axis=0))]
+        curves.ratios(f"{kind} by step", series, steps[at], np.stack(by_step, axis=1))
+        each = table[:, fair]  # (runs, cells)
+        curves.ratios(f"{kind} mean", series, fair.sum(), each.mean(axis=1)[:, None])
+        ordered = each[:, np.argsort(each.mean(axis=0))]
         curves.ratios(f"{kind} cells", series, np.arange(1, fair.sum() + 1), ordered)
 
 
@@ -173,7 +171,7 @@ def _falls(curves: Curves, names: Sequence[str], method: str) -> NDArray[np.bool
 
 
 def _panels(result: Result) -> list[Panel]:
-    kinds = [kind for kind in _SETS if _of(result.config, kind)]
+    kinds = _kinds(result.config)
     y, shown = "suboptimality over SGD's", (*_METHODS, _AVERAGED)
     cells = Panel("", "Cells in order", "cell", y, (SGD_ALONE, *_DENOISED), log="y")
     return [
@@ -185,40 +183,37 @@ def _panels(result: Result) -> list[Panel]:
     ]
 
 
+def _described(curves: Curves, kind: str, name: str, surely: float) -> str:
+    """Return the mean of a method, its worst cell, and in how many it hurts."""
+    mean, cells = curves[f"{kind} mean", name], curves[f"{kind} cells", name]
+    hurt = cells.log().shifted(-math.log(_HURT))
+    return (
+        f"{name} {mean.mean[0]:.3f} ± {mean.sem[0]:.3f}, worst {cells.mean[-1]:.3g} ± "
+        f"{cells.sem[-1]:.2g}, {np.sum(hurt.mean > 0)} cells above {_HURT:g}, "
+        f"{np.sum(hurt.mean / surely > hurt.sem)} beyond chance"
+    )
+
+
 def _claims(result: Result) -> list[Claim]:
     curves, config = result.curves, result.config
-    judge = Judge(config.runs)
-    tail, surely = f"{OURS}{_TAIL}", critical(1, config.runs)
-    claims = []
-    for kind, (what, _) in _SETS.items():
-        if not _of(config, kind):
-            continue
-
-        def described(name: str, kind: str = kind) -> str:
-            mean, cells = curves[f"{kind} mean", name], curves[f"{kind} cells", name]
-            hurt = cells.log().shifted(-math.log(_HURT))
-            return (
-                f"{name} {mean.mean[0]:.3f} ± {mean.sem[0]:.3f}, worst {cells.mean[-1]:.3g} ± "
-                f"{cells.sem[-1]:.2g}, {np.sum(hurt.mean > 0)} cells above {_HURT:g}, "
-                f"{np.sum(hurt.mean / surely > hurt.sem)} beyond chance"
-            )
-
+    judge, surely = Judge(config.runs), critical(1, config.runs)
+    tail, claims = f"{OURS}{_TAIL}", []
+    for kind in _kinds(config):
+        falls = partial(_falls, curves, _of(config, kind))
+        above = ~falls(SGD_ALONE)
+        below = ", ".join(f"{name} in {np.sum(above & falls(name))}" for name in _DENOISED)
         names = (*_METHODS[1:], _AVERAGED, tail)
-        above = ~_falls(curves, _of(config, kind), SGD_ALONE)
-        below = ", ".join(
-            f"{name} in {np.sum(above & _falls(curves, _of(config, kind), name))}"
-            for name in _DENOISED
-        )
+        each = "; ".join(_described(curves, kind, name, surely) for name in names)
         mean, cells, averaged, averages = (
             [curves[f"{kind} {panel}", series]]
             for series in (OURS, tail)
             for panel in ("mean", "cells")
         )
-        start = f"{what.capitalize()}: "
+        start = f"{_SETS[kind][0].capitalize()}: "
         claims += [
             judge.ratio_at_most(
                 f"{start}in the geometric mean of {cells[0].x.size} cells, the Gaussian model has "
-                f"at most 0.45 of SGD's suboptimality ({'; '.join(map(described, names))}; "
+                f"at most 0.45 of SGD's suboptimality ({each}; "
                 f"{above.sum()} cells where SGD ends above its start are left out; there, methods "
                 f"end below it: {below}).",
                 mean,

@@ -18,7 +18,7 @@ from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Unit
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.optimizers import SGD, Optimizer, PolyakRuppert
+from coco_denoiser.paper.optimizers import SGD, Optimizer
 from coco_denoiser.paper.problems import Problem
 from coco_denoiser.typing import Array, Float64
 
@@ -110,7 +110,6 @@ def unit(
     for prefix, race in races.items():
         start = np.full((runs, race.problem.dimension), race.start)
         for series, make, averaged in race.methods:
-            average = PolyakRuppert() if averaged else None
             with short_windows() as short:
                 path = optimizers.run(
                     make(race.problem),
@@ -118,9 +117,10 @@ def unit(
                     start,
                     steps=race.steps,
                     rng=rng(race.noise),
-                    average=average,
                 )
-            distance = np.linalg.norm(path.iterates - race.problem.minimizer, axis=-1)
+            if averaged:
+                path = optimizers.tail_average(path)
+            distance = np.linalg.norm(path - race.problem.minimizer, axis=-1)
             unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
             unit[f"{prefix}{series} steps short"] = np.array([short() / race.steps / runs])
     return unit

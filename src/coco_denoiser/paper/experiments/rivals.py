@@ -8,8 +8,10 @@ that all methods meet. All runs of a method go in one batch: run i of one method
 compared with run i of another.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +20,88 @@ from coco_denoiser.paper.experiments.claims import Claim, Judge, critical, t_sta
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.experiments.paths import TOLERANCE, solved
-from coco_denoiser.paper.experiments.rival_methods import COCO, DENOISERS, RIVALS, helped, walk
+from coco_denoiser.paper.experiments.paths import TOLERANCE, named, short_windows, solved
+from coco_denoiser.paper.optimizers import (
+    IGT,
+    SGD,
+    Adam,
+    DenoiserLike,
+    GradientEMA,
+    GradientMean,
+    HeavyBall,
+    Optimizer,
+    ScheduleFree,
+    decreasing,
+    run,
+    tail_average,
+)
 from coco_denoiser.paper.problems import Problem, Quadratic
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 
+COCO, GAUSSIAN = "COCO_8", "Gaussian_32"
+DENOISERS = (COCO, GAUSSIAN)
+
+
+class Rival(NamedTuple):
+    """A method that walks a path of its own.
+
+    Attributes:
+        name: the series of its iterates.
+        make: its optimizer, from a step size, a second parameter and a denoiser.
+        textbook: the second parameter as its authors set it; 0 if there is none.
+        grid: the second parameter's values when it is tuned.
+        adaptive: whether its steps are lengths in x, as Adam's, and not multiples of 1/L.
+        averages: whether the averages of its iterates are methods too.
+        denoiser: which of DENOISERS stands between oracle and update; "" for none.
+    """
+
+    name: str
+    make: Callable[[float, float, DenoiserLike | None], Optimizer]
+    textbook: float = 0.0
+    grid: tuple[float, ...] = (0.0,)
+    adaptive: bool = False
+    averages: bool = False
+    denoiser: str = ""
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names of what is recorded: the iterates, and their averages if any."""
+        names = (self.name, "PR average", "tail average") if self.averages else (self.name,)
+        return tuple(helped(name, self.denoiser) for name in names) if self.denoiser else names
+
+
+def helped(name: str, denoiser: str) -> str:
+    """Return the name of a method with a denoiser put into it."""
+    return f"{name}, {denoiser}"
+
+
+def _mean(step: float, weight: Callable[[int], float], slope: float) -> Optimizer:
+    """Return SGD along a mean of gradients, corrected by a slope in multiples of 1/step."""
+    return SGD(step, denoiser=GradientMean(weight, slope=slope / step))
+
+
+_MOMENTA = (0.9, (0.5, 0.9))  # the textbook's, and those to choose from
+_COMBINED = (
+    Rival("SGD", lambda step, _, d: SGD(step, denoiser=d), averages=True),
+    Rival("decreasing", lambda step, _, d: SGD(decreasing(step), denoiser=d)),
+    Rival("Adam", lambda s, beta, d: Adam(s, beta1=beta, denoiser=d), *_MOMENTA, adaptive=True),
+    Rival("schedule-free", lambda s, beta, d: ScheduleFree(s, beta=beta, denoiser=d), *_MOMENTA),
+)
+RIVALS = (
+    *_COMBINED,
+    Rival("heavy ball", lambda step, beta, _: HeavyBall(step, beta=beta), *_MOMENTA),
+    Rival("gradient EMA", lambda step, beta, _: GradientEMA(step, beta=beta), *_MOMENTA),
+    Rival("IGT", lambda step, tail, _: IGT(step, tail=tail), 1.0, (1.0, 0.5)),
+    Rival(
+        "slope-corrected mean",
+        lambda step, slope, _: _mean(step, lambda k: 0.1 / (1 - 0.9**k), slope),
+        0.5,
+        (0.5, 0.1),
+    ),
+    # Mairal (2013), with the weights k^-power.
+    Rival("surrogates", lambda s, power, _: _mean(s, lambda k: k**-power, 1.0), 0.5, (0.5, 0.75)),
+    *(rival._replace(denoiser=name) for name in DENOISERS for rival in _COMBINED),
+)
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
 _POINTS = 50  # of a curve
@@ -78,6 +157,34 @@ def _names(denoiser: str) -> list[str]:
     return [name for r in RIVALS if r.denoiser == denoiser for name in r.series]
 
 
+def walk(
+    rival: Rival,
+    problem: Problem,
+    starts: Array,
+    calls: int,
+    rng: np.random.Generator,
+    *,
+    step: float,
+    second: float,
+) -> tuple[dict[str, Float64], float]:
+    """Follow a method from starts (runs, d) for a number of oracle calls, one a step.
+
+    Return how far its series are from the minimiser, each (runs, calls + 1), and the share of its
+    steps whose window was solved to less than the tolerance. Beyond twice the start's distance it
+    counts as twice, so that a mean over runs says something of the others.
+    """
+    rows = named(rival.denoiser, problem.L) if rival.denoiser else None
+    with short_windows() as short:
+        iterates = run(rival.make(step, second, rows), problem, starts, steps=calls, rng=rng)
+    recorded = [iterates]
+    if rival.averages:
+        recorded += [tail_average(iterates, start) for start in (0, calls // 2)]
+    cap = 2 * np.linalg.norm(starts - problem.minimizer, axis=-1)
+    distances = (np.linalg.norm(path - problem.minimizer, axis=-1) for path in recorded)
+    capped = [np.asarray(np.minimum(distance, cap).T) for distance in distances]
+    return dict(zip(rival.series, capped, strict=True)), short() / (calls * len(starts))
+
+
 def _unit(config: RivalsConfig, index: int) -> Unit:
     rival, problem = RIVALS[index], _problem(config)
     scale = config.adam_step if rival.adaptive else 1 / problem.L
@@ -92,20 +199,21 @@ def _unit(config: RivalsConfig, index: int) -> Unit:
         short.append(share)
         return distances
 
+    @cache
+    def shown(step: float, second: float) -> dict[str, Float64]:
+        return go("shown", config.runs, step, second)
+
     grid = [(step, second) for step in config.steps for second in rival.grid]
     trials = [go("tuning", config.tuning_runs, *setting) for setting in grid]
-    shown = {(1.0, rival.textbook): go("shown", config.runs, 1.0, rival.textbook)}
     at = _grid(config)
     unit: dict[str, Float64] = {}
     for name in rival.series:
         ends = np.stack([_end(config, trial[name]) for trial in trials])
         best = grid[int(ends.mean(axis=1).argmin())]
-        if best not in shown:
-            shown[best] = go("shown", config.runs, *best)
         unit[f"{name} tuning"] = ends.reshape(len(config.steps), len(rival.grid), -1)
         unit[f"{name} best"] = np.array(best)
         for protocol, setting in zip(_PROTOCOLS, ((1.0, rival.textbook), best), strict=True):
-            distance = shown[setting][name]
+            distance = shown(*setting)[name]
             unit[f"{name} {protocol}"] = distance[:, at]
             unit[f"{name} {protocol} end"] = _end(config, distance)
     unit["short"] = np.array([np.mean(short)])
@@ -122,19 +230,13 @@ def _end(config: RivalsConfig, distance: Float64) -> Float64:
 
 
 def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
-    curves = Curves()
-    rivals = list(zip(RIVALS, units, strict=True))
-    owners = {name: unit for rival, unit in rivals for name in rival.series}
-    at = _grid(config)
+    curves, steps, at = Curves(), {}, _grid(config)
+    owners = {n: unit for rival, unit in zip(RIVALS, units, strict=True) for n in rival.series}
     for protocol in _PROTOCOLS:
         for name, unit in owners.items():
             curves.add(protocol, name, at, unit[f"{name} {protocol}"])
-        if config.problem == "quadratic":
-            problem = Quadratic.spaced(10, noise_std=10.0)
-            curves.exact(protocol, _LIMIT, at[1:], limit(problem) / np.sqrt(at[1:]))
         ends = {n: unit[f"{n} {protocol} end"][:, None] for n, unit in owners.items()}
         curves.compare(f"{protocol} end", config.calls, ends)
-    steps = {}
     for name, unit in owners.items():
         tuning = unit[f"{name} tuning"]
         better = tuning.mean(axis=2).argmin(axis=1)
@@ -146,39 +248,34 @@ def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
     for denoiser in DENOISERS:
         ours = helped("SGD", denoiser)
         curves.add("step", f"SGD minus {ours}", config.steps, steps["SGD"] - steps[ours])
-    if config.problem == "quadratic":
-        last = float(curves["tuned", _LIMIT].mean[-1])
-        curves.exact("step", _LIMIT, config.steps, [last] * len(config.steps))
-    for rival, unit in rivals:
+    problem = _problem(config)
+    if isinstance(problem, Quadratic):
+        least = limit(problem) / np.sqrt(at[1:])
+        for protocol in _PROTOCOLS:
+            curves.exact(protocol, _LIMIT, at[1:], least)
+        curves.exact("step", _LIMIT, config.steps, np.full(len(config.steps), least[-1]))
+    for rival, unit in zip(RIVALS, units, strict=True):
         curves.exact(_SHORT, rival.series[0], TOLERANCE, unit["short"])
     return curves
 
 
 def _panels(result: Result) -> list[Panel]:
     curves = result.curves
-    rows = (
+    panels = []
+    for name, what, x, y, log in (
         ("textbook", "textbook", "oracle calls", "‖x − x*‖", "y"),
         ("tuned", "tuned", "oracle calls", "‖x − x*‖", "y"),
         ("step", "by step", "step, in textbook steps", "‖x − x*‖ at the end", "xy"),
-    )
-    panels = []
-    for name, what, x, y, log in rows:
+    ):
+        like = Panel(name, "", x, y, log=log, new_row=True)
         for column, methods in _COLUMNS.items():
             plain = [method for method in methods if (name, method) in curves]
             with_help = [helped(method, denoiser) for denoiser in DENOISERS for method in plain]
-            references = [other for other in (*with_help, _LIMIT) if (name, other) in curves]
-            panels.append(
-                Panel(
-                    name,
-                    f"{column}, {what}",
-                    x,
-                    y,
-                    (*plain, *references),
-                    references=frozenset(references),
-                    log=log,
-                    new_row=column == next(iter(_COLUMNS)),
-                )
-            )
+            others = tuple(other for other in (*with_help, _LIMIT) if (name, other) in curves)
+            shown, references = (*plain, *others), frozenset(others)
+            title = f"{column}, {what}"
+            panels.append(replace(like, title=title, series=shown, references=references))
+            like = replace(like, new_row=False)
     return panels
 
 
@@ -196,11 +293,10 @@ def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -
 
 
 def _claims(result: Result) -> list[Claim]:
-    curves, config = result.curves, result.config
     claims = [claim for name in DENOISERS for claim in _denoiser_claims(result, name)]
-    if config.problem == "quadratic":
+    if result.config.problem == "quadratic":
         claims += _quadratic_claims(result, _best(result, COCO))
-    return [*claims, solved(curves)]
+    return [*claims, solved(result.curves)]
 
 
 def _best(result: Result, denoiser: str) -> str:
@@ -210,57 +306,46 @@ def _best(result: Result, denoiser: str) -> str:
 
 def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
     curves, config = result.curves, result.config
-    judge = Judge(config.runs)
     mine, alone = _names(denoiser), _names("")
     sgd = helped("SGD", denoiser)
     spent = sorted({curves["tuned step", name].x[0] for name in alone})
     tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
     budgets = ("", f", after {tuning} oracle calls to tune a method with one parameter or two")
+    added = [(helped(name, denoiser), name) for name in alone if helped(name, denoiser) in mine]
     claims = []
     for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
-        panel = f"{protocol} end"
-        ours = sgd if protocol == "textbook" else _best(result, denoiser)
-        pairs = [(helped(name, denoiser), name) for name in alone]
-        pairs = [pair for pair in pairs if pair[0] in mine]
-        rivals = [(ours, name) for name in alone]
-        claims += [
-            judge.increases(
-                f"{protocol.capitalize()}: every method that {denoiser} is added to ends nearer to "
-                f"the minimiser ({_compared(result, protocol, pairs)}).",
-                [curves.difference(panel, theirs, with_it) for with_it, theirs in pairs],
-            ),
-            judge.increases(
-                f"{protocol.capitalize()}: {ours} ends nearer than every method without a denoiser "
-                f"({_compared(result, protocol, rivals)}){budget}.",
-                [curves.difference(panel, theirs, with_it) for with_it, theirs in rivals],
-            ),
-        ]
+        best = sgd if protocol == "textbook" else _best(result, denoiser)
+        for said, than, pairs, after in (
+            (f"every method that {denoiser} is added to", "to the minimiser", added, ""),
+            (best, "than every method without a denoiser", [(best, n) for n in alone], budget),
+        ):
+            nearer = f"{protocol.capitalize()}: {said} ends nearer {than}"
+            claims.append(
+                Judge(config.runs).increases(
+                    f"{nearer} ({_compared(result, protocol, pairs)}){after}.",
+                    [curves.difference(f"{protocol} end", theirs, ours) for ours, theirs in pairs],
+                )
+            )
     lead, plain = curves["step", f"SGD minus {sgd}"], curves["step", "SGD"]
     changes = ", ".join(
         f"{-gap / of:+.0%} at {step:g}"
         for step, gap, of in zip(lead.x, lead.mean, plain.mean, strict=True)
     )
-    return [
-        *claims,
-        Judge(config.tuning_runs).increases(
-            f"At every step size SGD with {denoiser} ends nearer than SGD "
-            f"({changes} textbook steps, on the runs of the tuning).",
-            [lead],
-        ),
-    ]
+    sentence = (
+        f"At every step size SGD with {denoiser} ends nearer than SGD "
+        f"({changes} textbook steps, on the runs of the tuning)."
+    )
+    return [*claims, Judge(config.tuning_runs).increases(sentence, [lead])]
 
 
 def _quadratic_claims(result: Result, best: str) -> list[Claim]:
-    curves, config = result.curves, result.config
-    ours = Judge(config.runs)
+    curves, ours = result.curves, Judge(result.config.runs)
     hard = ("decreasing", "IGT")
     changes = ", ".join(f"{name} {curves.percent('tuned end', name, best)}" for name in hard)
     floor = curves["tuned", _LIMIT].mean[-1]
-    below = []
-    for protocol in _PROTOCOLS:
-        for name in (n for kind in ("", *DENOISERS) for n in _names(kind)):
-            end = curves[protocol, name]
-            below.append(end.part(slice(-1, None)).over(floor).times(-1).shifted(1))
+    ends = [
+        curves[p, n].part(slice(-1, None)) for p in _PROTOCOLS for r in RIVALS for n in r.series
+    ]
     return [
         ours.no_worse(
             f"Tuned, a decreasing step and IGT are as good as {best}, the best method with COCO "
@@ -269,7 +354,7 @@ def _quadratic_claims(result: Result, best: str) -> list[Claim]:
         ),
         ours.no_worse(
             f"No method is nearer at the end than the known-Hessian limit, which is {floor:.2f}.",
-            below,
+            [end.over(floor).times(-1).shifted(1) for end in ends],
         ),
     ]
 

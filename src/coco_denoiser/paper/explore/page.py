@@ -8,31 +8,36 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
 from bokeh.embed import file_html
 from bokeh.resources import INLINE
 from jinja2 import Template
 
-from coco_denoiser.paper.explore.objectives import OBJECTIVES, contours
-from coco_denoiser.paper.explore.pictures import RUNS, Columns, axes, curves, frame, legend, plots
+from coco_denoiser.paper.explore.objectives import OBJECTIVES
+from coco_denoiser.paper.explore.pictures import RUNS, axes, contours, curves, frame, legend, plots
 from coco_denoiser.paper.explore.remarks import medians, remarks, summary
-from coco_denoiser.paper.explore.simulation import LIMITS, PRESETS, Settings, Simulation, simulate
+from coco_denoiser.paper.explore.simulation import LIMITS, PRESETS, Settings, simulate
 
 
 def run(settings: Settings) -> dict[str, Any]:
     """Return all that the script of the page needs to show a run, as plain numbers and text."""
     simulation = simulate(settings)
     sentences = [summary(simulation), *remarks(simulation)]
-    taken = range(1, len(simulation.paths["coco"].solutions) + 1)
+    solutions = simulation.paths["coco"].solutions
+    last = max(len(path.observed) for path in simulation.paths.values())  # one may have diverged
     return {
         "settings": asdict(settings),
         "address": address(settings),
         "axes": axes(simulation),
         "words": "".join(f"<p>{escape(each)}</p>" for each in sentences),
-        "last": simulation.last,
-        "curves": _plain(curves(simulation)),
-        "frames": [_plain(frame(simulation, k)) for k in taken],
-        "certificates": [_certificate(simulation, k) for k in taken],
+        "last": last,
+        "curves": curves(simulation),
+        "frames": [frame(simulation, k) for k in range(1, len(solutions) + 1)],
+        "certificates": [
+            f"Step {k} of {last}: {found.status}. "
+            f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "
+            f"Method: {found.method}; iterations: {found.iterations}."
+            for k, found in enumerate(solutions, 1)
+        ],
     }
 
 
@@ -47,14 +52,10 @@ def html(*, live: bool) -> str:
 
     The second is computed beforehand, and asks nothing of the network.
     """
-    lines = {
-        name: {"xs": [*map(_digits, xs)], "ys": [*map(_digits, ys)]}
-        for name, (xs, ys) in ((name, contours(name)) for name in OBJECTIVES)
-    }
     shown = {} if live else PRESETS
     data = {
         "runs": {name: run(each) | {"seeds": medians(each)} for name, each in shown.items()},
-        "contours": lines,
+        "contours": {name: contours(name) for name in OBJECTIVES},
         "presets": {name: address(settings) for name, settings in PRESETS.items()},
     }
     text = files("coco_denoiser.paper.explore").joinpath("template.html").read_text("utf-8")
@@ -81,22 +82,3 @@ def _slider(name: str) -> tuple[float, float, float, str]:
     least, largest, by, title = LIMITS[name]
     ends = (math.log10(least), math.log10(largest)) if name == "L" else (least, largest)
     return *ends, by, title
-
-
-def _certificate(simulation: Simulation, k: int) -> str:
-    """Return the proof of the answer that a step was taken with, as text."""
-    found = simulation.paths["coco"].solutions[k - 1]
-    return (
-        f"Step {k} of {simulation.last}: {found.status}. "
-        f"Relative gap {found.gap:.1e}, worst violation {found.violation:.1e}. "
-        f"Method: {found.method}; iterations: {found.iterations}."
-    )
-
-
-def _plain(content: Columns) -> dict[str, dict[str, list[float]]]:
-    return {n: {c: _digits(values) for c, values in each.items()} for n, each in content.items()}
-
-
-def _digits(values: Any) -> list[float]:
-    """Return numbers with as many digits as a picture can show."""
-    return [float(f"{value:.4g}") for value in np.asarray(values, dtype=float)]

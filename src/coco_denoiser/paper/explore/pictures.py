@@ -8,13 +8,15 @@ or the axis they fill.
 import math
 from typing import Any
 
+import contourpy
 import numpy as np
 from bokeh.models import Arrow, ColumnDataSource, HoverTool, Range1d, VeeHead
 from bokeh.plotting import figure
 
 from coco_denoiser.paper.experiments.palette import COCO, EXACT, GAUSSIAN, PLAIN
+from coco_denoiser.paper.explore.objectives import OBJECTIVES
 from coco_denoiser.paper.explore.simulation import START, Simulation
-from coco_denoiser.typing import Array
+from coco_denoiser.typing import AnyArray, Array
 
 ARROWS = 3  # at this many last points: more hide the path
 # Whatever differs in colour also differs in dash or marker.
@@ -30,19 +32,33 @@ _ARROWS = {
     "true gradient": (EXACT, "1 3"),
 }
 _CURVES = {"distance": "distance to minimum", "error": "error of the gradient"}
+_REACH = 140.0  # contours are drawn that far: a run that diverges is stopped at 100
 _HALF_WIDTH, _ASPECT = 12.5, 4 / 3
 _WIDER = 1.6  # factor from one width of the plane to the next
 _SMALLEST = 1e-12  # of what is drawn on a logarithmic axis
 
-Columns = dict[str, dict[str, Array]]
+Columns = dict[str, dict[str, list[float]]]
 """Columns of numbers, by the name of the source that they fill."""
+
+
+def contours(name: str) -> dict[str, list[list[float]]]:
+    """Return lines of equal value in the plane of the first two coordinates, as xs and ys."""
+    problem = OBJECTIVES[name].problem(0.0)
+    # Finer near the origin, where the steps are.
+    side = np.sinh(np.linspace(-6.0, 6.0, 121)) / np.sinh(6.0) * _REACH
+    grid = np.zeros((121, 121, problem.dimension))
+    grid[..., 0], grid[..., 1] = np.meshgrid(side, side)
+    generator = contourpy.contour_generator(side, side, problem.value(grid))
+    levels = 0.4 * 1.9 ** np.arange(16)
+    lines = [np.asarray(line).T for level in levels for line in generator.lines(level)]
+    return {"xs": [digits(x) for x, _ in lines], "ys": [digits(y) for _, y in lines]}
 
 
 def curves(simulation: Simulation) -> Columns:
     """Return what grows with the steps, in full: paths, distances and errors."""
     content: Columns = {}
     for name, path in simulation.paths.items():
-        content[f"{name}-path"] = _columns("x y", path.points)
+        content[f"{name}-path"] = _columns(x=path.points[:, 0], y=path.points[:, 1])
         content[f"{name}-error"] = _curve(path.errors, first=1)
     for name, distances in simulation.distances.items():
         content[f"{name}-distance"] = _curve(distances, first=0)
@@ -65,9 +81,9 @@ def frame(simulation: Simulation, k: int) -> Columns:
         at = coco.points[window][-count:]
         to = at - step * gradients[-count:]
         alpha = np.linspace(1.0, 0.3, ARROWS)[: len(at)][::-1]
-        content[name] = {**_columns("x0 y0", at), **_columns("x1 y1", to), "alpha": alpha}
+        content[name] = _columns(x0=at[:, 0], y0=at[:, 1], x1=to[:, 0], y1=to[:, 1], alpha=alpha)
     weights = solution.weights[-1][::-1]
-    return content | {"bars": {"age": np.arange(len(weights), dtype=float), "weight": weights}}
+    return content | {"bars": _columns(age=np.arange(len(weights)), weight=weights)}
 
 
 def legend() -> list[tuple[str, str, str]]:
@@ -104,13 +120,17 @@ def _decades(values: Array) -> tuple[float, float]:
     return 10.0**low, 10.0**high
 
 
-def _columns(names: str, rows: Array) -> dict[str, Array]:
-    return {name: rows[:, number] for number, name in enumerate(names.split())}
+def _curve(values: Array, *, first: int) -> dict[str, list[float]]:
+    return _columns(x=np.arange(first, first + len(values)), y=np.maximum(values, _SMALLEST))
 
 
-def _curve(values: Array, *, first: int) -> dict[str, Array]:
-    steps = np.arange(first, first + len(values), dtype=float)
-    return {"x": steps, "y": np.maximum(values, _SMALLEST)}
+def _columns(**values: AnyArray) -> dict[str, list[float]]:
+    return {name: digits(column) for name, column in values.items()}
+
+
+def digits(values: AnyArray) -> list[float]:
+    """Return numbers with as many digits as a picture can show."""
+    return [float(f"{value:.4g}") for value in values]
 
 
 def plots() -> list[figure]:

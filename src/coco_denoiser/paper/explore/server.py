@@ -10,7 +10,6 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -37,11 +36,7 @@ class Server(ThreadingHTTPServer):
         names = ("localhost", ADDRESS)
         # A browser leaves out the port of a protocol.
         self.hosts = [n if self.server_port == 80 else f"{n}:{self.server_port}" for n in names]
-
-    @cached_property
-    def page(self) -> bytes:
-        """The page, which takes a moment to make."""
-        return html(live=True).encode()
+        self.page = html(live=True).encode()
 
     def handle_error(self, *request: Any) -> None:
         """Print what went wrong, unless a page was merely closed in the meantime."""
@@ -99,5 +94,4 @@ def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     if browser:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt), server:
-        len(server.page)  # made while the browser starts; a request waits for it
         server.serve_forever()

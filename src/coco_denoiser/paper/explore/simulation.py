@@ -4,7 +4,8 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def settings(asked: Mapping[str, str]) -> Settings:
 
     Where it makes no sense the default applies: an address is not trusted.
     """
-    chosen: dict[str, object] = asdict(Settings())
+    chosen: dict[str, Any] = {}
     if asked.get("objective") in OBJECTIVES:
         chosen["objective"] = asked["objective"]
     for name, (least, largest, *_) in LIMITS.items():
@@ -79,8 +80,8 @@ def settings(asked: Mapping[str, str]) -> Settings:
             continue
         if math.isfinite(number):
             number = min(max(number, least), largest)
-            chosen[name] = round(number) if isinstance(chosen[name], int) else number
-    return Settings(**chosen)  # type: ignore[arg-type]  # in `LIMITS` by name
+            chosen[name] = round(number) if isinstance(getattr(Settings, name), int) else number
+    return Settings(**chosen)
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Path:
         used: (n, d), what the optimizer was given.
         exact: (n, d), the true gradients.
         distances: (n + 1,), how far the points are from the minimum.
-        solutions: of the window, after each step with COCO; empty for the others.
+        solutions: of the window, after each step with COCO, if they are kept.
     """
 
     points: Array
@@ -132,11 +133,6 @@ class Simulation:
         common = min(len(path.observed) for path in self.paths.values())
         return slice(common // 2, common + 1)
 
-    @property
-    def last(self) -> int:
-        """The number of steps of the longest run."""
-        return max(len(path.observed) for path in self.paths.values())
-
     def changes(self) -> dict[str, float]:
         """Return by how much the mean distance differs from SGD's, as a share of that."""
         means = {n: float(np.mean(values[self.compared])) for n, values in self.distances.items()}
@@ -153,12 +149,14 @@ def simulate(settings: Settings, *, solved: bool = True) -> Simulation:
     problem = OBJECTIVES[settings.objective].problem(settings.noise)
     L = settings.L * problem.L
     model = Cocoercive(L, settings.mu * L, tol=TOLERANCE)
-    bounded = Denoiser(model=model, window=settings.window)
-    free = Denoiser(model=Gaussian(), window=settings.window)
+    denoisers = {
+        "plain": None,
+        "coco": Denoiser(model=model, window=settings.window),
+        "gaussian": Denoiser(model=Gaussian(), window=settings.window),
+    }
     paths = {
-        "plain": _path(settings, problem, None),
-        "coco": _path(settings, problem, bounded, solved=solved),
-        "gaussian": _path(settings, problem, free),
+        name: _path(settings, problem, denoiser, solved=solved and name == "coco")
+        for name, denoiser in denoisers.items()
     }
     return Simulation(settings, problem, paths)
 
@@ -172,9 +170,7 @@ def over_seeds(settings: Settings, *, patience: float = math.inf) -> dict[str, A
     return {name: np.array([each[name] for each in changes]) for name in changes[0]}
 
 
-def _path(
-    settings: Settings, problem: Problem, denoiser: Denoiser | None, *, solved: bool = False
-) -> Path:
+def _path(settings: Settings, problem: Problem, denoiser: Denoiser | None, *, solved: bool) -> Path:
     observed: list[Array] = []
     used: list[Array] = []
     solutions: list[Solution] = []

@@ -1,10 +1,8 @@
-"""Run an optimizer on a problem and keep the path, or the averages of its iterates."""
+"""Run an optimizer on a problem, and average its path."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_denoiser.descent import Project, Prox, proximal_map
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
@@ -13,58 +11,27 @@ from coco_denoiser.paper.problems.base import Oracle
 from coco_denoiser.typing import Array, ArrayLike
 
 
-class TailAverage:
-    r"""Average the iterates from number `start` on (Jain et al., 2018).
+def tail_average(iterates: Array, start: int = 0) -> Array:
+    r"""Return the averages of a path from iterate `start` on (Jain et al., 2018), as a path.
 
     $$\bar x_k = \frac{1}{k - \text{start} + 1} \sum_{j=\text{start}}^k x_j,
     \quad\text{and } x_k \text{ itself before that}$$
 
-    It takes the iterates x_0, x_1, ... one by one and answers each with the average so far. The
-    first iterates mostly remember $x_0$; leaving them out keeps the noise reduction of an
-    average without its slow start.
+    With start=0 this is the average of Polyak and Ruppert. The first iterates mostly remember
+    $x_0$; leaving them out keeps the noise reduction of an average without its slow start.
+
+    Examples:
+        >>> import numpy as np
+        >>> from coco_denoiser.paper.optimizers import tail_average
+        >>> tail_average(np.array([8.0, 4.0, 2.0]), start=1)
+        array([8., 4., 3.])
     """
-
-    def __init__(self, start: int) -> None:
-        if start < 0:
-            raise ValueError(f"start must be at least 0, got {start}.")
-        self._start = start
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all iterates."""
-        self._seen = 0
-        self._mean: Array | None = None
-
-    def __call__(self, x: Array) -> Array:
-        """Take the next iterate and return the average; both stay independent arrays."""
-        self._seen += 1
-        count = self._seen - self._start
-        if count <= 1 or self._mean is None:
-            self._mean = np.array(x)
-        else:
-            self._mean += (x - self._mean) / count
-        return self._mean.copy()
-
-
-class PolyakRuppert(TailAverage):
-    r"""Average all iterates, $x_0$ included: $\bar x_k = \frac{1}{k + 1} \sum_{j=0}^k x_j$."""
-
-    def __init__(self) -> None:
-        super().__init__(start=0)
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    r"""The path of an optimizer.
-
-    Attributes:
-        iterates: $x_0, \dots, x_\text{steps}$, as the optimizer's `answer` gives them, or their
-            averages if asked for, (steps + 1, d).
-        evaluations: the gradient evaluations spent before each of them, (steps + 1,).
-    """
-
-    iterates: Array
-    evaluations: NDArray[np.int64]
+    if start < 0:
+        raise ValueError(f"start must be at least 0, got {start}.")
+    means = np.array(iterates)
+    for k in range(start + 1, len(means)):
+        means[k] = means[k - 1] + (iterates[k] - means[k - 1]) / (k - start + 1)
+    return means
 
 
 def run(
@@ -74,14 +41,13 @@ def run(
     *,
     steps: int,
     rng: np.random.Generator | None = None,
-    average: TailAverage | None = None,
     project: Project | None = None,
     prox: Prox | None = None,
-) -> Trajectory:
+) -> Array:
     """Minimise `problem` from x0 by `steps` steps of `optimizer`.
 
-    The optimizer, its denoiser and the average are reset first, so the path depends on the
-    arguments and the generator's state alone.
+    The optimizer and its denoiser are reset first, so the path depends on the arguments and the
+    generator's state alone.
 
     Examples:
         >>> import numpy as np
@@ -92,7 +58,7 @@ def run(
         >>> def distance(optimizer):
         ...     rng = np.random.default_rng(0)
         ...     path = run(optimizer, problem, [5.0, 5.0], steps=200, rng=rng)
-        ...     return np.linalg.norm(path.iterates[100:], axis=1).mean()
+        ...     return np.linalg.norm(path[100:], axis=1).mean()
         >>> distance(SGD(1.0, denoiser=Denoiser(L=1.0))) < 0.5 * distance(SGD(1.0))
         np.True_
 
@@ -104,11 +70,13 @@ def run(
             called with the whole batch.
         steps: how many steps to take.
         rng: the only source of randomness. A function gradient(x) needs none.
-        average: what to record instead of the iterates; it does not change the path.
         project: project(x) is the next iterate in the place of x, where the next gradient is
             observed. x0 is taken as it is.
         prox: the same with the step that was taken, prox(x, step): a proximal step. The step is a
             number, for Adam an array with one for each coordinate.
+
+    Returns:
+        The iterates from $x_0$ on, (steps + 1, d), as the optimizer's `answer` gives them.
     """
     apply = _constraint(optimizer, project, prox)
     x: Array = np.array(x0, dtype=np.float64)
@@ -127,17 +95,12 @@ def run(
             f"x0 must be a finite point of {oracle.dimension} coordinates, got {x0!r}."
         )
     optimizer.reset()
-    if average is not None:
-        average.reset()
     iterates = np.empty((steps + 1, *x.shape))
-    evaluations = np.zeros(steps + 1, dtype=np.int64)
-    iterates[0] = x if average is None else average(x)
+    iterates[0] = x
     for k in range(1, steps + 1):
         x = apply(optimizer.advance(oracle, x, rng))
-        found = optimizer.answer(x)
-        iterates[k] = found if average is None else average(found)
-        evaluations[k] = optimizer.evaluations
-    return Trajectory(iterates, evaluations)
+        iterates[k] = optimizer.answer(x)
+    return iterates
 
 
 def _constraint(

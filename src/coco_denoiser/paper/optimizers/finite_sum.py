@@ -54,33 +54,28 @@ class STRSAGA(Optimizer):
         """Return the direction as it is: the gradient in it was denoised."""
         return g
 
-    def estimate(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
-        r"""Return $g - \alpha_p + \bar\alpha_T$ and store g."""
+    def advance(self, problem: Oracle, x: Array, rng: np.random.Generator) -> Array:
+        r"""Step along $g - \alpha_p + \bar\alpha_T$ and store g."""
         terms = self._terms
         if terms is not problem:
             terms = self._bind(problem, x, rng)
-        index = self._draw(terms, rng)
-        self.evaluations += 1
-        g = super().denoised(x, terms.example_gradient(x, index))
-        place = (*self._run, index)
-        change: Array = g - self._alpha[place]
-        direction = self._mean + change
-        self._alpha[place] = g
-        self._mean += change / self._count
-        return direction
-
-    def _draw(self, terms: FiniteSum, rng: np.random.Generator) -> int | Indices:
-        """Admit the next term if it is due; return it, or one of those held; for each run."""
         arrives = self._arrival and self._count < terms.size
+        self._arrival = not self._arrival
         if arrives:
             self._count += 1
             self._mean *= (self._count - 1) / self._count
-        self._arrival = not self._arrival
-        if not self._run:
-            return int(self._order[self._count - 1 if arrives else draw_index(self._count, rng)])
-        place = self._count - 1 if arrives else rng.integers(self._count, size=len(self._order))
-        found: Indices = self._order[*self._run, place]
-        return found
+        held = self._count
+        place: int | Indices = held - 1
+        if not arrives:
+            place = rng.integers(held, size=x.shape[:-1]) if self._runs else draw_index(held, rng)
+        index = self._order[*self._runs, place]
+        g = super().denoised(x, terms.example_gradient(x, index))
+        where = (*self._runs, index)
+        change: Array = g - self._alpha[where]
+        direction = self._mean + change
+        self._alpha[where] = g
+        self._mean += change / held
+        return self.step(x, direction)
 
     def _bind(self, problem: Oracle, x: Array, rng: np.random.Generator) -> FiniteSum:
         """Take a problem, of which nothing has arrived yet, and draw the order of arrival."""
@@ -92,9 +87,9 @@ class STRSAGA(Optimizer):
                 f"got {type(problem).__name__}; use SGD or Adam for a plain oracle."
             )
         self._terms = problem
-        self._run = () if x.ndim == 1 else (np.arange(len(x)),)
+        self._runs = tuple(np.indices(x.shape[:-1]))
         self._alpha = np.zeros((*x.shape[:-1], problem.size, problem.dimension))
         self._mean = np.zeros(x.shape)
-        order = np.arange(problem.size)
-        self._order = rng.permuted(np.broadcast_to(order, self._alpha.shape[:-1]), axis=-1)
+        order = np.broadcast_to(np.arange(problem.size), self._alpha.shape[:-1])
+        self._order = rng.permuted(order, axis=-1)
         return problem

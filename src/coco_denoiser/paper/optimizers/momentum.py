@@ -5,23 +5,25 @@ and neither `HeavyBall` nor `GradientEMA` corrects for the distance travelled si
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from coco_denoiser._validation import positive
-from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer, StepSize, fraction
+from coco_denoiser.paper.optimizers.base import Optimizer, check_fraction
 from coco_denoiser.typing import Array
 
 
+@dataclass(eq=False, kw_only=True)
 class WithMomentum(Optimizer):
     """A method with a factor beta, at least 0 and below 1, that says how long it remembers."""
 
-    def __init__(
-        self, step_size: StepSize, *, beta: float = 0.9, denoiser: DenoiserLike | None = None
-    ) -> None:
-        self._beta = fraction("beta", beta)
-        super().__init__(step_size, denoiser=denoiser)
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_fraction("beta", self.beta)
+        super().__post_init__()
 
 
 class HeavyBall(WithMomentum):
@@ -36,10 +38,10 @@ class HeavyBall(WithMomentum):
         """Drop the past gradients."""
         self._m: Any = 0.0  # an array from the first step on
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        self._m = self._beta * self._m + g
-        return np.asarray(step_size * self._m)
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
+        self._m = self.beta * self._m + g
+        return np.asarray(x - step_size * self._m)
 
 
 class GradientEMA(HeavyBall):
@@ -49,12 +51,13 @@ class GradientEMA(HeavyBall):
     x \leftarrow x - \gamma\, m / (1 - \beta^k)$$
     """
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        step_size /= 1 - math.pow(self._beta, self.steps)
-        return super().increment((1 - self._beta) * g, step_size)
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
+        step_size /= 1 - math.pow(self.beta, self.steps)
+        return super().move(x, (1 - self.beta) * g, step_size)
 
 
+@dataclass(eq=False, kw_only=True)
 class Adam(Optimizer):
     r"""Divide a fading mean of gradients by the root of a fading mean of squares.
 
@@ -69,37 +72,29 @@ class Adam(Optimizer):
     denoiser.
     """
 
-    def __init__(
-        self,
-        step_size: StepSize,
-        *,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        denoiser: DenoiserLike | None = None,
-    ) -> None:
-        self._beta1 = fraction("beta1", beta1)
-        self._beta2 = fraction("beta2", beta2)
-        self._eps = positive("eps", eps)
-        super().__init__(step_size, denoiser=denoiser)
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_fraction("beta1", self.beta1)
+        check_fraction("beta2", self.beta2)
+        positive("eps", self.eps)
+        super().__post_init__()
 
     def forget(self) -> None:
         """Drop both moments."""
         self._m: Any = 0.0  # arrays from the first step on
         self._v: Any = 0.0
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return what to subtract from x."""
-        self._m = self._beta1 * self._m + (1 - self._beta1) * g
-        self._v = self._beta2 * self._v + (1 - self._beta2) * (g * g)
-        scale = np.sqrt(self._v / (1 - math.pow(self._beta2, self.steps))) + self._eps
-        self._last_step: Array = step_size / scale
-        return np.asarray(step_size / (1 - math.pow(self._beta1, self.steps)) * self._m / scale)
-
-    @property
-    def last_step(self) -> Array:
-        """The last step's size in every coordinate, without the mean of the gradients."""
-        return self._last_step
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return the next point."""
+        self._m = self.beta1 * self._m + (1 - self.beta1) * g
+        self._v = self.beta2 * self._v + (1 - self.beta2) * (g * g)
+        scale = np.sqrt(self._v / (1 - math.pow(self.beta2, self.steps))) + self.eps
+        self.last_step = np.asarray(step_size / scale)  # without the mean of the gradients
+        step_size /= 1 - math.pow(self.beta1, self.steps)
+        return np.asarray(x - step_size * self._m / scale)
 
 
 class ScheduleFree(WithMomentum):
@@ -123,17 +118,18 @@ class ScheduleFree(WithMomentum):
 
     def answer(self, x: Array) -> Array:
         """Return $x_k$ for the point $y_k$ where the next gradient is due."""
-        return np.asarray(x - (1 - self._beta) * self._apart)
+        return np.asarray(x - (1 - self.beta) * self._apart)
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return $y_k - y_{k+1}$."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return $y_{k+1}$ for $y_k$."""
         moved = self._apart - step_size * g
         apart = (1 - 1 / self.steps) * moved
-        change: Array = (1 - self._beta) * (self._apart - apart) - moved / self.steps
+        change: Array = (1 - self.beta) * (self._apart - apart) - moved / self.steps
         self._apart = apart
-        return change
+        return x - change
 
 
+@dataclass(eq=False, kw_only=True)
 class IGT(Optimizer):
     r"""Average all gradients, transported to the current point.
 
@@ -160,13 +156,12 @@ class IGT(Optimizer):
         denoiser: called as denoiser(w, g).
     """
 
-    def __init__(
-        self, step_size: StepSize, *, tail: float = 1.0, denoiser: DenoiserLike | None = None
-    ) -> None:
-        if not 0 < tail <= 1:
-            raise ValueError(f"tail must be above 0 and at most 1, got {tail}.")
-        self._tail = float(tail)
-        super().__init__(step_size, denoiser=denoiser)
+    tail: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tail <= 1:
+            raise ValueError(f"tail must be above 0 and at most 1, got {self.tail}.")
+        super().__post_init__()
 
     def forget(self) -> None:
         """Drop the average and the way ahead."""
@@ -177,8 +172,8 @@ class IGT(Optimizer):
         """Return $x_k$ for the point $w_k$ where the next gradient is due."""
         return np.asarray(x - self._lead)
 
-    def increment(self, g: Array, step_size: float) -> Array:
-        """Return $w_k - w_{k+1}$."""
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return $w_{k+1}$ for $w_k$."""
         keep = self._keep(self.steps)
         self._v = keep * self._v + (1 - keep) * g
         move = step_size * self._v
@@ -186,11 +181,11 @@ class IGT(Optimizer):
         ahead = -(keep / (1 - keep)) * move
         change: Array = self._lead + move - ahead
         self._lead = ahead
-        return change
+        return x - change
 
     def _keep(self, k: int) -> float:
         """Return q_k, the root of q^2 / (c (k - 1)) + (1 - q)^2 = 1 / (c k)."""
-        c = self._tail
+        c = self.tail
         if c * (k - 1) < 1:
             return 0.0
         return (c * (k - 1) - math.sqrt((1 - c) * (k - 1) / k)) / (1 + c * (k - 1))

@@ -12,10 +12,11 @@ noise before the map.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer, StepSize, as_schedule
+from coco_denoiser.paper.optimizers.base import DenoiserLike, Optimizer
 from coco_denoiser.typing import Array
 
 
@@ -61,6 +62,7 @@ def project_l1_ball(x: Array, radius: float = 1.0) -> Array:
     return np.where(inside, x, np.sign(x) * project_simplex(np.abs(x), radius))
 
 
+@dataclass(eq=False)
 class GradientMean:
     r"""Replace each gradient by a mean of those so far, corrected for where they were observed.
 
@@ -82,19 +84,11 @@ class GradientMean:
         slope: $c$, the curvature to correct for.
     """
 
-    def __init__(
-        self,
-        weight: Callable[[int], float] = lambda k: max(2 / (k + 1), 0.01),
-        *,
-        slope: float = 0.0,
-    ) -> None:
-        self._weight = weight
-        self._slope = slope
-        self.reset()
+    weight: Callable[[int], float] = lambda k: max(2 / (k + 1), 0.01)
+    slope: float = field(default=0.0, kw_only=True)
 
-    def __repr__(self) -> str:
-        """Name the filter and its slope; a function has no settings to show."""
-        return f"GradientMean(slope={self._slope!r})"
+    def __post_init__(self) -> None:
+        self.reset()
 
     def reset(self) -> None:
         """Forget all gradients."""
@@ -104,8 +98,8 @@ class GradientMean:
     def __call__(self, x: Array, g: Array) -> Array:
         """Take a point and its gradient; return the mean, corrected for the point."""
         self._count += 1
-        expected = self._slope * x
-        self._mean = self._mean + self._weight(self._count) * (g - expected - self._mean)
+        expected = self.slope * x
+        self._mean = self._mean + self.weight(self._count) * (g - expected - self._mean)
         return np.asarray(self._mean + expected)
 
 
@@ -117,23 +111,19 @@ class DualAveraging(Optimizer):
     and `run` applies the proximal map with the step $\gamma \sqrt k$.
     """
 
-    def __init__(self, step_size: StepSize, *, denoiser: DenoiserLike | None = None) -> None:
-        super().__init__(step_size, denoiser=denoiser)
-        size = as_schedule(step_size)
-        self._schedule = lambda k: math.sqrt(k) * size(k)
-
     def forget(self) -> None:
         """Drop the start and the mean."""
         self._start: Array | None = None
         self._mean = GradientMean(lambda k: 1 / k)
 
-    def step(self, x: Array, g: Array) -> Array:
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
         """Take in the gradient g at x and return the next point."""
         if self._start is None:
             self._start = np.array(x)
-        mean = self._mean(x, self.denoised(x, g))
-        self.steps += 1
-        return self._start - self.last_step * mean
+        return self._start - step_size * self._mean(x, g)
+
+    def _size(self) -> float:
+        return math.sqrt(self.steps) * super()._size()
 
 
 class FrankWolfe(Optimizer):
@@ -151,7 +141,7 @@ class FrankWolfe(Optimizer):
         >>> from coco_denoiser.paper.optimizers import FrankWolfe, run
         >>> optimizer = FrankWolfe(lambda g: np.eye(len(g))[g.argmin()])
         >>> path = run(optimizer, lambda x: x - [0.3, 0.7], [1.0, 0.0], steps=100)
-        >>> path.iterates[-1].round(1)
+        >>> path[-1].round(1)
         array([0.3, 0.7])
 
     Args:
@@ -165,8 +155,6 @@ class FrankWolfe(Optimizer):
         super().__init__(lambda k: 2 / (k + 1), denoiser=denoiser)
         self._corner = corner
 
-    def step(self, x: Array, g: Array) -> Array:
-        """Move from x towards the corner that the denoised gradient g points to."""
-        towards = self._corner(self.denoised(x, g)) - x
-        self.steps += 1
-        return x + self.last_step * towards
+    def move(self, x: Array, g: Array, step_size: float) -> Array:
+        """Return a point on the way from x to the corner that g points to."""
+        return x + step_size * (self._corner(g) - x)

@@ -1,16 +1,13 @@
 """The data sets of the paper's experiments, found, downloaded or rebuilt.
 
-LIBSVM's file of fourclass is looked for in the folder that the environment variable
-COCO_DENOISER_DATA names, then in a cache of the user's, and then downloaded; in each place its
-SHA-256 decides whether it is the file that was meant. Mushrooms needs no file: the public table
-it was made from is part of this package.
+LIBSVM's file of fourclass is kept in the folder that the environment variable COCO_DENOISER_DATA
+names, or else in a cache of the user's. Where its SHA-256 is not that of the file that is meant, it
+is downloaded. Mushrooms needs no file: the public table it was made from is part of this package.
 """
 
 import csv
 import gzip
-import hashlib
 import importlib
-import os
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -50,11 +47,10 @@ def fourclass() -> Dataset:
     """Return LIBSVM's fourclass: n=862, d=2, features as in the file, from 0 to about 200.
 
     Raises:
-        DatasetError: if the file is not the one meant, or cannot be downloaded. A download that
-            fails leaves nothing behind.
+        DatasetError: if the file is not there and cannot be downloaded.
     """
     # Lines of `label 1:value 2:value`, as the checksum says.
-    rows = [line.split() for line in _fourclass().read_text("ascii").splitlines()]
+    rows = [line.split() for line in _fourclass().splitlines()]
     table = np.array([[entry.rpartition(":")[2] for entry in row] for row in rows], float)
     return Dataset("fourclass", table[:, 1:], signed_labels(table[:, 0]))
 
@@ -109,45 +105,27 @@ def signed_labels(labels: ArrayLike) -> Array:
     return np.where(values == classes[1], 1.0, -1.0)
 
 
-def _fourclass() -> Path:
-    """Return the path of the file, from the user's folder, from the cache or from the network."""
-    path = _in_folder()
-    if path is not None:
-        return path
+def _fourclass() -> str:
+    """Return the text of the file, which is downloaded if it is missing or damaged."""
     pooch = _require("pooch", "pooch")
-    # Pooch takes the cached file if its hash is right, and fetches it again if it is damaged.
-    url = f"{LIBSVM_URL}fourclass"
     pooch.get_logger().setLevel("WARNING")
+    files = pooch.create(
+        pooch.os_cache("coco-denoiser"),
+        LIBSVM_URL,
+        env=DATA_VARIABLE,
+        registry={"fourclass": FOURCLASS_SHA256},
+    )
     # Read at once, the file being small: a refused stream would leave its socket open.
     downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, stream=False)
-    cache = pooch.os_cache("coco-denoiser")
     try:
-        return Path(pooch.retrieve(url, FOURCLASS_SHA256, "fourclass", cache, None, downloader))
+        return Path(files.fetch("fourclass", downloader=downloader)).read_text("ascii")
     except (OSError, ValueError) as error:
         # Pooch raises ValueError for a wrong hash; what requests raises is an OSError.
         reason = type(error).__name__ if isinstance(error, OSError) else "another file is there"
         raise DatasetError(
-            f"fourclass could not be downloaded from {url} ({reason}); put the file into a folder "
-            f"and set {DATA_VARIABLE} to that folder."
+            f"fourclass could not be downloaded from {LIBSVM_URL}fourclass ({reason}); put the "
+            f"file into a folder and set {DATA_VARIABLE} to that folder."
         ) from error
-
-
-def _in_folder() -> Path | None:
-    """Return the file's path if the user named a folder that holds it."""
-    folder = os.environ.get(DATA_VARIABLE)
-    if not folder:
-        return None
-    if not Path(folder).is_dir():
-        raise DatasetError(f"{DATA_VARIABLE} must name an existing folder, got {folder!r}.")
-    path = Path(folder) / "fourclass"
-    if not path.exists():
-        return None
-    if hashlib.sha256(path.read_bytes()).hexdigest() != FOURCLASS_SHA256:
-        raise DatasetError(
-            f"{path} is not LIBSVM's fourclass (its SHA-256 differs from {FOURCLASS_SHA256}); "
-            "replace it, or remove it so that another copy is looked for."
-        )
-    return path
 
 
 def _require(module: str, package: str) -> ModuleType:
