@@ -120,7 +120,7 @@ MINIMIZE: Bad = [
 LINEAR_MODEL: Bad = [
     ({"loss": "poisson"}, ValueError, "must have bounded curvature, got 'poisson'"),
     ({"loss": "hinge"}, ValueError, "loss must be one of 'squared'"),
-    ({"weights": [1.0, -1.0]}, ValueError, "weights must be one number of at least 0 per row"),
+    ({"weights": [1.0, -1.0]}, ValueError, "weights must be at least 0, got -1.0 at index 1"),
     ({"weights": [1.0]}, ValueError, r"shape \(2,\), got shape \(1,\)"),
     ({"regularization": -1.0}, ValueError, "regularization must be at least 0, got -1.0"),
     ({"features": [1.0, 2.0]}, ValueError, "features must be a table"),

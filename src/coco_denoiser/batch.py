@@ -121,7 +121,7 @@ def solve(
             carries is what `throw=False` returns.
     """
     x, g = check.observations(points, gradients)
-    variances = check.variances(noise_variance, len(x))
+    variances = check.per_row("noise_variance", noise_variance, len(x))
     tol = check.positive("tol", tol)
     name = check.model(
         model,

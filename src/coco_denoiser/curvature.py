@@ -81,7 +81,8 @@ def linear_model(
             f"loss must have bounded curvature, got {loss!r}, where it grows as exp(a_i' x). Use "
             "coco_denoiser.curvature.spectrum for a bound near one point, or no L at all."
         )
-    A, w = check.weighted_table(features, weights)
+    A = check.table("features", features)
+    w = check.per_row("weights", weights, len(A), zero=True)
     ridge = check.not_negative("regularization", regularization)
     n, d = A.shape
     if n < d and not intercept:  # the smaller product has the same largest eigenvalue
