@@ -178,18 +178,17 @@ class Path:
     @property
     def runs_away(self) -> bool:
         """Whether the path leads far away along gradients that do not shrink."""
-        last, first = (float(np.nanmean(part)) for part in (self.history[-8:], self.history[:8]))
-        return self.reach > _FAR and last >= 0.5 * first
+        first, last = self.history[:8], self.history[-8:]
+        return self.reach > _FAR and bool(np.nanmean(last) >= 0.5 * np.nanmean(first))
 
     def answer(self) -> Answer:
         """Return the minimum of the fitted field, or the average where it does not hold.
 
         The standard errors are NaN for the average.
         """
-        x, std = self.x, np.full_like(self.x, np.nan)
-        g = std if not self.points else np.zeros_like(x)
+        std = np.full_like(self.x, np.nan)
         if not self.squares > 0.0:
-            x = self._mapped(x, self.reach)
+            x, g = self._mapped(self.x, self.reach), 0.0 * self.x if self.points else std
         else:
             first, x, g = self.average()
             ascent, x = self.mapping(x, g)
@@ -199,7 +198,8 @@ class Path:
                 x, g, std = regression.answer(*self._arrays(), average, prox) or (x, g, std)
         # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
         limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
-        stationary = bool((np.abs(self.mapping(x, g)[0]) <= limit).all())
+        known = bool(np.isfinite(std).all())
+        stationary = known and bool((np.abs(self.mapping(x, g)[0]) <= limit).all())
         found = (self.unit * x, self.scale * g, self.scale * std)
         return Answer(*map(self._out, found), stationary)
 
