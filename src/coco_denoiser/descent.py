@@ -121,7 +121,11 @@ def minimize(
         Ivgi, Hinder and Carmon, [DoG is SGD's best friend](https://arxiv.org/abs/2302.12022),
         2023: the step.
     """
-    _check_call(gradient, x0)
+    if callable(x0) or not callable(gradient):  # called as SciPy's
+        raise TypeError(
+            f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient "
+            f"at x, and no objective; got {gradient!r} as gradient and {x0!r} as x0."
+        )
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
@@ -181,20 +185,6 @@ def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
     if project is not None and prox is not None:
         raise ValueError("pass project or prox, not both: a proximal step includes the projection.")
     return prox if project is None else lambda x, _: project(x)
-
-
-def _check_call(gradient: object, x0: object) -> None:
-    """Say what `minimize` takes, to those who call it as SciPy's."""
-    if callable(x0):
-        got = f"the function {x0!r} as x0"
-    elif not callable(gradient):
-        got = f"{gradient!r} as gradient"
-    else:
-        return
-    raise TypeError(
-        f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
-        f"x, and no objective; got {got}."
-    )
 
 
 def _open(start: Float64, prox: Prox | None, resume: MinimizeResult | None) -> Path:
