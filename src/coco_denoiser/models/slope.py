@@ -92,18 +92,16 @@ def fit(
     if K == 1:
         unknown = most * xp.nan
         return Fit(xp.ones_like(points), unknown + precisions, unknown, unknown, 0.0 * precisions)
-    wide = precisions.dtype == np.float64
-    flat, alike, tiny = (1e-14, 1e-9, 1e-300) if wide else (1e-6, 1e-5, 1e-30)
     # In units in which the largest of each is 1, squares stay in range.
     reach, unit, share = points.max(), gradients.max(), precisions / most
     moved, differ = reach > 0.0, unit > 0.0
     reach, unit = _either(moved, reach, 1.0, xp), _either(differ, unit, 1.0, xp)
     X, G = (points * (0.5**0.5 / reach)) ** 2, (gradients * (0.5**0.5 / unit)) ** 2
     root = xp.sqrt(share)
-    window = _contrasts(X, G, root, d, flat, tiny, xp)
+    window = _Contrasts(X, G, root, d, xp)
     mean, kappa, n = window.mean, window.kappa, window.n
     limit = np.inf if L is None else window.capped((L * (reach / unit)) ** 2 / d)
-    best, all_noise = window.ratio(limit, alike)
+    best, all_noise = window.ratio(limit)
     t = xp.minimum(best * GUARD, limit)
     rest = 1.0 / (1.0 + t * kappa)
     f = 1.0 - rest
@@ -129,25 +127,44 @@ def fit(
     return Fit(W, std, unit * xp.sqrt(found * most), scale, gap)
 
 
-class _Contrasts(NamedTuple):
+class _Contrasts:
     """y_k ~ sigma^2 (1 + t kappa_k) chi^2_d for n contrasts; others are zero.
 
-    The likelihood is written in terms of f_k - f_b, b being the contrast that moved farthest,
-    which have all their digits where f itself is close to 0 or to 1.
+    X and G are half the squared distances of a window: up to what Q removes, -X is the matrix of
+    the products of points. The likelihood is written in terms of f_k - f_b, b being the contrast
+    that moved farthest, which have all their digits where f itself is close to 0 or to 1.
     """
 
-    kappa: Any  # (K - 1,), how far each has moved, ascending
-    y: Any  # (K - 1,), its squared norm
-    terms: Any  # (4, K - 1), y, less / n^1/2, less^2, y less; less is kappa - kappa_b
-    R: Any  # (K - 1, K - 1), y being its diagonal
-    A: Any  # (K, K - 1), Q U
-    mean: Any  # (K,), p
-    least: Any  # the least kappa of a contrast that is real
-    n: Any  # how many are
-    d: int
-    flat: float  # a share of the largest kappa that is none
-    tiny: float  # in place of zero in a denominator or under a logarithm
-    xp: Any
+    def __init__(self, X: Any, G: Any, root: Any, d: int, xp: Any) -> None:
+        K, self.d, self.xp = root.shape[0], d, xp
+        wide = root.dtype == np.float64
+        # The share of the largest kappa that is none, and within which two are the same; and what
+        # stands in place of zero in a denominator or under a logarithm.
+        self.flat, self.alike, self.tiny = (1e-14, 1e-9, 1e-300) if wide else (1e-6, 1e-5, 1e-30)
+        equal = xp is np and root.min() == 1.0
+        self.mean, Q = _equal(K) if equal else _basis(root, xp)
+        B = root[:, None] * Q
+        M, n = -(B.T @ X @ B), K - 1
+        if xp is not np:
+            # Contrasts of empty slots are put below all others: they come first and do not mix.
+            used = root > 0.0
+            n = xp.maximum(used.sum() - 1, 1)
+            M = M - xp.where(used[1:], 0.0, M.max() + self.tiny) * np.eye(K - 1, dtype=M.dtype)
+        kappa, U = xp.linalg.eigh(M)
+        B = B @ U
+        self.A, self.R = Q @ U, -(B.T @ G @ B)
+        kappa = xp.where(kappa > self.flat * kappa[-1], kappa, 0.0)
+        if d < K - 1:  # in d coordinates no more contrasts can have moved
+            kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
+        y, least = xp.maximum(xp.diagonal(self.R), self.flat**2), kappa[0]  # less is rounding
+        less = kappa - kappa[-1]
+        if xp is not np:
+            real = np.arange(K - 1) >= K - 1 - n
+            kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
+            least, n = kappa[K - 1 - n], n.astype(y.dtype)  # so that d n does not overflow
+        self.kappa, self.y = kappa, y  # how far each has moved, ascending, and its squared norm
+        self.least, self.n = least, n  # kappa of the first that is real, and how many are
+        self.terms = xp.array([y, less / n**0.5, less * less, y * less])
 
     def noise(self, rest: Any) -> Any:
         """Return what sigma^2 most likely is, for rest = 1 / (1 + t kappa)."""
@@ -174,7 +191,7 @@ class _Contrasts(NamedTuple):
         change = SD / S * (half * self.n) - D * (half * self.n**0.5)
         return DDR / xp.maximum(DD, self.tiny) - (1.0 - far) + t * far * change, rest
 
-    def ratio(self, limit: Any, alike: float) -> tuple[Any, Any]:
+    def ratio(self, limit: Any) -> tuple[Any, Any]:
         """Return the most likely ratio up to a limit, and whether all that differs may be noise."""
         xp, last = self.xp, self.kappa[-1]
         moves = last > 0.0
@@ -184,7 +201,7 @@ class _Contrasts(NamedTuple):
         best = xp.exp(_maximum(lambda log: self.slope(xp.exp(log))[0], low, high, xp))
         # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
         # points. All of it may be noise, unless the slope is capped.
-        silent = moves & (self.least > (1.0 - alike) * last)
+        silent = moves & (self.least > (1.0 - self.alike) * last)
         capped = silent & (limit < np.inf)
         all_noise = silent & ~capped
         best = _either(capped, limit, best, xp)
@@ -220,38 +237,6 @@ class _Contrasts(NamedTuple):
         sigma2, change = weights * noise, shares - f[:, None]
         mixed = (weights * change) @ change.T
         return found, sigma2.sum(), shares @ sigma2, mixed
-
-
-def _contrasts(X: Any, G: Any, root: Any, d: int, flat: float, tiny: float, xp: Any) -> _Contrasts:
-    """Return the contrasts of a window, X and G being half its squared distances.
-
-    Up to what Q removes, -X is the matrix of the products of points.
-    """
-    K = root.shape[0]
-    equal = xp is np and root.min() == 1.0
-    mean, Q = _equal(K) if equal else _basis(root, xp)
-    B = root[:, None] * Q
-    M = -(B.T @ X @ B)
-    n = K - 1
-    if xp is not np:
-        # Contrasts of empty slots are put below all others: they come first and do not mix.
-        used = root > 0.0
-        n = xp.maximum(used.sum() - 1, 1)
-        M = M - xp.where(used[1:], 0.0, M.max() + tiny) * np.eye(K - 1, dtype=M.dtype)
-    kappa, U = xp.linalg.eigh(M)
-    B = B @ U
-    R = -(B.T @ G @ B)
-    kappa = xp.where(kappa > flat * kappa[-1], kappa, 0.0)
-    if d < K - 1:  # in d coordinates no more contrasts can have moved
-        kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
-    y, least = xp.maximum(xp.diagonal(R), flat * flat), kappa[0]  # less is rounding
-    less = kappa - kappa[-1]
-    if xp is not np:
-        real = np.arange(K - 1) >= K - 1 - n
-        kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
-        least, n = kappa[K - 1 - n], n.astype(y.dtype)  # so that d n does not overflow
-    terms = xp.array([y, less / n**0.5, less * less, y * less])
-    return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, flat, tiny, xp)
 
 
 def _basis(root: Any, xp: Any) -> tuple[Any, Any]:
