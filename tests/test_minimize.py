@@ -247,6 +247,7 @@ def test_the_callback_can_end_the_run_and_sees_a_path_that_no_budget_changes() -
 
     result = coco.minimize(noisy(), X0, 700, callback=stop)
     assert result.nfev == 600
+    assert not result.success
     assert result.message == "the callback ended it after 600 calls."
     for calls in (2, 9, 100, 300):
         found = coco.minimize(noisy(), X0, calls).x
