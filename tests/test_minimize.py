@@ -13,6 +13,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import path, regression
 from coco_denoiser.paper.optimizers import SGD, TailAverage, run, soft_threshold
+from coco_denoiser.path import Project
 from coco_denoiser.typing import Float64
 
 CURVATURE, X0 = np.array([1.0, 0.7, 0.3]), np.full(3, 10.0)
@@ -181,7 +182,7 @@ def test_a_projection_keeps_shape_budget_and_state() -> None:
 
 
 def test_going_on_keeps_the_constraint() -> None:
-    def above(least: float) -> Gradient:
+    def above(least: float) -> Project:
         return lambda x: np.maximum(x, least)
 
     def asked_of(x: Float64) -> Float64:

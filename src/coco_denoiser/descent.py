@@ -121,7 +121,8 @@ def minimize(
         Ivgi, Hinder and Carmon, [DoG is SGD's best friend](https://arxiv.org/abs/2302.12022),
         2023: the step.
     """
-    if callable(x0) or not callable(gradient):  # called as SciPy's
+    given: tuple[object, object] = (gradient, x0)
+    if not callable(given[0]) or callable(given[1]):  # called as SciPy's
         raise TypeError(
             f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient "
             f"at x, and no objective; got {gradient!r} as gradient and {x0!r} as x0."

@@ -79,7 +79,8 @@ class Path:
         self.x = self.start = x / self.unit
         self.reach = _FIRST * (length(self.start) or 1.0)  # the largest distance from the start
         self.velocity, self.gain = np.zeros(x.size), 0.0  # and the sum of its gradients' weights
-        self.turn, self.way = self.start, None  # where this stretch began; the last one
+        self.turn = self.start  # where this stretch began
+        self.way: Float64 | None = None  # of the last one
         self.speed, self.turns, self.due = 1.0, 8, 8  # steps at the next turn and at the next fit
         self.prox: Prox | None = None
         self.constrained = False  # whether it has a prox, which is not saved
@@ -200,8 +201,8 @@ class Path:
         limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
         known = bool(np.isfinite(std).all())
         stationary = known and bool((np.abs(self.mapping(x, g)[0]) <= limit).all())
-        found = (self.unit * x, self.scale * g, self.scale * std)
-        return Answer(*map(self._out, found), stationary)
+        x, g, std = map(self._out, (self.unit * x, self.scale * g, self.scale * std))
+        return Answer(x, g, std, stationary)
 
     def average(self) -> tuple[int, Float64, Float64]:
         """Return the first point, the mean and its gradient of the last part that data advise."""
