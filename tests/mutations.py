@@ -98,7 +98,7 @@ CHANGES = {
     "regression.py": [
         ("if field is None or not field.agrees(x, g):", "if field is None:"),
         ("self.h**2 + self.error**2", "self.h**2"),
-        ("std = np.sqrt(variances[0]", "std = 0.3 * np.sqrt(variances[0]"),
+        ("std = np.sqrt(sum(", "std = 0.3 * np.sqrt(sum("),
         ("new = prox(y - step * (H @ y + g), step)", "new = y - step * (H @ y + g)"),
     ],
     "models/cocoercive.py": [
