@@ -287,11 +287,3 @@ def saved_table(state: Saved, name: str, count: int) -> Float64:
     if not ((table == table.T).all() and not table.diagonal().any()):
         raise damaged(f"{name} must be symmetric, and zero on the diagonal")
     return table
-
-
-def saved_number(state: Saved, name: str) -> float:
-    """Return a finite number of a saved state."""
-    value = np.asarray(state[name])
-    if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):
-        raise damaged(f"{name} must be a finite number, got {value}")
-    return float(value)
