@@ -43,7 +43,7 @@ _SHORTEST = 0.2  # of the path, in the average
 _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is small, unlike noise
 _APART = 3.5  # standard errors by which the two halves of the average's part may differ
 _FAR = 1e7  # lengths of x0, beyond which a path diverges unless its gradients shrink
-_WINDOW = 32  # points, and calls, that are recent
+_WINDOW = 32  # points that are recent
 
 
 def length(v: Float64) -> float:

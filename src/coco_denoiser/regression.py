@@ -93,8 +93,8 @@ def answer(
         g = (whole.gradient(x) + late.gradient(x)) / 2.0
     if not np.abs(x).max() < _FARTHEST:
         return None
-    halved = [(k * n // m, (k + 1) * n // m) for m in (2, 4, 8) for k in range(m)]
-    for part in (slice(first, n), *(slice(*ends) for ends in halved)):
+    halved = [slice(k * n // m, (k + 1) * n // m) for m in (2, 4, 8) for k in range(m)]
+    for part in (slice(first, n), *halved):
         field = fit(X[part], G[part], counts[part])
         if field is None or not field.agrees(x, g):
             return None
