@@ -247,7 +247,7 @@ DAMAGED: list[tuple[Any, str]] = [
     (damage("cosines", at=(0, 0), to=0.5), "cosines must be symmetric"),
     ({"cosines": 2.0 - 2.0 * np.eye(3)}, "cosines must be between -1 and 1"),
     ({"point_distances": np.eye(3) - 1.0}, "point_distances must not be negative, got -1.0"),
-    ({"centre": np.inf}, "centre must be a finite number, got inf"),
+    ({"centre": np.inf}, "centre must be finite"),
     (damage("residual_distances", at=slice(None), to=np.nan), "residual_distances must be finite"),
     (damage("variances", at=1, to=0.0), "variances must be positive, got 0.0"),
 ]

@@ -22,6 +22,8 @@ _UNKNOWN_L = (
 
 def real_array(name: str, value: ArrayLike) -> AnyArray:
     """Return `value` as an array of real numbers; refuse masks, text, objects and complex."""
+    if type(value) is np.ndarray and value.dtype.kind in "iuf":
+        return value
     try:
         masked = np.ma.is_masked(np.ma.asarray(value))  # a list of masked rows too
         array = np.asarray(value)
@@ -37,16 +39,9 @@ def real_array(name: str, value: ArrayLike) -> AnyArray:
     return array
 
 
-def float_array(name: str, value: ArrayLike) -> Float64:
-    """Return `value` as a contiguous float64 array."""
-    if type(value) is not np.ndarray or value.dtype.kind not in "iuf":
-        value = real_array(name, value)
-    return np.ascontiguousarray(value, dtype=np.float64)
-
-
 def finite_array(name: str, value: ArrayLike) -> Float64:
     """Return `value` as a contiguous float64 array without NaN or infinity."""
-    array = float_array(name, value)
+    array = np.ascontiguousarray(real_array(name, value), dtype=np.float64)
     # A sum of squares is quicker to look at; it is also infinite if it overflows.
     if not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -58,7 +53,8 @@ def finite_array(name: str, value: ArrayLike) -> Float64:
 
 def observations(points: ArrayLike, gradients: ArrayLike) -> tuple[Float64, Float64]:
     """Return points and gradients, both (K, d) with K, d >= 1; `in_range` looks at the numbers."""
-    x, g = float_array("points", points), float_array("gradients", gradients)
+    x = np.ascontiguousarray(real_array("points", points), dtype=np.float64)
+    g = np.ascontiguousarray(real_array("gradients", gradients), dtype=np.float64)
     if x.ndim != 2 or x.size == 0:
         raise ValueError(
             "points must have shape (K, d) with K >= 1 observations in d >= 1 dimensions, got "
@@ -134,9 +130,7 @@ def number(name: str, value: object) -> float:
 
 def curvature(L: object, mu: object) -> tuple[float, float]:
     """Return the curvature bounds, L > 0 and mu < L."""
-    upper, lower = number("L", L), number("mu", mu)
-    if upper <= 0.0:
-        raise ValueError(f"L must be positive and finite, got {upper}.")
+    upper, lower = positive("L", L), number("mu", mu)
     if lower >= upper:
         raise ValueError(
             f"mu must be less than L, got mu={lower} and L={upper}. Use mu=0 for convex and "
@@ -147,8 +141,6 @@ def curvature(L: object, mu: object) -> tuple[float, float]:
 
 def positive(name: str, value: object) -> float:
     """Return a positive, finite number."""
-    if type(value) is float and 0.0 < value < math.inf:
-        return value
     result = number(name, value)
     if result <= 0.0:
         raise ValueError(f"{name} must be positive and finite, got {result}.")
@@ -163,34 +155,28 @@ def not_negative(name: str, value: object) -> float:
     return result
 
 
-def weighted_table(features: ArrayLike, weights: ArrayLike | None) -> tuple[Float64, Float64]:
-    """Return features (n, d) with n, d >= 1 and weights (n,), not negative; None stands for 1."""
-    A = finite_array("features", features)
-    if A.ndim != 2 or A.size == 0:
-        raise ValueError(f"features must be a table (n, d), got shape {A.shape}.")
-    if weights is None:
-        return A, np.ones(len(A))
-    w = finite_array("weights", weights)
-    if w.shape != (len(A),) or (w < 0.0).any():
-        raise ValueError(
-            f"weights must be one number of at least 0 per row, shape ({len(A)},), got shape "
-            f"{w.shape} with minimum {w.min(initial=np.inf)}."
-        )
-    return A, w
-
-
-def variances(value: ArrayLike | None, K: int, name: str = "noise_variance") -> Float64:
-    """Return K noise variances; None stands for equal ones."""
-    if value is None:
-        return np.ones(K)
+def table(name: str, value: ArrayLike) -> Float64:
+    """Return a table (n, d) with n, d >= 1."""
     array = finite_array(name, value)
-    if array.shape != (K,):
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"{name} must be a table (n, d), got shape {array.shape}.")
+    return array
+
+
+def per_row(name: str, value: ArrayLike | None, n: int, *, zero: bool = False) -> Float64:
+    """Return n positive numbers, or also zeros; None stands for ones."""
+    if value is None:
+        return np.ones(n)
+    array = finite_array(name, value)
+    if array.shape != (n,):
         raise ValueError(
-            f"{name} must be one number per observation, shape ({K},), "
-            f"got shape {array.shape}. Use None for equal variances."
+            f"{name} must be one number for each of {n} rows, shape ({n},), got shape "
+            f"{array.shape}. Use None for equal ones."
         )
-    if not (array > 0.0).all():
-        raise ValueError(f"{name} must be positive, got {array.min()} at index {array.argmin()}.")
+    least = array.min(initial=np.inf)
+    if least < 0.0 or (least == 0.0 and not zero):
+        what = "at least 0" if zero else "positive"
+        raise ValueError(f"{name} must be {what}, got {least} at index {array.argmin()}.")
     return array
 
 
@@ -301,11 +287,3 @@ def saved_table(state: Saved, name: str, count: int) -> Float64:
     if not ((table == table.T).all() and not table.diagonal().any()):
         raise damaged(f"{name} must be symmetric, and zero on the diagonal")
     return table
-
-
-def saved_number(state: Saved, name: str) -> float:
-    """Return a finite number of a saved state."""
-    value = np.asarray(state[name])
-    if value.ndim or value.dtype.kind not in "iuf" or not np.isfinite(value):
-        raise damaged(f"{name} must be a finite number, got {value}")
-    return float(value)

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from types import FrameType
 
 # Whose lines a user did not write; `contextlib` stands for decorators.
 _OURS = ("coco_denoiser", "contextlib", "torch")
@@ -11,10 +10,6 @@ _OURS = ("coco_denoiser", "contextlib", "torch")
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, naming the nearest line outside of this package and of what calls it back."""
     frame, level = sys._getframe(1), 2  # noqa: SLF001 - it is documented
-    while frame.f_back is not None and _package(frame) in _OURS:
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _OURS:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -102,7 +102,7 @@ def solve(
             carries is what `throw=False` returns.
     """
     x, g = check.observations(points, gradients)
-    variances = check.variances(noise_variance, len(x))
+    variances = check.per_row("noise_variance", noise_variance, len(x))
     chosen = choose(L, model)
     if covariance is not None:
         covariance = check.covariance(covariance, x.shape[1])

@@ -81,27 +81,19 @@ def linear_model(
             f"loss must have bounded curvature, got {loss!r}, where it grows as exp(a_i' x). Use "
             "coco_denoiser.curvature.spectrum for a bound near one point, or no L at all."
         )
-    A, w = check.weighted_table(features, weights)
+    A = check.table("features", features)
+    w = check.per_row("weights", weights, len(A), zero=True)
     ridge = check.not_negative("regularization", regularization)
     n, d = A.shape
-    if intercept:
-        A = np.column_stack((A, np.ones(n)))
-        return _with_intercept((A.T * w) @ A / n, lower, upper, ridge)
-    if n >= d:
-        gram = (A.T * w) @ A
-    else:
-        # The smaller product has the same eigenvalues, but for zeros.
+    if n < d and not intercept:  # the smaller product has the same largest eigenvalue
         A = A * np.sqrt(w)[:, None]
-        gram = A @ A.T
-    eigenvalues = np.linalg.eigvalsh(gram)
-    smallest = max(float(eigenvalues[0]), 0.0) if n >= d else 0.0
-    return Curvature(upper * (float(eigenvalues[-1]) / n) + ridge, lower * (smallest / n) + ridge)
-
-
-def _with_intercept(gram: Float64, lower: float, upper: float, ridge: float) -> Curvature:
-    penalty = np.diag(np.append(np.full(len(gram) - 1, ridge), 0.0))
-    largest = np.linalg.eigvalsh(upper * gram + penalty)[-1]
-    smallest = np.linalg.eigvalsh(lower * gram + penalty)[0]
+        return Curvature(upper * (float(np.linalg.eigvalsh(A @ A.T)[-1]) / n) + ridge, ridge)
+    penalty = np.full(d, ridge)
+    if intercept:
+        A, penalty = np.column_stack((A, np.ones(n))), np.append(penalty, 0.0)
+    gram, tikhonov = (A.T * w) @ A / n, np.diag(penalty)
+    largest = np.linalg.eigvalsh(upper * gram + tikhonov)[-1]
+    smallest = np.linalg.eigvalsh(lower * gram + tikhonov)[0]
     return Curvature(float(largest), max(float(smallest), 0.0))
 
 

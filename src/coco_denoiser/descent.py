@@ -8,19 +8,14 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 
 from coco_denoiser import _validation as check
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
-from coco_denoiser.path import Path, length
-from coco_denoiser.regression import Minimum
-from coco_denoiser.typing import Array, ArrayLike, Float64
-
-Project: TypeAlias = Callable[[Array], Array]
-Prox: TypeAlias = Callable[[Array, float | Array], Array]
+from coco_denoiser.path import Path, Project, Prox, length
+from coco_denoiser.typing import ArrayLike, Float64
 
 _SHOWN = 0.2  # seconds between two lines of progress
 _UNKNOWN = "the error of the gradient is not known."
@@ -34,11 +29,11 @@ class MinimizeResult:
 
     Attributes:
         x: the answer, of the shape of x0.
-        success: whether the gradient at x, or the gradient mapping if there is a projection or a
-            proximal map, is within its standard error.
+        success: whether all calls were made and the gradient at x, or the gradient mapping if there
+            is a projection or a proximal map, is within its standard error.
         message: a sentence on how it ended.
         nfev: how many gradients were asked for, earlier runs included.
-        grad: the gradient at x, denoised; NaN where the run ended early.
+        grad: the gradient at x, denoised; NaN if none was seen.
         std: standard error of each coordinate of `grad`; NaN where the linear field of gradients
             does not hold, or calls are too few or coordinates too many to fit it.
         history: (nfev,), the length of every noisy gradient, in the order of the calls.
@@ -126,7 +121,12 @@ def minimize(
         Ivgi, Hinder and Carmon, [DoG is SGD's best friend](https://arxiv.org/abs/2302.12022),
         2023: the step.
     """
-    _check_call(gradient, x0)
+    given: tuple[object, object] = (gradient, x0)
+    if not callable(given[0]) or callable(given[1]):  # called as SciPy's
+        raise TypeError(
+            f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient "
+            f"at x, and no objective; got {gradient!r} as gradient and {x0!r} as x0."
+        )
     start = check.finite_array("x0", x0)
     budget = check.count("calls", calls, optional=False) or 1
     oracle = FunctionOracle(gradient, start.shape[-1] if start.ndim else 1)
@@ -136,56 +136,47 @@ def minimize(
         )
     path = _open(start, proximal_map(project, prox), resume)
     end, due = len(path.history) + budget, 0.0
-
-    def ask(point: Float64) -> Float64:
-        try:
-            g = oracle.oracle(point.reshape(start.shape), rng)
-            if not np.isfinite(g).all():
-                raise ValueError(f"gradient must be finite, got {g}.")  # noqa: TRY301 - counts as a failure of the call
-        except Exception as error:
-            path.history.append(math.nan)
-            reason = f"{type(error).__name__}: {error}".rstrip(": .")
-            raise MinimizeError(stop(f"call {len(path.history)} failed: {reason}.")) from error
-        return np.asarray(g.reshape(-1), np.float64)
-
-    def stop(
-        message: str, answer: Minimum | None = None, *, success: bool = False
-    ) -> MinimizeResult:
-        unknown = np.full(start.size, np.nan)
-        found = answer or (path.answer()[0], unknown, unknown)
-        x, g, std = (v.reshape(start.shape) for v in found)
-        history = np.array(path.history)
-        return MinimizeResult(x, success, message, len(history), g, std, history, path)
-
     try:
-        while (asked := len(path.history)) < end:
-            path.step(ask(path.point))
-            asked += 1
+        for asked in range(len(path.history) + 1, end + 1):
+            try:
+                g = check.finite_array("gradient", oracle.oracle(path.point, rng))
+            except Exception as error:
+                path.history.append(math.nan)
+                reason = f"{type(error).__name__}: {error}".rstrip(": .")
+                raise MinimizeError(_result(path, f"call {asked} failed: {reason}.")) from error
+            path.step(g)
             if progress and time.monotonic() >= due:
                 due = time.monotonic() + _SHOWN
                 _show(path, end)
             if path.runs_away:
-                return stop(
+                return _result(
+                    path,
                     f"diverged after {asked} calls: far from x0 the gradients are as long as at "
-                    "the start, so that the objective seems unbounded below."
+                    "the start, so that the objective seems unbounded below.",
                 )
-            if callback is not None and callback(path.answer()[0].reshape(start.shape), asked):
-                return stop(f"the callback ended it after {asked} calls.")
+            if callback is not None and callback(path.answer().x, asked):
+                return _result(path, f"the callback ended it after {asked} calls.")
     finally:
         if progress:
             _show(path, end, "\n")
-    found = path.answer()
-    within = path.is_stationary(*found)
-    known = np.isfinite(found[2]).all()
-    outcome = _WITHIN if within else _LARGER if known else _UNKNOWN
-    return stop(f"used all {end} calls; {outcome}", found, success=within)
+    return _result(path)
+
+
+def _result(path: Path, ended: str | None = None) -> MinimizeResult:
+    """Return what a path has found, and how it ended; None if all calls were made."""
+    x, g, std, stationary = path.answer()
+    known = np.isfinite(std).all()
+    outcome = _WITHIN if stationary else _LARGER if known else _UNKNOWN
+    nfev, success = len(path.history), stationary and ended is None
+    message = ended or f"used all {nfev} calls; {outcome}"
+    return MinimizeResult(x, success, message, nfev, g, std, np.array(path.history), path)
 
 
 def _show(path: Path, end: int, last: str = "") -> None:
+    found = path.answer()
     line = f"minimize: {len(path.history)} of {end} calls"
     if path.points:
-        _, g, std = path.answer()
-        line += f", |gradient| {length(g):.3g} ± {length(std):.2g}"
+        line += f", |gradient| {length(found.gradient):.3g} ± {length(found.std):.2g}"
     sys.stderr.write(f"\r{line:60s}{last}")
     sys.stderr.flush()
 
@@ -197,34 +188,14 @@ def proximal_map(project: Project | None, prox: Prox | None) -> Prox | None:
     return prox if project is None else lambda x, _: project(x)
 
 
-def _check_call(gradient: object, x0: object) -> None:
-    """Say what `minimize` takes, to those who call it as SciPy's."""
-    if callable(x0):
-        got = f"the function {x0!r} as x0"
-    elif not callable(gradient):
-        got = f"{gradient!r} as gradient"
-    else:
-        return
-    raise TypeError(
-        f"minimize(gradient, x0, calls=500) takes one function, which returns a noisy gradient at "
-        f"x, and no objective; got {got}."
-    )
-
-
-def _open(start: Array, map_: Prox | None, resume: MinimizeResult | None) -> Path:
+def _open(start: Float64, prox: Prox | None, resume: MinimizeResult | None) -> Path:
     """Return a new path, or the one of an earlier result, with a new map if there is one."""
-    x = start.reshape(-1).astype(np.float64)
-    path = Path.begin(x)
-    if resume is not None:
-        earlier = resume._path  # noqa: SLF001 - made here
-        path = replace(earlier, points=[*earlier.points], history=[*earlier.history])
-    if path.x.size != x.size:
-        raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {x.size}.")
-    if map_ is not None:
-        path.constrained, path.curvatures = True, None  # the map follows plain steps
-        path.prox = lambda z, step: np.asarray(
-            map_(z.reshape(start.shape), step), dtype=np.float64
-        ).reshape(z.shape)
+    path = Path(start) if resume is None else resume._path.copy()  # noqa: SLF001 - made here
+    if path.x.size != start.size:
+        raise ValueError(f"x0 must have the size of resume.x, {path.x.size}, got {start.size}.")
+    path.shape = start.shape
+    if prox is not None:
+        path.prox, path.constrained, path.curvatures = prox, True, None  # it follows plain steps
     elif path.constrained and path.prox is None:
         raise ValueError(
             "project or prox must be passed again: resume is of a run with one, and was saved "

@@ -37,9 +37,9 @@ class FunctionOracle:
             )
         g = np.asarray(found)
         if g.dtype.kind not in "iuf" or g.shape != x.shape:
+            got = f"shape {g.shape}" if g.dtype.kind in "iuf" else repr(found)
             raise ValueError(
-                f"gradient must return real numbers of the shape of x, {x.shape}, got "
-                f"{f'shape {g.shape}' if g.dtype.kind in 'iuf' else repr(found)}."
+                f"gradient must return real numbers of the shape of x, {x.shape}, got {got}."
             )
         return g.astype(x.dtype)
 
@@ -47,11 +47,9 @@ class FunctionOracle:
 def takes_generator(gradient: GradientFunction) -> bool:
     """Return whether a function takes a generator after the point."""
     try:
-        parameters = list(inspect.signature(gradient).parameters.values())
+        parameters = inspect.signature(gradient).parameters.values()
     except ValueError:  # some compiled functions have no signature
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(positional) < 2:
-        return False
-    second = positional[1]
-    return second.default is second.empty or second.name in ("rng", "generator")
+    second = positional[1:2]
+    return any(p.default is p.empty or p.name in ("rng", "generator") for p in second)

@@ -18,19 +18,22 @@
   mapping (x - prox(x - s g, s)) / s, which is zero at a solution.
 """
 
+import copy
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from coco_denoiser import regression
-from coco_denoiser.regression import Map, Minimum
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
+
+Project: TypeAlias = Callable[[Array], Array]
+Prox: TypeAlias = Callable[[Array, float | Array], Array]
 
 # Chosen on the problems of `python -m benchmarks minimize` that are named so there.
 _FIRST = 0.1  # the first distance, as a share of the length of x0
 _REFIT = 1.12  # growth of the number of calls between two fits for the step
-_RECENT = 1.0  # exponent of the weights of this fit
 _PROTECT = 0.25  # steps along a curvature h are at most 1 / (h max(1, _PROTECT sqrt(calls)))
 _FASTER, _SLOWER = 0.1, 0.5  # log change of the speed for a cosine of 1 and of -1
 _FASTEST = 2.0
@@ -40,7 +43,7 @@ _SHORTEST = 0.2  # of the path, in the average
 _TRAVEL = 30.0  # weight of the mean gradient: it points where curvature is small, unlike noise
 _APART = 3.5  # standard errors by which the two halves of the average's part may differ
 _FAR = 1e7  # lengths of x0, beyond which a path diverges unless its gradients shrink
-_WINDOW = 32  # points, and calls, that are recent
+_WINDOW = 32  # points that are recent
 
 
 def length(v: Float64) -> float:
@@ -54,59 +57,70 @@ def _unit(size: float) -> float:
     return 2.0 ** math.frexp(size)[1]
 
 
-@dataclass
-class Path:
-    """Where a descent is, and all that it remembers, in units of x0 and of the first gradient."""
+class Answer(NamedTuple):
+    """A point, the gradient there with its standard errors, and whether it may be a minimum."""
 
-    start: Float64
     x: Float64
-    unit: float
-    reach: float  # the largest distance from the start
-    velocity: Float64
-    turn: Float64  # where the present stretch began
-    scale: float = 0.0  # of the gradients
-    way: Float64 | None = None  # of the last stretch
-    speed: float = 1.0
-    gain: float = 0.0  # the sum of the weights of the gradients in the velocity
-    turns: int = 8  # steps at the next one
-    prox: Map | None = None  # without units
-    constrained: bool = False  # whether it has a prox, which is not saved
-    curvatures: tuple[Float64, Float64] | None = None  # and their axes
-    squares: float = 0.0  # the sum of squared gradients
-    steps: int = 0
-    due: int = 8  # steps at the next fit
-    size: int = 1  # calls of a point
-    points: list[tuple[int, Float64, Float64]] = field(default_factory=list)
-    history: list[float] = field(default_factory=list)  # lengths of gradients, by call
+    gradient: Float64
+    std: Float64
+    stationary: bool
 
-    @classmethod
-    def begin(cls, x: Float64) -> "Path":
-        """Return a path that starts at x."""
-        unit = _unit(length(x))
-        z = x / unit
-        return cls(z, z, unit, _FIRST * (length(z) or 1.0), np.zeros_like(z), z)
 
-    @property
-    def point(self) -> Float64:
-        """Return x without units."""
-        return self.unit * self.x
+class Path:
+    """Where a descent is, and all that it remembers, in units of x0 and of the first gradient.
+
+    What goes in and comes out, `prox` included, has no units and the shape of x0.
+    """
+
+    def __init__(self, x0: Float64) -> None:
+        self.shape = x0.shape
+        x = x0.reshape(-1)
+        self.unit, self.scale = _unit(length(x)), 1.0  # of points and of gradients
+        self.x = self.start = x / self.unit
+        self.reach = _FIRST * (length(self.start) or 1.0)  # the largest distance from the start
+        self.velocity, self.gain = np.zeros(x.size), 0.0  # and the sum of its gradients' weights
+        self.turn = self.start  # where this stretch began
+        self.way: Float64 | None = None  # of the last one
+        self.speed, self.turns, self.due = 1.0, 8, 8  # steps at the next turn and at the next fit
+        self.prox: Prox | None = None
+        self.constrained = False  # whether it has a prox, which is not saved
+        self.curvatures: tuple[Float64, Float64] | None = None  # and their axes
+        self.squares, self.steps = 0.0, 0  # the sum of squared gradients
+        self.size = 1  # calls of a point
+        self.points: list[tuple[int, Float64, Float64]] = []
+        self.history: list[float] = []  # lengths of gradients, by call
+
+    def copy(self) -> "Path":
+        """Return a path that goes on from here."""
+        other = copy.copy(self)
+        other.prox, other.points, other.history = self.prox, [*self.points], [*self.history]
+        return other
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"prox": None}  # most functions cannot be pickled
 
-    def step(self, g: Float64) -> None:
+    @property
+    def point(self) -> Float64:
+        """Return where the next gradient is asked for."""
+        return self._out(self.unit * self.x)
+
+    def _out(self, v: Float64) -> Float64:
+        return v.reshape(self.shape)
+
+    def step(self, gradient: Float64) -> None:
         """Take one step along a noisy gradient at x."""
+        g = gradient.reshape(-1)
         self.history.append(length(g))
-        if not self.scale and self.history[-1] > 0.0:
-            self.scale = _unit(self.history[-1])
-        g = g / (self.scale or 1.0)
+        if not self.squares:
+            self.scale = _unit(self.history[-1] or 1.0)
+        g = g / self.scale
         self._keep(g)
         self.steps += 1
         self.squares += float(g @ g)
-        if self.steps >= self.due:
-            self._refit()
         if not self.squares > 0.0:
             return
+        if self.steps >= self.due:
+            self._refit()
         stiff, kept = math.sqrt(self.squares) / self.reach, 1.0 - 1.0 / self.speed
         self.velocity, self.gain = kept * self.velocity + g, kept * self.gain + 1.0
         if self.curvatures is None:
@@ -134,7 +148,8 @@ class Path:
         """Project x, or take the proximal step."""
         if self.prox is None:
             return x
-        return self.prox(self.unit * x, step * self.unit / (self.scale or 1.0)) / self.unit
+        after = self.prox(self._out(self.unit * x), step * self.unit / self.scale)
+        return np.asarray(after, dtype=np.float64).reshape(x.shape) / self.unit
 
     def _keep(self, g: Float64) -> None:
         """Add a point, or to the last one; join all in pairs when they are too many."""
@@ -154,39 +169,40 @@ class Path:
         return np.array(X), np.array(G), np.array(counts, dtype=np.float64)
 
     def _refit(self) -> None:
-        """Fit the curvatures, and look at recent gradients: the step follows if they grow."""
+        """Fit the curvatures, late calls preferred."""
         self.due = int(_REFIT * self.steps) + 1
-        squares = (np.array(self.history) / (self.scale or 1.0)) ** 2
-        squares = squares[np.isfinite(squares)]  # failed calls are NaN
-        recent = np.average(squares, weights=np.arange(1.0, len(squares) + 1.0) ** _RECENT)
-        self.squares = max(float(squares.sum()), self.steps * float(recent))
         if self.prox is None and self.x.size <= _LARGEST:
             X, G, counts = self._arrays()
-            found = regression.fit(X, G, counts * (np.cumsum(counts) / self.steps) ** _RECENT)
+            found = regression.fit(X, G, counts * np.cumsum(counts))
             self.curvatures = None if found is None else (found.h, found.axes)
 
     @property
     def runs_away(self) -> bool:
         """Whether the path leads far away along gradients that do not shrink."""
-        last, first = (float(np.nanmean(part)) for part in (self.history[-8:], self.history[:8]))
-        return self.reach > _FAR and last >= 0.5 * first
+        first, last = self.history[:8], self.history[-8:]
+        return self.reach > _FAR and bool(np.nanmean(last) >= 0.5 * np.nanmean(first))
 
-    def answer(self) -> Minimum:
+    def answer(self) -> Answer:
         """Return the minimum of the fitted field, or the average where it does not hold.
 
-        With it come the gradient there and its standard errors, which are NaN for the average.
+        The standard errors are NaN for the average.
         """
-        scale, found, g = self.scale or 1.0, None, np.zeros_like(self.x)
+        std = np.full_like(self.x, np.nan)
         if not self.squares > 0.0:
-            safe = self._mapped(self.x, self.reach)
+            x, g = self._mapped(self.x, self.reach), 0.0 * self.x if self.points else std
         else:
             first, x, g = self.average()
-            ascent, safe = self.mapping(x, g)
+            ascent, x = self.mapping(x, g)
             if self.x.size <= _LARGEST:
                 prox = None if self.prox is None else self._mapped
-                found = regression.answer(*self._arrays(), (first, safe, ascent), prox)
-        x, g, std = found or (safe, g, np.full_like(g, np.nan))
-        return self.unit * x, scale * g, scale * std
+                average = (first, x, ascent)
+                x, g, std = regression.answer(*self._arrays(), average, prox) or (x, g, std)
+        # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
+        limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std
+        known = bool(np.isfinite(std).all())
+        stationary = known and bool((np.abs(self.mapping(x, g)[0]) <= limit).all())
+        x, g, std = map(self._out, (self.unit * x, self.scale * g, self.scale * std))
+        return Answer(x, g, std, stationary)
 
     def average(self) -> tuple[int, Float64, Float64]:
         """Return the first point, the mean and its gradient of the last part that data advise."""
@@ -216,13 +232,6 @@ class Path:
             score = float(_TRAVEL * (ascent @ ascent) + noise[first] / count[first])
             best = min(best, (score, int(first)))
         return best[1], x[best[1]], g[best[1]]
-
-    def is_stationary(self, x: Float64, g: Float64, std: Float64) -> bool:
-        """Return whether a gradient with these standard errors may be zero; not if they are NaN."""
-        # The largest of d normal numbers is rarely beyond sqrt(2 log d) + 2.
-        limit = (math.sqrt(2.0 * math.log(g.size)) + 2.0) * std / (self.scale or 1.0)
-        found = self.mapping(x / self.unit, g / (self.scale or 1.0))[0]
-        return bool((np.abs(found) <= limit).all())
 
     def mapping(self, x: Float64, g: Float64) -> tuple[Float64, Float64]:
         """Return the gradient mapping for g at x, and the point to which it leads."""

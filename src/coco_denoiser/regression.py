@@ -24,7 +24,7 @@ _FEWEST, _FEWEST_EACH = 30, 2  # calls, and calls for each coordinate
 _AGREE = 2.5  # standard deviations, up to which a part of the path agrees with the answer
 _FARTHEST = 1e100  # lengths of x0, and steps, beyond which no answer is looked for
 _LESS = 8.0  # squared errors of the average's gradient, up to which the fit may be the better
-_GRID = np.linspace(-1.0, 1.0, 25)
+_RIDGES = 200  # that are compared
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Field:
     axes: Float64  # their directions, in columns,
     error: Float64  # and their standard errors
     spread: Float64  # sum of squares of the points along each axis
-    noise: Float64  # covariance of a gradient
+    noise: Float64  # variances of a gradient, along the axes
+    variances: Float64  # and of its coordinates
     count: float  # of calls, at equal weights
 
     def stiffened(self) -> Float64:
@@ -60,12 +61,10 @@ class Field:
 
     def agrees(self, x: Float64, g: Float64) -> bool:
         """Return whether noise explains how far the gradient at x is from g."""
-        variances = np.diag(self.axes.T @ self.noise @ self.axes)
-        variances = np.maximum(variances, 1e-3 * variances.mean() + 1e-300) * self.lever(x)
         d, gaps = len(x), self.axes.T @ (self.gradient(x) - g)
         spread = 2.0 / (9.0 * d)  # Wilson and Hilferty: the cube root of chi^2 is nearly normal
         limit = d * (1.0 - spread + _AGREE * math.sqrt(spread)) ** 3
-        return float((gaps**2 / variances).sum()) <= limit
+        return float((gaps**2 / (self.noise + 1e-300)).sum()) <= limit * self.lever(x)
 
 
 def answer(
@@ -94,14 +93,13 @@ def answer(
         g = (whole.gradient(x) + late.gradient(x)) / 2.0
     if not np.abs(x).max() < _FARTHEST:
         return None
-    halved = [(k * n // m, (k + 1) * n // m) for m in (2, 4, 8) for k in range(m)]
-    for part in (slice(first, n), *(slice(*ends) for ends in halved)):
+    halved = [slice(k * n // m, (k + 1) * n // m) for m in (2, 4, 8) for k in range(m)]
+    for part in (slice(first, n), *halved):
         field = fit(X[part], G[part], counts[part])
         if field is None or not field.agrees(x, g):
             return None
     apart = late.gradient(x) - whole.gradient(x)
-    variances = [np.diag(f.noise) * f.lever(x) for f in (whole, late)]
-    std = np.sqrt(variances[0] + variances[1] + apart**2)
+    std = np.sqrt(sum(f.variances * f.lever(x) for f in (whole, late)) + apart**2)
     known = float(ascent @ ascent + G[first:].var(axis=0).sum() / (n - first))
     return None if float(std @ std) > _LESS * known else (x, late.gradient(x), std)
 
@@ -149,7 +147,8 @@ def fit(X: Float64, G: Float64, weights: Float64, sure: float = 1.0) -> Field | 
     noise = left.T @ left / max(n - 1.0 - float((k / (k + ridge)).sum()), 1.0)
     spread = ((X @ U) ** 2).sum(axis=0) + ridge
     along = 0.9 * (U * (noise @ U)).sum(axis=0) + 0.1 * np.trace(noise) / d
-    return Field(x, g, h, U, sure * np.sqrt(along / spread), spread, noise, n)
+    error = sure * np.sqrt(along / spread)
+    return Field(x, g, h, U, error, spread, along, np.diag(noise), n)
 
 
 def _ridge(k: Float64, explained: Float64, total: float, n: float) -> float:
@@ -160,14 +159,11 @@ def _ridge(k: Float64, explained: Float64, total: float, n: float) -> float:
     y = np.where(ok, explained / np.where(ok, k, 1.0), 0.0)
     rest = max(total - float(y.sum()), 0.0) if free > 0.0 else 0.0
     low, high = math.log(1e-4 / k[-1]), math.log(1e8 / k[ok].min())
-    middle, half = (low + high) / 2.0, (high - low) / 2.0
-    for _ in range(3):
-        t = middle + half * _GRID  # log of the variance of an entry of H over that of noise
-        a = 1.0 + np.exp(t)[:, None] * k
-        f = 1.0 - 1.0 / a
-        prior = (f**2).sum(axis=1) - f.sum(axis=1) ** 2 / (rank + free)  # the reference prior
-        likely = np.log(np.maximum(prior, 1e-12)) - d * np.log(a).sum(axis=1)
-        misfit = np.maximum((y / a).sum(axis=1) + rest, 1e-300)
-        likely -= d * (rank + free) * np.log(misfit)
-        middle, half = float(t[likely.argmax()]), half / 8.0
-    return math.exp(-middle)
+    t = np.linspace(low, high, _RIDGES)  # log of the variance of an entry of H over that of noise
+    a = 1.0 + np.exp(t)[:, None] * k
+    f = 1.0 - 1.0 / a
+    prior = (f**2).sum(axis=1) - f.sum(axis=1) ** 2 / (rank + free)  # the reference prior
+    likely = np.log(np.maximum(prior, 1e-12)) - d * np.log(a).sum(axis=1)
+    misfit = np.maximum((y / a).sum(axis=1) + rest, 1e-300)
+    likely -= d * (rank + free) * np.log(misfit)
+    return math.exp(-float(t[likely.argmax()]))

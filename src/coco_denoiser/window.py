@@ -154,7 +154,7 @@ class Window(kernels.Window):
         found: State = {
             "count": count,
             "next": check.saved_count(state, "next", 0 if full else count, count - full),
-            "centre": check.saved_number(state, "centre"),
+            "centre": float(check.saved(state, "centre", (), kind=np.dtype(np.float64))),
             "variances": check.saved(state, "variances", (count,), kind=np.dtype(np.float64)),
             **{name: check.saved_table(state, name, count) for name in _SAVED},
         }

@@ -75,14 +75,6 @@ def test_no_ratio_is_more_likely(K: int, d: int) -> None:
         assert likelihood(x, g, v, factor * best) < top
 
 
-def test_of_a_flat_field_the_mean_is_left() -> None:
-    rng = np.random.default_rng(0)
-    x, g = rng.standard_normal((8, 3)), rng.standard_normal((8, 3))
-    v = rng.uniform(0.5, 2.0, 8)
-    found = fitted(x, g, v, L=1e-9)
-    np.testing.assert_allclose(found.weights, np.tile((1 / v) / (1 / v).sum(), (8, 1)), atol=1e-9)
-
-
 def test_without_noise_gradients_of_a_linear_field_are_returned() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((12, 3))
@@ -167,15 +159,11 @@ def test_points_that_coincide_are_averaged() -> None:
     np.testing.assert_allclose(theta[3], theta[6], atol=1e-9)
 
 
-def test_one_observation_is_its_own_estimate() -> None:
-    found = fitted(np.ones((1, 3)), np.ones((1, 3)))
-    assert found.weights.tolist() == [[1.0]]
-    assert math.isnan(found.std[0])
-
-
-def test_two_observations_tell_nothing_unless_the_curvature_is_known() -> None:
+def test_one_or_two_observations_tell_nothing_unless_the_curvature_is_known() -> None:
     x, g = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 2.0]])
-    found = fitted(x, g)
+    one, found = fitted(x[:1], g[:1]), fitted(x, g)
+    assert one.weights.tolist() == [[1.0]]
+    assert math.isnan(one.std[0])
     np.testing.assert_array_equal(found.weights, np.eye(2))
     # At most all of the difference is noise.
     assert found.noise_std == pytest.approx(math.sqrt(5.0 / 2 / 2))
@@ -197,13 +185,16 @@ def test_identical_gradients_stay() -> None:
 def test_the_cap_is_kept_and_does_not_matter_when_loose() -> None:
     rng = np.random.default_rng(0)
     x, g, _ = drawn(rng, 16, 6, s=1.0)
-    free = fitted(x, g)
+    v = rng.uniform(0.5, 2.0, 16)
+    free = fitted(x, g, v)
     L = 0.5 * free.scale * math.sqrt(6)
-    capped = fitted(x, g, L=L)
+    capped = fitted(x, g, v, L=L)
     assert capped.scale <= L / math.sqrt(6) * (1 + 1e-9)
     assert capped.noise_std > free.noise_std
-    loose = fitted(x, g, L=100 * L)
+    loose = fitted(x, g, v, L=100 * L)
     np.testing.assert_allclose(loose.weights, free.weights, atol=1e-9)
+    flat = fitted(x, g, v, L=1e-9)  # the mean is left
+    np.testing.assert_allclose(flat.weights, np.tile((1 / v) / (1 / v).sum(), (16, 1)), atol=1e-9)
 
 
 def test_contrasts_that_moved_almost_equally_far_are_told_apart() -> None:

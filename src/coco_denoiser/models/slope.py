@@ -36,9 +36,12 @@ from coco_denoiser.typing import Float64
 # The ratio in use is this multiple of the most likely one. Too small a slope delays the optimizer,
 # which adds up over the steps; too large a slope lets some noise through, which averages out.
 GUARD = 3.0
-_GRID = 56  # points at which a derivative is evaluated first
-_NODES = 12  # at which it is interpolated in one cell of that grid
-_FINE = 513  # points at which that interpolation is evaluated
+_GRID = np.arange(56.0)  # on which a derivative is evaluated first
+_NODES = 0.5 - 0.5 * np.cos(np.pi * (np.arange(12) + 0.5) / 12)  # in one cell, of a polynomial
+_FINE = np.linspace(0.0, 1.0, 513)  # where that polynomial is evaluated
+_TO_FINE = chebyshev.chebvander(2.0 * _FINE - 1.0, 11) @ np.linalg.inv(
+    chebyshev.chebvander(2.0 * _NODES - 1.0, 11)
+)
 _RATIOS = 49  # over which the standard error is averaged; odd, so that the best is one of them
 _FARTHEST = 30.0  # in log t from the best: beyond, the likelihood vanishes
 _UNSOLVED = 1e-3  # a relative residual beyond which weights are not used
@@ -89,19 +92,17 @@ def fit(
     if K == 1:
         unknown = most * xp.nan
         return Fit(xp.ones_like(points), unknown + precisions, unknown, unknown, 0.0 * precisions)
-    wide = precisions.dtype == np.float64
-    flat, alike, tiny = (1e-14, 1e-9, 1e-300) if wide else (1e-6, 1e-5, 1e-30)
     # In units in which the largest of each is 1, squares stay in range.
     reach, unit, share = points.max(), gradients.max(), precisions / most
     moved, differ = reach > 0.0, unit > 0.0
     reach, unit = _either(moved, reach, 1.0, xp), _either(differ, unit, 1.0, xp)
     X, G = (points * (0.5**0.5 / reach)) ** 2, (gradients * (0.5**0.5 / unit)) ** 2
     root = xp.sqrt(share)
-    window = _contrasts(X, G, root, d, flat, tiny, xp)
+    window = _Contrasts(X, G, root, d, xp)
     mean, kappa, n = window.mean, window.kappa, window.n
-    limit = None if L is None else window.capped((L * (reach / unit)) ** 2 / d)
-    best, all_noise = window.ratio(limit, alike)
-    t = best * GUARD if limit is None else _clip(best * GUARD, 0.0, limit, xp)
+    limit = np.inf if L is None else window.capped((L * (reach / unit)) ** 2 / d)
+    best, all_noise = window.ratio(limit)
+    t = xp.minimum(best * GUARD, limit)
     rest = 1.0 / (1.0 + t * kappa)
     f = 1.0 - rest
     # Student's t: halfway between what makes one and what makes 1.96 standard errors cover.
@@ -126,25 +127,44 @@ def fit(
     return Fit(W, std, unit * xp.sqrt(found * most), scale, gap)
 
 
-class _Contrasts(NamedTuple):
+class _Contrasts:
     """y_k ~ sigma^2 (1 + t kappa_k) chi^2_d for n contrasts; others are zero.
 
-    The likelihood is written in terms of f_k - f_b, b being the contrast that moved farthest,
-    which have all their digits where f itself is close to 0 or to 1.
+    X and G are half the squared distances of a window: up to what Q removes, -X is the matrix of
+    the products of points. The likelihood is written in terms of f_k - f_b, b being the contrast
+    that moved farthest, which have all their digits where f itself is close to 0 or to 1.
     """
 
-    kappa: Any  # (K - 1,), how far each has moved, ascending
-    y: Any  # (K - 1,), its squared norm
-    terms: Any  # (4, K - 1), y, less / n^1/2, less^2, y less; less is kappa - kappa_b
-    R: Any  # (K - 1, K - 1), y being its diagonal
-    A: Any  # (K, K - 1), Q U
-    mean: Any  # (K,), p
-    least: Any  # the least kappa of a contrast that is real
-    n: Any  # how many are
-    d: int
-    flat: float  # a share of the largest kappa that is none
-    tiny: float  # in place of zero in a denominator or under a logarithm
-    xp: Any
+    def __init__(self, X: Any, G: Any, root: Any, d: int, xp: Any) -> None:
+        K, self.d, self.xp = root.shape[0], d, xp
+        wide = root.dtype == np.float64
+        # The share of the largest kappa that is none, and within which two are the same; and what
+        # stands in place of zero in a denominator or under a logarithm.
+        self.flat, self.alike, self.tiny = (1e-14, 1e-9, 1e-300) if wide else (1e-6, 1e-5, 1e-30)
+        equal = xp is np and root.min() == 1.0
+        self.mean, Q = _equal(K) if equal else _basis(root, xp)
+        B = root[:, None] * Q
+        M, n = -(B.T @ X @ B), K - 1
+        if xp is not np:
+            # Contrasts of empty slots are put below all others: they come first and do not mix.
+            used = root > 0.0
+            n = xp.maximum(used.sum() - 1, 1)
+            M = M - xp.where(used[1:], 0.0, M.max() + self.tiny) * np.eye(K - 1, dtype=M.dtype)
+        kappa, U = xp.linalg.eigh(M)
+        B = B @ U
+        self.A, self.R = Q @ U, -(B.T @ G @ B)
+        kappa = xp.where(kappa > self.flat * kappa[-1], kappa, 0.0)
+        if d < K - 1:  # in d coordinates no more contrasts can have moved
+            kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
+        y, least = xp.maximum(xp.diagonal(self.R), self.flat**2), kappa[0]  # less is rounding
+        less = kappa - kappa[-1]
+        if xp is not np:
+            real = np.arange(K - 1) >= K - 1 - n
+            kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
+            least, n = kappa[K - 1 - n], n.astype(y.dtype)  # so that d n does not overflow
+        self.kappa, self.y = kappa, y  # how far each has moved, ascending, and its squared norm
+        self.least, self.n = least, n  # kappa of the first that is real, and how many are
+        self.terms = xp.array([y, less / n**0.5, less * less, y * less])
 
     def noise(self, rest: Any) -> Any:
         """Return what sigma^2 most likely is, for rest = 1 / (1 + t kappa)."""
@@ -171,26 +191,21 @@ class _Contrasts(NamedTuple):
         change = SD / S * (half * self.n) - D * (half * self.n**0.5)
         return DDR / xp.maximum(DD, self.tiny) - (1.0 - far) + t * far * change, rest
 
-    def ratio(self, limit: Any, alike: float) -> tuple[Any, Any]:
-        """Return the ratio to use, and whether all that differs may be noise."""
+    def ratio(self, limit: Any) -> tuple[Any, Any]:
+        """Return the most likely ratio up to a limit, and whether all that differs may be noise."""
         xp, last = self.xp, self.kappa[-1]
-        moves, capped = last > 0.0, False if limit is None else limit < xp.inf
+        moves = last > 0.0
+        base = xp.log(_either(moves, last, 1.0, xp))
+        high = xp.minimum(math.log(1e16 / self.flat) - base, xp.log(limit))
+        low = xp.minimum(math.log(1e-6) - base, high - 1.0)
+        best = xp.exp(_maximum(lambda log: self.slope(xp.exp(log))[0], low, high, xp))
         # Every contrast has moved equally far: noise and slope cannot be told apart, as with two
         # points. All of it may be noise, unless the slope is capped.
-        silent = moves & (self.least > (1.0 - alike) * last)
-        all_noise, best = silent & ~capped, self.most_likely(limit)
-        best = best if limit is None else _either(silent & capped, limit, best, xp)
+        silent = moves & (self.least > (1.0 - self.alike) * last)
+        capped = silent & (limit < np.inf)
+        all_noise = silent & ~capped
+        best = _either(capped, limit, best, xp)
         return _either(moves & ~all_noise, best, 0.0, xp), all_noise
-
-    def most_likely(self, limit: Any) -> Any:
-        """Return the most likely ratio up to a limit; any if nothing has moved."""
-        xp, last = self.xp, self.kappa[-1]
-        base = xp.log(_either(last > 0.0, last, 1.0, xp))
-        low, high = math.log(1e-6) - base, math.log(1e16 / self.flat) - base
-        if limit is not None:
-            high = xp.minimum(high, xp.log(limit))
-            low = xp.minimum(low, high - 1.0)
-        return xp.exp(_maximum(lambda log: self.slope(xp.exp(log))[0], low, high, xp))
 
     def capped(self, top: Any) -> Any:
         """Return the ratio at which s^2 reaches its cap; infinite if it never does."""
@@ -215,47 +230,13 @@ class _Contrasts(NamedTuple):
         factor, density, integral = (xp.asarray(v, f.dtype) for v in _ratios(self.d * f.shape[0]))
         t = best * factor
         slope, rest = self.slope(t)
-        weights = density * xp.exp(xp.minimum(integral @ slope, 0.0))
-        if limit is not None:
-            weights = xp.where(t <= limit * (1.0 + 1e-6), weights, 0.0)
+        weights = density * xp.exp(xp.minimum(integral @ slope, 0.0)) * (t <= limit * (1.0 + 1e-6))
         weights = weights / weights.sum()
         noise, shares = self.noise(rest), 1.0 - rest
         found = noise[_RATIOS // 2]
         sigma2, change = weights * noise, shares - f[:, None]
         mixed = (weights * change) @ change.T
         return found, sigma2.sum(), shares @ sigma2, mixed
-
-
-def _contrasts(X: Any, G: Any, root: Any, d: int, flat: float, tiny: float, xp: Any) -> _Contrasts:
-    """Return the contrasts of a window, X and G being half its squared distances.
-
-    Up to what Q removes, -X is the matrix of the products of points.
-    """
-    K = root.shape[0]
-    equal = xp is np and root.min() == 1.0
-    mean, Q = _equal(K) if equal else _basis(root, xp)
-    B = Q if equal else root[:, None] * Q
-    M = -(B.T @ X @ B)
-    n = K - 1
-    if xp is not np:
-        # Contrasts of empty slots are put below all others: they come first and do not mix.
-        used = root > 0.0
-        n = xp.maximum(used.sum() - 1, 1)
-        M = M - xp.where(used[1:], 0.0, M.max() + tiny) * np.eye(K - 1, dtype=M.dtype)
-    kappa, U = xp.linalg.eigh(M)
-    B = B @ U
-    R = -(B.T @ G @ B)
-    kappa = xp.where(kappa > flat * kappa[-1], kappa, 0.0)
-    if d < K - 1:  # in d coordinates no more contrasts can have moved
-        kappa = kappa * (np.arange(K - 1) >= K - 1 - d)
-    y, least = xp.maximum(xp.diagonal(R), flat * flat), kappa[0]  # less is rounding
-    less = kappa - kappa[-1]
-    if xp is not np:
-        real = np.arange(K - 1) >= K - 1 - n
-        kappa, y, less = (xp.where(real, v, 0.0) for v in (kappa, y, less))
-        least, n = kappa[K - 1 - n], n.astype(y.dtype)  # so that d n does not overflow
-    terms = xp.array([y, less / n**0.5, less * less, y * less])
-    return _Contrasts(kappa, y, terms, R, Q @ U, mean, least, n, d, flat, tiny, xp)
 
 
 def _basis(root: Any, xp: Any) -> tuple[Any, Any]:
@@ -297,47 +278,31 @@ def _ratios(count: int) -> tuple[Float64, Float64, Float64]:
     """Return t / best, the distance between neighbours in log t up to a factor, and integrals.
 
     Ratios are dense around the best, where the likelihood of many numbers is narrow, and reach
-    far enough for a flat one. The matrix turns a derivative in log t into its integral, by the
-    rule that is exact for cubic polynomials in the index.
+    far enough for a flat one. The matrix turns a derivative in log t into its integral from there.
     """
     scale = 1.0 / math.sqrt(count)
     step = 2.0 * math.asinh(_FARTHEST / scale) / (_RATIOS - 1)
     steps = step * (np.arange(_RATIOS) - _RATIOS // 2)
-    rule = np.zeros((_RATIOS, _RATIOS))
-    for i in range(1, _RATIOS):
-        rule[i, i - 1 : i + 1] = 0.5
-        if 1 < i < _RATIOS - 1:
-            rule[i, i - 2 : i + 2] += np.array([-1.0, 1.0, 1.0, -1.0]) / 24.0
-    density, rule = np.cosh(steps), rule.cumsum(0)
+    density, rule = np.cosh(steps), np.tri(_RATIOS) - 0.5 * np.eye(_RATIOS)
     rule = scale * step * (rule - rule[_RATIOS // 2]) * density
     return np.exp(scale * np.sinh(steps)), density, rule
 
 
 def _maximum(slope: Any, low: Any, high: Any, xp: Any) -> Any:
-    """Return where a smooth function with this derivative is largest between low and high.
+    """Return where a function with this derivative is largest between low and high.
 
     The highest cell of a grid is found by integrating. In it the derivative is interpolated by a
     polynomial, whose zero is returned, or the end at which the function is higher.
     """
-    grid, nodes, rule, matrix = (xp.asarray(v, low.dtype) for v in _interpolation())
-    width = (high - low) / (_GRID - 1)
-    seen = slope(low + width * grid)
-    top = (rule @ seen).argmax()
-    cell = _clip(top - (seen[top] <= 0.0), 0, _GRID - 2, xp)
+    width = (high - low) / (len(_GRID) - 1)
+    seen = slope(low + width * xp.asarray(_GRID, low.dtype))
+    top = (xp.cumsum(seen) - 0.5 * seen).argmax()
+    cell = _clip(top - (seen[top] <= 0.0), 0, len(_GRID) - 2, xp)
+    nodes, matrix = (xp.asarray(v, low.dtype) for v in (_NODES, _TO_FINE))
     v = matrix @ slope(low + width * (cell + nodes))
-    k = _clip((v > 0.0).sum(), 1, _FINE - 1, xp)
+    k = _clip((v > 0.0).sum(), 1, len(_FINE) - 1, xp)
     inside = _clip(v[k - 1] / (v[k - 1] - v[k]), 0.0, 1.0, xp)  # also where nothing changes sign
-    return low + width * (cell + (k - 1 + inside) / (_FINE - 1))
-
-
-@lru_cache
-def _interpolation() -> tuple[Float64, Float64, Float64, Float64]:
-    """Return the grid, nodes in (0, 1), the trapezoidal rule, and the matrix to a finer grid."""
-    nodes = -np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    fine = chebyshev.chebvander(np.linspace(-1.0, 1.0, _FINE), _NODES - 1)
-    matrix = fine @ np.linalg.inv(chebyshev.chebvander(nodes, _NODES - 1))
-    rule = np.tri(_GRID) - 0.5 * np.eye(_GRID)
-    return np.arange(float(_GRID)), 0.5 * (1.0 + nodes), rule, matrix
+    return low + width * (cell + (k - 1 + inside) / (len(_FINE) - 1))
 
 
 def _either(condition: Any, yes: Any, no: Any, xp: Any) -> Any:

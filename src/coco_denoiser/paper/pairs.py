@@ -39,7 +39,7 @@ def denoise_pairs(
     for name, array in (("points", x), ("gradients", g)):
         if array.ndim < 2 or array.shape[-2] != 2:
             raise ValueError(f"{name} must have shape (..., 2, d), got {array.shape}.")
-    variances = check.variances(noise_variance, 2)
+    variances = check.per_row("noise_variance", noise_variance, 2)
     c, r = centre_and_radius(L, mu)
     dx = x[..., 0, :] - x[..., 1, :]
     dh = (g[..., 0, :] - g[..., 1, :]) - c * dx

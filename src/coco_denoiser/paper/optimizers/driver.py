@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coco_denoiser.descent import Project, Prox, proximal_map
+from coco_denoiser.descent import proximal_map
 from coco_denoiser.oracle import FunctionOracle, GradientFunction
 from coco_denoiser.paper.optimizers.base import Optimizer
 from coco_denoiser.paper.problems.base import Oracle
+from coco_denoiser.path import Project, Prox
 from coco_denoiser.typing import Array, ArrayLike
 
 

@@ -39,7 +39,7 @@ class LogisticRegression:
     def __init__(
         self, features: ArrayLike, labels: ArrayLike, *, regularization: float = 0.0
     ) -> None:
-        (A, _), b = check.weighted_table(features, None), np.asarray(labels, dtype=np.float64)
+        A, b = check.table("features", features), np.asarray(labels, dtype=np.float64)
         if not A.any():
             raise ValueError("features must not all be 0: the objective would be constant.")
         if b.shape != (len(A),):
