@@ -46,7 +46,7 @@ TESTS = {
     "_core/line.pxi": ("solvers/test_line.py solvers/test_near.py", SOLVERS),
     "_core/newton_model.pxi": (NEWTON, SOLVERS),
     "_core/newton.pxi": (NEWTON, f"{SOLVERS} {STATUS}"),
-    "_core/passes.pxi": (f"core {STREAM}", STREAMS),
+    "_core/passes.h": (f"core {STREAM}", STREAMS),
     "_core/residuals.pxi": (f"core {BATCH}", SOLVERS),
     "_core/step.pxi": (f"{NEWTON} {STATUS}", STREAMS),
     "_core/tables.pxi": (NEWTON, STREAMS),
@@ -236,11 +236,11 @@ CHANGES = {
         ("(1.0 - shrink) / total) * ws.n[j]", "(1.0 - shrink) / total)"),
         ("mean + shrink * (row(ws.phi, i)[c] - mean)", "shrink * row(ws.phi, i)[c]"),
     ],
-    "_core/passes.pxi": [
-        ("if entry.merged:\n", "if False:\n"),
-        ("if i != skip:", "if True:"),
-        ("-entry.shift, n)", "entry.shift, n)"),
-        ("(entry.merged or i != entry.slot)", "i != entry.slot"),
+    "_core/passes.h": [
+        ("if (entry->merged) NAME", "if (0) NAME"),
+        ("if (i != skip) {", "if (1) {"),
+        ("-entry->shift, n)", "entry->shift, n)"),
+        ("(entry->merged || i != entry->slot)", "i != entry->slot"),
     ],
     "_core/residuals.pxi": [
         ("if total[i] < total[best]:", "if total[i] > total[best]:"),
