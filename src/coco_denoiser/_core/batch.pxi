@@ -101,9 +101,9 @@ cdef class Batch:
         cdef Arrays given = Arrays.__new__(Arrays)
         cdef Py_ssize_t K = self.K, k
         cdef Workspace ws = borrow(K, self.coordinates.shape[1])
-        cdef double *lam
-        ws.load(self.coordinates, self.bounds, self.precisions)
-        ws.tol, ws.within, answer = tol, within, None
+        cdef Row lam
+        answer = None
+        ws.load(self.coordinates, self.bounds, self.precisions, tol, within)
         if ws.solve(max_iter):
             gradients, weights, multipliers = empty((K, self.d)), empty((K, K)), empty((K, K))
             add_moves(self, ws, given.write(gradients, K, self.d))
@@ -115,7 +115,7 @@ cdef class Batch:
             moved, worst = repair(self, gradients, tol)
             if worst == 0.0:
                 moved = moved or ws.active > 0
-                found = ws.steps, ws.gap, ws.violation, moved, ws.method
+                found = ws.steps, ws.gap, ws.violation, moved, ws.method()
                 answer = gradients, weights, multipliers, *found
         give_back(ws)
         return answer

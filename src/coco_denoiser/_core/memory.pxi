@@ -5,8 +5,13 @@ from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from sys import maxsize
+
 from numpy import empty, zeros
 
+
+ctypedef double *Row
+ctypedef Py_ssize_t *Indices
 
 cdef struct Table:
     double *data
@@ -49,6 +54,10 @@ cdef class Memory:
     cdef double *vector(self, Py_ssize_t size) except NULL:
         """Return room for a vector."""
         return <double *> self.allocate(whole(size) * sizeof(double))
+
+    cdef Indices indices(self, Py_ssize_t size) except NULL:
+        """Return room for indices."""
+        return <Indices> self.allocate(max(size, 1) * sizeof(Py_ssize_t))
 
     cdef Table table(self, Py_ssize_t rows, Py_ssize_t columns) except *:
         """Return room for a table."""
