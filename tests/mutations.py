@@ -166,17 +166,14 @@ CHANGES = {
         ("_cycle(self.next if self.count == self.slots else 0,", "_cycle(0,"),
     ],
     "_core/batch.pxi": [
-        ("            if move:\n", "            if False:\n"),
-        (
-            "cdef double own = batch.variances[i] / (batch.variances[i] + batch.variances[j])",
-            "cdef double own = 1.0",
-        ),
-        ("lam[k] /= self.least", "lam[k] /= 1.0"),
+        ("            if not move:\n", "            if True:\n"),
+        ("own /= batch.variances[i] + batch.variances[j]", "own = 1.0"),
+        ("multipliers /= self.least", "pass"),
         ("            if worst == 0.0:\n", "            if True:\n"),
         ("(fabs(g[k] - c * x[k]) <= limit)", "1"),
         ("- (i == j))", ")"),
         ("add_multiple(row(h, i), -out[i * K + j], row(h, j), d)", "pass"),
-        ("moved = moved or ws.active > 0", "moved = True"),
+        ("moved = moved or active", "moved = True"),
         ("n[k] = batch.least / batch.variances[k]", "n[k] = 1.0"),
     ],
     "_core/certificate.pxi": [

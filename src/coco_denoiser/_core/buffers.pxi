@@ -54,7 +54,7 @@ cdef extern from "lanes.h" nogil:
     ) noexcept
 
 cdef extern from "constants.h" nogil:
-    const double COINCIDENT, ROUNDING, WITHIN
+    const double COINCIDENT, ROUNDING, WITHIN, FREE
 
 
 cdef char INDEX = b"l" if sizeof(long) == sizeof(Py_ssize_t) else b"q"  # of numpy.intp
