@@ -163,7 +163,7 @@ CHANGES = {
         ("0.0 if self.model.fixed is None else limits.centre", "limits.centre"),
     ],
     "window.py": [
-        ("_cycle(self.next if self.count == self.slots else 0,", "_cycle(0,"),
+        ("self.next if self.count == self.slots else 0", "0"),
     ],
     "_core/batch.pxi": [
         ("            if not move:\n", "            if True:\n"),

@@ -24,7 +24,6 @@ all of the past, and folding is a recursive filter.
 """
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +59,8 @@ class Window(kernels.Window):
 
         With the tables comes what they say of the last answer, which may have had one member more.
         """
-        held = self.tables.copy(), self.all_variances.copy(), self.counts
+        tables = self.tables.copy(), self.all_variances.copy()
+        held = *tables, self.count, self.next, self.newest
         state = {name: getattr(self, name) for name in _COPIED}
         return type(self), (self.slots, self.folds), {**state, "held": held}
 
@@ -82,7 +82,8 @@ class Window(kernels.Window):
     @property
     def order(self) -> Int64:
         """The slots in use, from the oldest observation to the newest."""
-        return _cycle(self.next if self.count == self.slots else 0, self.count)
+        oldest = self.next if self.count == self.slots else 0
+        return np.arange(oldest, oldest + self.count) % max(self.count, 1)
 
     def found(self) -> "Estimate":
         """Return what the core has just found."""
@@ -133,7 +134,7 @@ class Window(kernels.Window):
         tables = np.zeros((3, new, new))
         tables[:, :old, :old] = self.tables
         variances = np.concatenate((self.all_variances, np.zeros(new - old)))
-        self.hold(tables, variances, self.counts)
+        self.hold(tables, variances, self.count, self.next, self.newest)
 
     def state_dict(self) -> State:
         """Return the tables, as plain arrays and numbers."""
@@ -175,16 +176,8 @@ class Window(kernels.Window):
         for name, table in zip(_SAVED, tables, strict=True):
             table[:count, :count] = state[name]
         variances[:count] = state["variances"]
-        self.hold(tables, variances, (count, count, following, (following or count) - 1))
+        self.hold(tables, variances, count, following, (following or count) - 1)
         self.centre = state["centre"]
-
-
-@lru_cache(maxsize=256)
-def _cycle(start: int, count: int) -> Int64:
-    """Return start, ..., count - 1, 0, ..., start - 1; to read, as callers share it."""
-    order = np.arange(start, start + count) % max(count, 1)
-    order.flags.writeable = False
-    return order
 
 
 class Estimate(NamedTuple):

@@ -104,9 +104,9 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any, folds: bool) -> No
 
     with pytest.raises(IndexError):  # no tables yet
         step(x, np.empty(2))
-    for counts in ((5, 5, 0, 0), (2, 1, 0, 0), (1, 1, 2, 0), (1, 1, -1, 0), (1, 1, 0, 1)):
+    for counts in ((5, 0, 0), (2, 3, 0), (1, -1, 0), (1, 0, 4), (-1, -1, 0), (1, 0, -2)):
         with pytest.raises(IndexError):
-            window.hold(*tables, counts)
+            window.hold(*tables, *counts)
     window.hold(*tables)
     with pytest.raises(ValueError, match="numbers"):
         step(np.ones(3), np.empty(2))
@@ -120,7 +120,7 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any, folds: bool) -> No
     if not folds:
         with pytest.raises(IndexError):  # no vectors for a second one
             step(x, np.empty(2))
-    window.hold(np.zeros((3, 1, 1)), np.ones(1), (1, 1, int(not folds), 0))
+    window.hold(np.zeros((3, 1, 1)), np.ones(1), 1, int(not folds), 0)
     with pytest.raises(IndexError):
         window.admit(np.zeros(5), 1.0, model.fixed, None)
 

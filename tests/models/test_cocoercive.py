@@ -34,7 +34,7 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
     cosines = np.divide(np.sum(dx * dh, axis=2), size, out=np.zeros_like(X), where=size > 0.0)
     window = Window(K + 2)
     tables, all_variances = np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9)
-    window.hold(tables, all_variances, (K, K, K, K - 1))
+    window.hold(tables, all_variances, K, K, K - 1)
     window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
     window.all_variances[:K] = variances
     window.d = x.shape[1]

@@ -19,7 +19,6 @@ cdef class Window:
         tables: (3, room, room): distances between points, cosines, distances between residuals.
         all_variances: (room,), relative noise variances.
         count: how many slots are in use, always the first ones.
-        members: how many observations the last answer was made of.
         next: the slot that the next observation takes: the oldest one's, if all are in use.
         newest: the slot of the newest observation; in a filter its place among the members.
         d: the number of coordinates.
@@ -31,7 +30,7 @@ cdef class Window:
     cdef object scratch
     cdef readonly bint folds
     cdef public object points, residuals
-    cdef readonly Py_ssize_t count, members, next, newest
+    cdef readonly Py_ssize_t count, next, newest
     cdef public Py_ssize_t d
     cdef public double centre
     # How many slots there are, and how many of them the next observation never takes: 1 in a
@@ -46,23 +45,23 @@ cdef class Window:
         self.past = 1 if folds and slots == 1 else 0
 
     @property
-    def counts(self):
-        """What `hold` takes: count, members, next and newest."""
-        return self.count, self.members, self.next, self.newest
+    def members(self) -> int:
+        """How many observations the last answer was made of; one more than slots in a filter."""
+        return max(self.count, self.newest + 1)
 
-    def hold(self, tables, variances, counts=(0, 0, 0, -1)) -> None:
-        """Keep the tables of the window in these arrays from now on."""
+    def hold(self, tables, variances, Py_ssize_t count=0, Py_ssize_t following=0,
+             Py_ssize_t newest=-1) -> None:
+        """Keep the tables in these arrays from now on, and set count, next and newest."""
         cdef Arrays given = Arrays()
-        room, (count, members, following, newest) = len(variances), counts
-        held = 0 <= following <= count <= members <= room and count <= self.ring
-        if not (held and newest < members):
-            raise IndexError(f"{counts} do not fit in tables of {room} observations")
+        cdef Py_ssize_t room = len(variances)
+        if not (0 <= following <= count <= min(room, self.ring) and -1 <= newest < room):
+            raise IndexError(f"{count} observations do not fit in tables of {room}")
         self.entries = given.write(tables, 3 * room, room)
         self.variance = given.write(variances, room)
         self.scratch = empty(6 * room + 4)
         self.sums = given.write(self.scratch, 6 * room + 4)
         self.tables, self.all_variances, self.room = tables, variances, room
-        self.count, self.members, self.next, self.newest = counts
+        self.count, self.next, self.newest = count, following, newest
 
     def distances(self, double centre):
         """Return the distances ||dg - centre dx||, (members, members)."""
@@ -186,7 +185,7 @@ cdef void admit_row(
     cdef Py_ssize_t slot = next_slot(window)
     insert_row(window, sums, used, slot, at, window.centre)
     window.variance[slot], window.newest = variance, slot
-    window.count = window.members = max(used, slot + 1)
+    window.count = max(used, slot + 1)
     window.next = slot + 1 if slot + 1 < window.ring else 0
 
 
