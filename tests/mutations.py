@@ -251,12 +251,9 @@ CHANGES = {
     "_core/step.pxi": [
         ("sums[3 * used] > 0.0 or fold.reach > limit", "False"),
         ("or fold.reach > limit", ""),
-        ("insert_row(window, merged, used, fold.new, &stored, 0.0)", "pass"),
-        ("window.variance[fold.new] = fold.variance", "pass"),
         ("min(window.count, window.ring), weights", "window.count, weights"),
         ("solved, weights = solve_window(ws, -1, EITHER)", "solved, weights = True"),
         ("centre - window.centre, window.newest > last", "0.0, window.newest > last"),
-        ("used, fold.new, &stored, 0.0)", "used, fold.new, &stored, 1.0)"),
     ],
     "_core/tables.pxi": [
         ("2.0 * a * b * (1.0 - cosine)", "2.0 * a * b"),
@@ -273,6 +270,9 @@ CHANGES = {
         ("w = newer / (older + newer)", "w = older / (older + newer)"),
         ("max(window.next, min(window.past, window.count))", "window.next"),
         ("and min(found[0], found[2]) < CLOSE:", "and False:"),
+        ("insert_row(window, merged, used, fold.new, stored, 0.0)", "pass"),
+        ("used, fold.new, stored, 0.0)", "used, fold.new, stored, 1.0)"),
+        ("window.variance[fold.new] = fold.variance", "pass"),
         ("window.variance[slot], window.newest = variance, slot", "window.newest = slot"),
     ],
     "paper/experiments/claims.py": [

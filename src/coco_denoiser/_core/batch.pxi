@@ -6,7 +6,7 @@ cdef enum:
 
 def fits(points, gradients, double c, double limit) -> bool:
     """Return whether no entry of points x, gradients g and g - c x exceeds a limit or is NaN."""
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     cdef Py_ssize_t K = points.shape[0], d = points.shape[1], k
     cdef Row x = given.read(points, K, d), g = given.read(gradients, K, d)
     cdef int inside = 1
@@ -27,7 +27,7 @@ cdef void fill_residuals(Batch batch, Py_ssize_t origin) noexcept nogil:
             batch.h[i * d + j] = (g[j] - k[j]) - batch.c * (x[j] - y[j])
 
 
-cdef class Batch:
+cdef class Batch(Memory):
     """A batch of observations: its reduced problem, and the way back.
 
     Args:
@@ -49,27 +49,24 @@ cdef class Batch:
 
     cdef readonly object gradients, residuals, coordinates, bounds, precisions
     cdef readonly double scale, least
-    cdef Arrays given  # keeps what the pointers point to
     cdef Py_ssize_t K, d
     cdef double c, r
     cdef Row x, g, h, rho, variances
 
     def __init__(self, points, gradients, variances, double c, double r):
-        cdef Arrays given = Arrays.__new__(Arrays)
         cdef Py_ssize_t K = points.shape[0], d = points.shape[1]
-        self.given, self.gradients, self.K, self.d, self.c, self.r = given, gradients, K, d, c, r
-        self.x, self.g = given.read(points, K, d), given.read(gradients, K, d)
-        self.variances = given.read(variances, K)
+        self.gradients, self.K, self.d, self.c, self.r = gradients, K, d, c, r
+        self.x, self.g = self.read(points, K, d), self.read(gradients, K, d)
+        self.variances = self.read(variances, K)
         self.residuals, self.bounds, self.precisions = empty((K, d)), empty((K, K)), empty(K)
-        self.h, self.coordinates = given.write(self.residuals, K, d), self.residuals
-        self.rho = given.write(self.bounds, K, K)
-        cdef Row n = given.write(self.precisions, K)
+        self.h, self.coordinates = self.write(self.residuals, K, d), self.residuals
+        self.rho = self.write(self.bounds, K, K)
+        cdef Row n = self.write(self.precisions, K)
         with nogil:
             reduce_batch(self, n)
-        cdef Memory memory
         if d > max(2 * K, <Py_ssize_t> FEW):
-            memory, self.coordinates = Memory(), empty((K, K))
-            rotate(copy_in(memory, self.h, K, d), K, d, given.write(self.coordinates, K, K))
+            self.coordinates = empty((K, K))
+            rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
 
     def solve(self, double tol, int max_iter, double within):
         """Solve a problem, and return to the units of the batch.
@@ -84,7 +81,7 @@ cdef class Batch:
             violation, whether the gradients have changed, and the name of the method; None if it
             falls short.
         """
-        cdef Arrays given = Arrays.__new__(Arrays)
+        cdef Memory given = Memory.__new__(Memory)
         cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
         ws.load(self.coordinates, self.bounds, self.precisions, tol, within)
         answer = None
@@ -116,10 +113,9 @@ def repair(Batch batch not None, gradients, double tol):
     Returns:
         Whether any pair moved, and the worst relative violation that is left.
     """
-    cdef Arrays given = Arrays.__new__(Arrays)
     cdef Memory memory = Memory()
     cdef Py_ssize_t K = batch.K, d = batch.d, k
-    cdef Row theta = given.write(gradients, K, d), size = memory.vector(K)
+    cdef Row theta = memory.write(gradients, K, d), size = memory.vector(K)
     cdef Row parts = memory.vector(2 * d)
     cdef double worst = 0.0
     cdef int sweeps = 0

@@ -25,7 +25,7 @@ cdef extern from "passes.h" nogil:
     void commit_slot(const Slots *at, const Entry *entry) noexcept
 
 
-cdef Slots take_vectors(Arrays given, points, residuals, x, g, out) except *:
+cdef Slots take_vectors(Memory given, points, residuals, x, g, out) except *:
     """Return the memory of vectors; None for out only reads."""
     cdef Slots at
     kind = points.dtype.char
@@ -55,7 +55,7 @@ def measure(points, residuals, x, g, double centre, double limit, Py_ssize_t ski
         out: (3 used + 2,), what is added to, in float64: ||dx||^2, <dx, dh> and ||dh||^2 of every
             slot in use; the number of entries that are rejected; and the sum of |g|.
     """
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     cdef Slots at = take_vectors(given, points, residuals, x, g, None)
     cdef Py_ssize_t used = (len(out) - 2) // 3
     cdef double *sums = given.write(out, 3 * used + 2)
@@ -73,7 +73,7 @@ def commit(points, residuals, x, g, double centre, Py_ssize_t slot, average, out
     have in common cancels before it is rounded. With None it is g. Merging stores the average in
     place of the gradient; what was in the slot takes part in it.
     """
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     cdef Slots at = take_vectors(given, points, residuals, x, g, out)
     cdef Entry entry = Entry(slot, centre, 0, NULL, 0.0, False)
     if average is not None:

@@ -20,7 +20,7 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
         None if the observation is refused, and nothing has changed. Otherwise the model's estimate;
         True if it was not asked.
     """
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     cdef Slots at = take_vectors(given, window.points, window.residuals, x, g, theta)
     cdef double centre = limits.centre, radius = limits.radius
     check_room(window, at.rows)
@@ -48,7 +48,7 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
 
 def workspace(Window window, limits, model) -> Workspace:
     """Return the problem of a window, in memory that its next step uses again."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Slots at
     cdef Workspace ws = memory_for(window, window.count, model)
     first = None if window.points is None else window.points[0]
@@ -75,20 +75,18 @@ cdef bint take(
     """Measure an observation and admit it, which may fold another; False if it is refused."""
     cdef Py_ssize_t used = window.count
     cdef Fold fold = fold_oldest(window, centre, radius)
-    cdef Row sums = window.sums, merged = sums + 3 * used + 2
+    cdef Row sums = window.sums, merged = NULL
     cdef Slots stored = at[0]
     memset(sums, 0, (6 * used + 4) * sizeof(double))
     measure_slots(at, window.centre, limit, used, leaving_slot(window), sums)
     if sums[3 * used] > 0.0 or fold.reach > limit:
         return False
     if fold.weight > 0.0:
+        merged = sums + 3 * used + 2
         stored.x, stored.g = slot_of(at, at.points, fold.new), slot_of(at, at.residuals, fold.new)
         merge_oldest(at, stored, &fold, window.centre)
         measure_slots(&stored, 0.0, INFINITY, used, fold.new, merged)
-    admit_row(window, sums, used, variance, at)
-    if fold.weight > 0.0:
-        insert_row(window, merged, used, fold.new, &stored, 0.0)
-        window.variance[fold.new] = fold.variance
+    admit_rows(window, &fold, sums, merged, variance, at, &stored)
     window.d = at.size
     return True
 

@@ -52,7 +52,7 @@ cdef class Window:
     def hold(self, tables, variances, Py_ssize_t count=0, Py_ssize_t following=0,
              Py_ssize_t newest=-1) -> None:
         """Keep the tables in these arrays from now on, and set count, next and newest."""
-        cdef Arrays given = Arrays()
+        cdef Memory given = Memory()
         cdef Py_ssize_t room = len(variances)
         if not (0 <= following <= count <= min(room, self.ring) and -1 <= newest < room):
             raise IndexError(f"{count} observations do not fit in tables of {room}")
@@ -65,7 +65,7 @@ cdef class Window:
 
     def distances(self, double centre):
         """Return the distances ||dg - centre dx||, (members, members)."""
-        cdef Arrays given = Arrays()
+        cdef Memory given = Memory()
         cdef Py_ssize_t K = self.members, size = self.room * self.room, i, j, k
         table = empty((K, K))
         cdef Row out = given.write(table, K, K)
@@ -106,16 +106,13 @@ cdef class Window:
             merged: what `measure` adds up of the observation that another was merged into, the new
                 one being in its slot; None if none was.
         """
-        cdef Arrays given = Arrays()
+        cdef Memory given = Memory()
         check_room(self, self.ring)
-        cdef Py_ssize_t used = self.count
+        cdef Py_ssize_t size = 3 * self.count + 2
         cdef Fold fold = fold_oldest(self, limits.centre, limits.radius)
-        cdef Row own = given.read(sums, 3 * used + 2)
-        cdef Row other = NULL if merged is None else given.read(merged, 3 * used + 2)
-        admit_row(self, own, used, variance, NULL)
-        if merged is not None:
-            insert_row(self, other, used, fold.new, NULL, 0.0)
-            self.variance[fold.new] = fold.variance
+        cdef Row own = given.read(sums, size)
+        cdef Row other = NULL if merged is None else given.read(merged, size)
+        admit_rows(self, &fold, own, other, variance, NULL, NULL)
 
     def settle(self, limits) -> None:
         """Let the observation of a filter, which is written, stand for what was before it."""
@@ -178,12 +175,16 @@ cdef Fold fold_pair(
     return Fold(old, new, w, variance, shift, w * fabs(shift) * dx)
 
 
-cdef void admit_row(
-    Window window, const double *sums, Py_ssize_t used, double variance, const Slots *at
+cdef void admit_rows(
+    Window window, const Fold *fold, const double *sums, const double *merged, double variance,
+    const Slots *at, const Slots *stored,
 ) noexcept nogil:
-    """Take an observation into the next slot."""
-    cdef Py_ssize_t slot = next_slot(window)
+    """Take an observation into the next slot, and what another was merged into, if any was."""
+    cdef Py_ssize_t slot = next_slot(window), used = window.count
     insert_row(window, sums, used, slot, at, window.centre)
+    if merged != NULL:
+        insert_row(window, merged, used, fold.new, stored, 0.0)
+        window.variance[fold.new] = fold.variance
     window.variance[slot], window.newest = variance, slot
     window.count = max(used, slot + 1)
     window.next = slot + 1 if slot + 1 < window.ring else 0

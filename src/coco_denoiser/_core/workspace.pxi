@@ -99,7 +99,7 @@ cdef class Workspace(Memory):
 
     cdef int load(self, residuals, bounds, precisions, double tol, double within) except -1:
         """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings."""
-        cdef Arrays given = Arrays.__new__(Arrays)
+        cdef Memory given = Memory.__new__(Memory)
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
         cdef Row h = given.read(residuals, K, q), rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
@@ -183,7 +183,7 @@ cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns
 
 cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
     """Return the numbers of a table as an array."""
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     array = empty((rows, columns))
     copy_out(table, given.write(array, rows, columns), rows, columns)
     return array
