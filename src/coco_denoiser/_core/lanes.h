@@ -137,37 +137,26 @@ INLINE double largest(const double *a, ptrdiff_t n) {
     return x > y ? x : y;
 }
 
-/* out[j] += sum_k factors[k] rows[k][j], for j below width: one block of columns after another, so
- * that sums stay in registers. */
+/* out[j] += sum_k factors[k] rows[k][j], of columns in groups of four, whose number is known when
+ * this is compiled, so that sums stay in registers. */
+INLINE void combine_groups(const int groups, double *out, const double *factors, const double *rows,
+                           ptrdiff_t stride, ptrdiff_t count) {
+    lanes sum[4];
+    for (int i = 0; i < groups; ++i) sum[i] = load(out + 4 * i);
+    for (ptrdiff_t k = 0; k < count; ++k, rows += stride) {
+        const lanes f = all(factors[k]);
+        for (int i = 0; i < groups; ++i) sum[i] = add(sum[i], mul(f, load(rows + 4 * i)));
+    }
+    for (int i = 0; i < groups; ++i) store(out + 4 * i, sum[i]);
+}
+
+/* The same for j below width. */
 static void combine(double *out, const double *factors, const double *rows, ptrdiff_t stride,
                     ptrdiff_t count, ptrdiff_t width) {
     ptrdiff_t j = 0;
-    for (; j + 12 < width; j += 16) {
-        lanes a = load(out + j), b = load(out + j + 4), c = load(out + j + 8), d = load(out + j + 12);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
-            const lanes f = all(factors[k]);
-            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
-            c = add(c, mul(f, load(p + 8))), d = add(d, mul(f, load(p + 12)));
-        }
-        store(out + j, a), store(out + j + 4, b), store(out + j + 8, c), store(out + j + 12, d);
-    }
-    for (; j + 4 < width; j += 8) {
-        lanes a = load(out + j), b = load(out + j + 4);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
-            const lanes f = all(factors[k]);
-            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
-        }
-        store(out + j, a), store(out + j + 4, b);
-    }
-    if (j < width) {
-        lanes a = load(out + j);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride)
-            a = add(a, mul(all(factors[k]), load(p)));
-        store(out + j, a);
-    }
+    for (; j + 12 < width; j += 16) combine_groups(4, out + j, factors, rows + j, stride, count);
+    for (; j + 4 < width; j += 8) combine_groups(2, out + j, factors, rows + j, stride, count);
+    if (j < width) combine_groups(1, out + j, factors, rows + j, stride, count);
 }
 
 /* out[j] = sqrt(sum_c (columns[c][j] - x[c])^2) */
