@@ -195,6 +195,7 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
     stream: Any, window: int, given: dict[str, Any], step: float
 ) -> None:
     k, (points, gradients) = 0, observations(0, step)
+    points[6] = points[5]  # which is met again
     lists = {name: value for name, value in given.items() if isinstance(value, list)}
     functions = {name: lambda value=value: value[k] for name, value in lists.items()}
     some = stream(window=window, **given | functions)
@@ -267,34 +268,3 @@ def test_with_nothing_active_gradients_come_back_bit_for_bit(
     gradients[5, 3] = -0.0
     found = follow(stream(L=1e9, window=window, forget=forget), points, gradients)
     assert found.tobytes() == gradients.tobytes()
-
-
-@pytest.mark.parametrize("changes", [False, True], ids=["fixed", "changing"])
-@pytest.mark.parametrize(
-    ("window", "forget"), [(1, "drop"), (2, "drop"), (8, "drop"), (2, "fold"), (8, "fold")]
-)
-def test_windows_in_numpy_and_in_jax_hold_the_same(window: int, forget: Any, changes: bool) -> None:
-    k, given = 0, dict[str, Any]({"mu": 0.1, "window": window, "forget": forget})
-    given["L"] = (lambda: 1.0 + k // 3 % 2) if changes else 1.0
-    rng, x, moved = np.random.default_rng(window), np.zeros(D), 0.0
-    with jax.enable_x64(True):
-        core, other = NumPy(tol=1e-12, **given), Optax(**given)
-        for k in range(20):
-            v = float(np.exp(rng.normal()))
-            g = 0.7 * x + np.sqrt(v) * rng.normal(size=D)
-            theta = other(x, g, v)
-            np.testing.assert_allclose(theta, core(x, g, v), atol=1e-7)
-            moved = max(moved, np.abs(theta - g).max())
-            held, told = core.denoiser._stream.window, other.state.window
-            assert (told.count, told.next) == (held.count, held.next % window)
-            np.testing.assert_allclose(told.variances[: held.count], held.variances, rtol=1e-7)
-            assert not told.variances[held.count :].any()
-            assert told.centre == pytest.approx(0.5 * (1.0 + 0.1 + (k // 3 % 2 if changes else 0)))
-            K = held.members
-            mine, yours = told.tables[:, :K, :K], held.tables[:, :K, :K].copy()
-            yours[2] = held.distances(float(told.centre))
-            if changes:  # cosines in a core whose bounds may change are of gradients
-                mine, yours = mine[::2], yours[::2]
-            np.testing.assert_allclose(mine, yours, rtol=1e-7, atol=1e-7)
-            x = x if k % 5 == 3 else x + rng.normal(size=D)  # some points are met again
-    assert moved > 0.1 or window == 1
