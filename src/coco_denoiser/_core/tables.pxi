@@ -226,10 +226,8 @@ cdef void measure_pair(
     const Slots *at, double centre, Py_ssize_t slot, double *found
 ) noexcept nogil:
     """Fill in two distances and the cosine between them, from differences scaled to size 1."""
-    cdef const double *p = <const double *> at.points + slot * at.size
-    cdef const double *r = <const double *> at.residuals + slot * at.size
-    cdef const double *x = <const double *> at.x
-    cdef const double *g = <const double *> at.g
+    cdef Row p = <Row> at.points + slot * at.size, x = <Row> at.x
+    cdef Row r = <Row> at.residuals + slot * at.size, g = <Row> at.g
     cdef double widest = 0.0, largest = 0.0, xx = 0.0, xh = 0.0, hh = 0.0, dx, dh
     cdef Py_ssize_t j
     for j in range(at.size):
