@@ -183,7 +183,8 @@ def test_an_answer_that_is_not_a_number_has_an_infinite_gap(multiplier: float) -
 def test_a_pair_outside_its_bound_is_mended_and_the_weighted_centroid_kept() -> None:
     x, v = np.array([[0.0], [1.0], [50.0]]), np.array([1.0, 3.0, 1.0])
     g = np.array([[1.0], [0.5], [25.0]])  # the first two disagree: their bound is 0 to 1
-    theta, moved, worst = kernels.Batch(x, g, v, 0.5, 0.5).restore(None, 1e-9)
+    theta = g.copy()
+    moved, worst = kernels.repair(kernels.Batch(x, g, v, 0.5, 0.5), theta, 1e-9)
     assert moved
     assert worst == 0.0
     assert abs(theta[1, 0] - theta[0, 0] - 0.5) <= 0.5 * (1.0 + 1e-9)

@@ -1,67 +1,14 @@
-"""Folding: the laws of the fold, and a stream that folds against one that is folded by hand."""
-
-import copy
-import pickle
+"""The laws of the fold."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import coco_denoiser as coco
 from coco_denoiser import Cocoercive, Denoiser
-from coco_denoiser.typing import Float64
 from tests.test_streaming import follow, sgd
 
 SEEDS = st.integers(0, 2**32)
-
-
-def by_hand(
-    points: Float64, gradients: Float64, v: Float64, K: int, bounds: list[float], mu: float
-) -> Float64:
-    """Fold with nothing but the solver for batches: its second gradient, and its weights."""
-    held: list[tuple[Float64, Float64, float]] = []
-    answers = []
-    for *new, L in zip(points, gradients, v, bounds, strict=True):
-        if len(held) == K:
-            x, g, n = (np.array(column) for column in zip(*held[:2], strict=True))
-            pair = coco.solve(x, g, model=Cocoercive(L, mu), noise_variance=n)
-            # The weighted centroid of the pair is kept, and the fold keeps its second half.
-            np.testing.assert_allclose(
-                (1 / n) @ pair.gradients,
-                (1 / n) @ g,
-                rtol=1e-9,
-                atol=1e-9 * np.abs(g / n.min()).max(),
-            )
-            held[:2] = [(x[1], pair.gradients[1], float(pair.weights[1] ** 2 @ n))]
-        held.append((new[0], new[1], new[2]))
-        x, g, n = (np.array(column) for column in zip(*held, strict=True))
-        batch = coco.solve(x, g, model=Cocoercive(L, mu), noise_variance=n)
-        answers.append(batch.gradients[-1])
-        if len(held) == K == 2:  # the answer is the past from now on
-            held = [(x[1], batch.gradients[1], float(batch.weights[1] ** 2 @ n))]
-    return np.array(answers)
-
-
-@pytest.mark.parametrize("K", [2, 4])
-@given(
-    mu=st.sampled_from([-1.0, 0.0, 1.0 / 3.0]),
-    seed=SEEDS,
-    d=st.integers(1, 12),
-    step=st.sampled_from([1.0, 0.3, 1e-3]),
-)
-@settings(max_examples=8)
-def test_a_stream_folds_as_one_would_by_hand(
-    K: int, mu: float, seed: int, d: int, step: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    points, gradients = sgd(rng, 10, d, step)
-    v = rng.uniform(0.2, 5.0, 10)
-    denoiser = Denoiser(model=Cocoercive(1.0, mu), window=K, forget="fold")
-    found = follow(denoiser, points, gradients, v)
-    atol = 1e-8 if K == 2 else 1e-3  # exact, and two solutions to a relative gap of 1e-9
-    expected = by_hand(points, gradients, v, K, [1.0] * 10, mu)
-    np.testing.assert_allclose(found, expected, atol=atol)
 
 
 @pytest.mark.parametrize("K", [2, 4])
@@ -113,19 +60,6 @@ def test_the_tables_stay_those_of_the_vectors(K: int, seed: int, d: int, step: f
     np.testing.assert_allclose(state["point_distances"], X, rtol=1e-12)
     np.testing.assert_allclose(state["residual_distances"], H, rtol=1e-10, atol=1e-12 * H.max())
     np.testing.assert_allclose(X * H * state["cosines"], (dx * dh).sum(axis=2), atol=1e-9)
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_the_solution_ends_with_the_answer_in_a_copy_too(K: int) -> None:
-    points, gradients = sgd(np.random.default_rng(4), 9, 6)
-    denoiser = Denoiser(L=1.0, window=K, forget="fold")
-    answers = follow(denoiser, points, gradients)
-    for each in (denoiser, copy.deepcopy(denoiser), pickle.loads(pickle.dumps(denoiser))):
-        found = each.solution
-        assert found.status is coco.Status.SOLVED
-        assert max(found.gap, found.violation) <= 1e-9
-        assert found.gradients.shape == (len(denoiser), 6) == (1 if K == 2 else K, 6)
-        np.testing.assert_allclose(found.gradients[-1], answers[-1], atol=1e-9)
 
 
 def test_a_merged_residual_that_float32_cannot_hold_is_refused() -> None:

@@ -1,11 +1,14 @@
-"""Random windows for hypothesis, of any shape, scale and arrangement of points."""
+"""Random windows for hypothesis, and what a stream must answer, from batches alone."""
+
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+import coco_denoiser as coco
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
-from tests.families import Case
+from tests.families import Case, modelled
 
 
 def distances(x: Float64) -> Float64:
@@ -38,3 +41,33 @@ def windows(draw: st.DrawFn, max_points: int = 8) -> Case:
     noise = L * spread * draw(st.sampled_from([0.0, 0.1, 1.0, 10.0]))
     gradients = L * points * np.linspace(1.0, 1.0 / 3.0, d) + noise * rng.normal(size=(K, d))
     return Case(points, gradients, L, mu)
+
+
+def batches(
+    points: Float64, gradients: Float64, v: Float64, window: int | None, **options: Any
+) -> list[tuple[Float64, coco.Solution]]:
+    """The gradients in the window at every step of a stream, and the solution of their batch.
+
+    Options are those of `solve`, lists for one value a step, and `forget`.
+    """
+    folds, found = options.pop("forget", "drop") == "fold", []
+    held: list[tuple[Any, ...]] = []
+
+    def solved(some: list[tuple[Any, ...]], k: int) -> tuple[Float64, coco.Solution, Any]:
+        """The gradients, the solution, and its last one as what stands for all of them."""
+        x, g, n = (np.array(column) for column in zip(*some, strict=True))
+        now = {key: each[k] if isinstance(each, list) else each for key, each in options.items()}
+        solution = coco.solve(x, g, noise_variance=n, **modelled(**now))
+        return g, solution, (x[-1], solution.gradients[-1], float(solution.weights[-1] ** 2 @ n))
+
+    for k, new in enumerate(zip(points, gradients, v, strict=True)):
+        if len(held) == window:
+            if folds:
+                held[1] = solved(held[:2], k)[2]
+            held.pop(0)
+        held.append(new)
+        g, solution, past = solved(held, k)
+        found.append((g, solution))
+        if folds and len(held) == window == 2:  # the answer is the past from now on
+            held = [past]
+    return found

@@ -97,7 +97,9 @@ class Units(NamedTuple):
                 phi = answer.weights @ h
             move = self.batch.scale * (phi - h)
             move = move if self.axes is None else move @ self.axes.T
-        theta, moved, worst = self.batch.restore(move, tol)
+        gradients = self.batch.gradients
+        theta = gradients.copy() if move is None else gradients + move
+        moved, worst = kernels.repair(self.batch, theta, tol)
         if worst > 0.0 and status.success:
             status = Status.STALLED
         elif moved and status is Status.UNCHANGED:

@@ -173,18 +173,15 @@ class Denoiser:
         theta: Array = np.empty(g.shape, dtype)
         window.fit(g.shape, dtype)
         stream.begin(limits)
+        before, limit = stream.estimate, check.LIMITS[dtype]
         try:
-            ready = kernels.step(
-                window, own_x, own_g, theta, variance, check.LIMITS[dtype], limits, model
+            found = kernels.step(
+                window, own_x, own_g, theta, variance, limit, limits, model, before
             )
-            if ready is not None:
-                stream.limits = limits
-                if not ready:
-                    stream.estimate = model.estimate(window, limits, stream.estimate)
-                    weights = stream.estimate.weights
-                    kernels.complete(window, own_x, own_g, theta, weights, limits)
-                else:
-                    stream.estimate = window.found() if window.members > 1 else None
+            if found is not None:
+                if found is True:  # the core has answered, or there was nothing to ask
+                    found = window.found() if window.members > 1 else None
+                stream.limits, stream.estimate = limits, found
                 return theta
         except BaseException:
             stream.reset()  # tables and vectors may no longer belong together

@@ -24,7 +24,6 @@ all of the past, and folding is a recursive filter.
 """
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ from coco_denoiser.typing import AnyDType, Float64, Int64, Saved, State
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _SAVED = ("point_distances", "cosines", "residual_distances")
-_COPIED = ("points", "residuals", "count", "members", "next", "newest", "d", "centre")
+_COPIED = ("points", "residuals", "d", "centre")
 
 
 class Window(kernels.Window):
@@ -51,9 +50,8 @@ class Window(kernels.Window):
 
     def reset(self) -> None:
         """Forget every observation."""
-        self.count = self.members = self.next = self.d = 0
-        self.centre, self.newest = 0.0, -1
         self.points = self.residuals = None
+        self.d, self.centre = 0, 0.0
         self.hold(np.zeros((3, 0, 0)), np.zeros(0))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -62,11 +60,12 @@ class Window(kernels.Window):
         With the tables comes what they say of the last answer, which may have had one member more.
         """
         tables = self.tables.copy(), self.all_variances.copy()
+        held = *tables, self.count, self.next, self.newest
         state = {name: getattr(self, name) for name in _COPIED}
-        return type(self), (self.slots, self.folds), {**state, "tables": tables}
+        return type(self), (self.slots, self.folds), {**state, "held": held}
 
     def __setstate__(self, state: State) -> None:
-        self.hold(*state["tables"])
+        self.hold(*state["held"])
         for name in _COPIED:
             setattr(self, name, state[name])
 
@@ -83,14 +82,14 @@ class Window(kernels.Window):
     @property
     def order(self) -> Int64:
         """The slots in use, from the oldest observation to the newest."""
-        return _cycle(self.next if self.count == self.slots else 0, self.count)
+        oldest = self.next if self.count == self.slots else 0
+        return np.arange(oldest, oldest + self.count) % max(self.count, 1)
 
     def found(self) -> "Estimate":
         """Return what the core has just found."""
-        room = self.work
-        status = Status.SOLVED if room.active else Status.UNCHANGED
-        told = room.gap, room.violation, room.steps, room.method, status
-        return Estimate(room.weights(self.newest), math.nan, *told, source=room)
+        weights, steps, moved, gap, violation, method = self.work.weights(self.newest)
+        status = Status.SOLVED if moved else Status.UNCHANGED
+        return Estimate(weights, math.nan, gap, violation, steps, method, status, self.work)
 
     def in_order(self, found: "Estimate | None") -> Float64:
         """Return how the last gradient was averaged, oldest first."""
@@ -134,7 +133,8 @@ class Window(kernels.Window):
         new = most or max(16, 2 * old, count)
         tables = np.zeros((3, new, new))
         tables[:, :old, :old] = self.tables
-        self.hold(tables, np.concatenate((self.all_variances, np.zeros(new - old))))
+        variances = np.concatenate((self.all_variances, np.zeros(new - old)))
+        self.hold(tables, variances, self.count, self.next, self.newest)
 
     def state_dict(self) -> State:
         """Return the tables, as plain arrays and numbers."""
@@ -170,21 +170,14 @@ class Window(kernels.Window):
     def load_state_dict(self, state: Saved) -> None:
         """Go back to saved tables that have been checked."""
         self.reset()
-        self.grow(state["count"])
-        self.count = self.members = state["count"]
-        self.next, self.centre = state["next"], state["centre"]
-        self.newest = (self.next or self.count) - 1
-        self.variances[:] = state["variances"]
-        for name, table in zip(_SAVED, self.tables, strict=True):
-            table[: self.count, : self.count] = state[name]
-
-
-@lru_cache(maxsize=256)
-def _cycle(start: int, count: int) -> Int64:
-    """Return start, ..., count - 1, 0, ..., start - 1; to read, as callers share it."""
-    order = np.arange(start, start + count) % max(count, 1)
-    order.flags.writeable = False
-    return order
+        count, following = state["count"], state["next"]
+        self.grow(count)
+        tables, variances = self.tables, self.all_variances
+        for name, table in zip(_SAVED, tables, strict=True):
+            table[:count, :count] = state[name]
+        variances[:count] = state["variances"]
+        self.hold(tables, variances, count, following, (following or count) - 1)
+        self.centre = state["centre"]
 
 
 class Estimate(NamedTuple):
@@ -215,7 +208,5 @@ class Estimate(NamedTuple):
         """Return the answer for the whole window, its multipliers in units of 1 / variances."""
         if not isinstance(self.source, kernels.Workspace):
             return self.source
-        K, q = self.source.K, self.source.q
-        W, phi, multipliers = np.empty((K, K)), np.empty((K, q)), np.empty((K, K))
-        self.source.answer(W, phi, multipliers)
+        W, phi, multipliers, *_ = self.source.answer()
         return Answer(phi, W, multipliers / self.source.least, *self[2:7])

@@ -22,7 +22,7 @@ from coco_denoiser.torch import GradientDenoiser, vectors
 from coco_denoiser.torch.passes import DEVICE
 from coco_denoiser.typing import Array, Float64
 from tests.families import modelled, sgd
-from tests.test_folding import by_hand
+from tests.windows import batches
 
 D, STEPS = 12, 9
 SHAPES = ((5,), (2, 3), ())  # of the parts that a point of twelve entries is cut into
@@ -184,6 +184,8 @@ CHANGING = [1.0, 1.0, 0.3, 2.5, 2.5, 0.3, 10.0, 1.0, 0.5]
         ({"L": 1.0}, 0.01),
         ({"L": [1.0] * STEPS, "mu": 0.3}, 0.7),
         ({"L": CHANGING, "mu": [-0.2 * (k % 2) for k in range(STEPS)]}, 0.7),
+        ({"L": [1.0] * STEPS, "forget": "fold"}, 0.3),
+        ({"L": [1.0, 0.5, 2.0] * 3, "mu": -0.1, "forget": "fold"}, 0.3),
         ({"model": "gaussian"}, 0.7),
         ({"model": "gaussian"}, 0.01),
         ({"model": "gaussian", "L": [1e3] * 6 + [1e-3] * 3}, 0.7),  # a cap
@@ -193,18 +195,18 @@ def test_it_equals_a_batch_over_its_window_at_every_step(
     stream: Any, window: int, given: dict[str, Any], step: float
 ) -> None:
     k, (points, gradients) = 0, observations(0, step)
+    points[6] = points[5]  # which is met again
     lists = {name: value for name, value in given.items() if isinstance(value, list)}
     functions = {name: lambda value=value: value[k] for name, value in lists.items()}
     some = stream(window=window, **given | functions)
-    for k in range(STEPS):
-        theta = some(points[k], gradients[k])
-        used = slice(max(0, k + 1 - window), k + 1)
-        now = given | {name: value[k] for name, value in lists.items()}
-        batch = coco.denoise(points[used], gradients[used], **modelled(tol=1e-12, **now))
+    v = np.random.default_rng(0).uniform(0.2, 5.0, STEPS)
+    expected = batches(points, gradients, v, window, tol=1e-12, **given)
+    for k, (raw, batch) in enumerate(expected):
+        theta = some(points[k], gradients[k], v[k])
         # Two points have a closed form.
         atol = 1e-9 if window == 2 or "model" in given else 1e-4
-        np.testing.assert_allclose(theta, batch[-1], atol=atol)
-        assert len(some) == len(batch)
+        np.testing.assert_allclose(theta, batch.gradients[-1], atol=atol)
+        assert len(some) == (1 if window == 2 and "forget" in given else len(raw))
     if "L" in given or window > 2:  # two points alone teach the Gaussian model nothing
         assert not np.allclose(theta, gradients[-1], atol=1e-2)
 
@@ -266,46 +268,3 @@ def test_with_nothing_active_gradients_come_back_bit_for_bit(
     gradients[5, 3] = -0.0
     found = follow(stream(L=1e9, window=window, forget=forget), points, gradients)
     assert found.tobytes() == gradients.tobytes()
-
-
-@WINDOWS
-@pytest.mark.parametrize("bounds", [[1.0] * STEPS, [1.0, 0.5, 2.0] * 3])
-def test_it_folds_as_one_would_by_hand(stream: Any, window: int, bounds: list[float]) -> None:
-    points, gradients = observations(9, 0.3)
-    now, rng = iter(bounds), np.random.default_rng(0)
-    some = stream(L=lambda: next(now), window=window, forget="fold")
-    v = rng.uniform(0.2, 5.0, STEPS)
-    found = [some(*each) for each in zip(points, gradients, v, strict=True)]
-    expected = by_hand(points, gradients, v, window, bounds, 0.0)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("changes", [False, True], ids=["fixed", "changing"])
-@pytest.mark.parametrize(
-    ("window", "forget"), [(1, "drop"), (2, "drop"), (8, "drop"), (2, "fold"), (8, "fold")]
-)
-def test_windows_in_numpy_and_in_jax_hold_the_same(window: int, forget: Any, changes: bool) -> None:
-    k, given = 0, dict[str, Any]({"mu": 0.1, "window": window, "forget": forget})
-    given["L"] = (lambda: 1.0 + k // 3 % 2) if changes else 1.0
-    rng, x, moved = np.random.default_rng(window), np.zeros(D), 0.0
-    with jax.enable_x64(True):
-        core, other = NumPy(tol=1e-12, **given), Optax(**given)
-        for k in range(20):
-            v = float(np.exp(rng.normal()))
-            g = 0.7 * x + np.sqrt(v) * rng.normal(size=D)
-            theta = other(x, g, v)
-            np.testing.assert_allclose(theta, core(x, g, v), atol=1e-7)
-            moved = max(moved, np.abs(theta - g).max())
-            held, told = core.denoiser._stream.window, other.state.window
-            assert (told.count, told.next) == (held.count, held.next % window)
-            np.testing.assert_allclose(told.variances[: held.count], held.variances, rtol=1e-7)
-            assert not told.variances[held.count :].any()
-            assert told.centre == pytest.approx(0.5 * (1.0 + 0.1 + (k // 3 % 2 if changes else 0)))
-            K = held.members
-            mine, yours = told.tables[:, :K, :K], held.tables[:, :K, :K].copy()
-            yours[2] = held.distances(float(told.centre))
-            if changes:  # cosines in a core whose bounds may change are of gradients
-                mine, yours = mine[::2], yours[::2]
-            np.testing.assert_allclose(mine, yours, rtol=1e-7, atol=1e-7)
-            x = x if k % 5 == 3 else x + rng.normal(size=D)  # some points are met again
-    assert moved > 0.1 or window == 1

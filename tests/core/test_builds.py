@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -54,22 +53,19 @@ def test_both_builds_give_the_same_bits() -> None:
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_workspace_is_as_good_as_new() -> None:
+def test_memory_that_is_used_again_is_as_good_as_new() -> None:
     """Nothing of one problem is left for the next, which may have fewer coordinates."""
     rng = np.random.default_rng(1)
-    used = kernels.Workspace(9, 12)
+    build: Any = kernels
     for q in (12, 3, 7, 1, 12, 2):
         problem = Case(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q))).reduced()
-        new = kernels.Workspace(9, q)
-        found = []
-        for room in (used, new):
-            room.tol, room.within = 1e-9, 1e-10
-            room.load(problem.residuals, problem.bounds, problem.precisions)
-            assert room.solve()
-            W, phi, lam = np.empty((9, 9)), np.empty((9, q)), np.empty((9, 9))
-            room.answer(W, phi, lam)
-            found.append((W, phi, lam, room.gap, room.violation, room.steps, room.active))
-        for one, other in zip(*found, strict=True):
+        h, bounds, n = problem.residuals, problem.bounds, problem.precisions
+        used = build.solve(h, bounds, n, 1e-9, -1, 1e-10, "auto")
+        kept = build._idle.copy()
+        build._idle.clear()
+        new = build.solve(h, bounds, n, 1e-9, -1, 1e-10, "auto")
+        build._idle.update(kept)
+        for one, other in zip(used, new, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
@@ -97,17 +93,21 @@ def test_arrays_of_other_sizes_and_types_are_refused(
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
-    window, x, model = build.Window(4), np.ones(2), Cocoercive(1.0)
-    window.count = window.next = 0
-    window.points, window.residuals = np.zeros((4, 2)), np.zeros((4, 2))
+@pytest.mark.parametrize("folds", [False, True])
+def test_a_step_is_refused_where_there_is_no_room(build: Any, folds: bool) -> None:
+    window, x, model = build.Window(1 if folds else 4, folds), np.ones(2), Cocoercive(1.0)
+    tables = np.zeros((3, 4, 4)), np.ones(4)
+    window.points, window.residuals = np.zeros((1, 2)), np.zeros((1, 2))
 
     def step(x: Any, theta: Any) -> None:
-        build.step(window, x, np.ones(2), theta, 1.0, 1e150, model.fixed, model)
+        build.step(window, x, np.ones(2), theta, 1.0, 1e150, model.fixed, model, None)
 
     with pytest.raises(IndexError):  # no tables yet
         step(x, np.empty(2))
-    window.hold(np.zeros((3, 4, 4)), np.zeros(4))
+    for counts in ((5, 0, 0), (2, 3, 0), (1, -1, 0), (1, 0, 4), (-1, -1, 0), (1, 0, -2)):
+        with pytest.raises(IndexError):
+            window.hold(*tables, *counts)
+    window.hold(*tables)
     with pytest.raises(ValueError, match="numbers"):
         step(np.ones(3), np.empty(2))
     frozen = np.empty(2)
@@ -116,25 +116,13 @@ def test_a_step_is_refused_where_there_is_no_room(build: Any) -> None:
         step(x, frozen)
     step(x, np.empty(2))
     with pytest.raises(ValueError, match="numbers"):
-        build.complete(window, x, x, x, np.ones(3), model.fixed)
-    window.next = 9
-    with pytest.raises(IndexError):
-        step(x, np.empty(2))
+        window.admit(np.zeros(4), 1.0, model.fixed, None)
+    if not folds:
+        with pytest.raises(IndexError):  # no vectors for a second one
+            step(x, np.empty(2))
+    window.hold(np.zeros((3, 1, 1)), np.ones(1), 1, int(not folds), 0)
     with pytest.raises(IndexError):
         window.admit(np.zeros(5), 1.0, model.fixed, None)
-    for folds in (False, True):
-        window = build.Window(1 + 9 * (not folds), True)
-        window.points = window.residuals = np.zeros((1, 2))
-        window.count, window.members, window.next, window.newest = 2, 3, 1, 0
-        for function in (
-            partial(window.distances, 0.0),
-            partial(window.fold, model.fixed),
-            partial(window.settle, model.fixed),
-            partial(window.admit, np.zeros(8), 1.0, model.fixed, None),
-            partial(build.complete, window, x, x, x.copy(), np.ones(2), model.fixed),
-        ):
-            with pytest.raises(IndexError):
-                function()
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -65,39 +65,35 @@ def test_the_passes_do_what_the_formulas_say(build: Any, d: int, dtype: Any) -> 
     assert np.all(np.abs(sums[:15] - expected) <= 1e-13 * size)
     assert sums[15] == 0.0
     np.testing.assert_allclose(sums[16], np.abs(g).sum(), rtol=1e-12)
-    weights, out = np.array([0.1, 0.2, 0.3, 0.4, 0.0]), np.empty_like(given[3])
-    build.commit(*given, 0.7, 4, (weights, 0.1, False), out)
+    weights, out = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), np.empty_like(given[3])
     moves = (residuals - h) - np.longdouble(0.1) * (points - x)
-    moves[4] = 0.0  # the observation's own place
-    theta = g + weights @ moves
     scale = np.abs(g) + np.abs(h) + np.abs(x) + weights @ (np.abs(residuals) + np.abs(points))
     eps = np.finfo(dtype).eps
-    assert np.all(np.abs(out - theta) <= 4 * eps * scale + eps * np.abs(theta))
-    np.testing.assert_array_equal(given[0][4], given[2])
-    np.testing.assert_allclose(given[1][4], h.astype(float), rtol=4 * eps, atol=1e-8)
+    for merged in (True, False):  # what was in the slot takes part in it, and the average is kept
+        new = [v.copy() for v in given]
+        build.commit(*new, 0.7, 4, (weights, 0.1, merged), out)
+        moves[4] *= merged
+        theta = g + weights @ moves
+        assert np.all(np.abs(out - theta) <= 4 * eps * scale + eps * np.abs(theta))
+        kept = (out - 0.7 * given[2].astype(np.float64)).astype(dtype) if merged else h
+        np.testing.assert_array_equal(new[0][4], given[2])
+        np.testing.assert_allclose(new[1][4], kept.astype(float), rtol=4 * eps, atol=1e-8)
+        for now, before in zip(new[:2], given[:2], strict=True):
+            np.testing.assert_array_equal(now[:4], before[:4])
 
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", LENGTHS)
-def test_merging_moves_what_is_in_a_slot_and_a_filter_keeps_the_average(
-    build: Any, dtype: Any, d: int
-) -> None:
-    points, residuals, x, g = vectors(d, dtype)
-    P, R = (np.asarray(v, np.longdouble) for v in (points, residuals))
-    before, out, eps = points.copy(), np.empty_like(g), np.finfo(dtype).eps
-    one = np.array([0.0, 0.3])  # of slot 1, in slot 3
-    build.commit(points, residuals, points[3], residuals[3], 0.0, 3, (one, 0.2, True), out)
-    expected = R[3] + np.longdouble(0.3) * ((R[1] - R[3]) - np.longdouble(0.2) * (P[1] - P[3]))
-    scale = np.abs(R[3]) + np.abs(R[1]) + np.abs(P[1]) + np.abs(P[3])
-    assert np.all(np.abs(residuals[3] - expected) <= 4 * eps * scale)
-    np.testing.assert_array_equal(points, before)
-    points, residuals, x, g = vectors(d, dtype, rows=1)
-    build.commit(points, residuals, x, g, 0.7, 0, (np.array([0.4]), 0.1, True), out)
-    np.testing.assert_array_equal(points[0], x)
-    kept = (out - 0.7 * x.astype(np.float64)).astype(dtype)
-    np.testing.assert_array_equal(residuals[0], kept)
-    assert d < 8 or not np.array_equal(out, g)
+def test_what_is_in_a_slot_can_be_the_observation(build: Any, dtype: Any, d: int) -> None:
+    """One residual is merged into another."""
+    average = np.array([0.0, 0.3]), 0.2, True
+    given, other, out = vectors(d, dtype), vectors(d, dtype), np.empty(d, dtype)
+    build.commit(*given[:2], given[0][3], given[1][3], 0.0, 3, average, out)
+    build.commit(*other[:2], other[0][3].copy(), other[1][3].copy(), 0.0, 3, average, out)
+    for one, two in zip(given, other, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(given[1], vectors(d, dtype)[1])
 
 
 @pytest.mark.parametrize("build", BUILDS)

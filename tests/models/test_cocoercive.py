@@ -33,11 +33,11 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
     size = X * H
     cosines = np.divide(np.sum(dx * dh, axis=2), size, out=np.zeros_like(X), where=size > 0.0)
     window = Window(K + 2)
-    window.hold(np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9))
+    tables, all_variances = np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9)
+    window.hold(tables, all_variances, K, K, K - 1)
     window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
     window.all_variances[:K] = variances
-    window.count = window.members = K
-    window.newest, window.d = K - 1, x.shape[1]
+    window.d = x.shape[1]
     if vectors:
         window.points, window.residuals = x, h
     return window

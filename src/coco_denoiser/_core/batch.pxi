@@ -4,19 +4,11 @@ cdef enum:
     SWEEPS = 20  # over all pairs, to repair what rounding has left
     FEW = 32  # with so few coordinates, rotating into fewer does not pay
 
-cdef extern from *:
-    """
-    #define FREE 1e100 /* a bound that no pair exceeds: residuals are of size 1 */
-    """
-    double FREE
-
-
 def fits(points, gradients, double c, double limit) -> bool:
     """Return whether no entry of points x, gradients g and g - c x exceeds a limit or is NaN."""
-    cdef Arrays given = Arrays.__new__(Arrays)
+    cdef Memory given = Memory.__new__(Memory)
     cdef Py_ssize_t K = points.shape[0], d = points.shape[1], k
-    cdef double *x = given.read(points, K, d)
-    cdef double *g = given.read(gradients, K, d)
+    cdef Row x = given.read(points, K, d), g = given.read(gradients, K, d)
     cdef int inside = 1
     for k in range(K * d):
         inside &= (
@@ -28,17 +20,14 @@ def fits(points, gradients, double c, double limit) -> bool:
 cdef void fill_residuals(Batch batch, Py_ssize_t origin) noexcept nogil:
     """Fill in residuals relative to one observation."""
     cdef Py_ssize_t d = batch.d, i, j
-    cdef double *x
-    cdef double *g
-    cdef double *y = batch.x + origin * d
-    cdef double *k = batch.g + origin * d
+    cdef Row x, g, y = batch.x + origin * d, k = batch.g + origin * d
     for i in range(batch.K):
         x, g = batch.x + i * d, batch.g + i * d
         for j in range(d):
             batch.h[i * d + j] = (g[j] - k[j]) - batch.c * (x[j] - y[j])
 
 
-cdef class Batch:
+cdef class Batch(Memory):
     """A batch of observations: its reduced problem, and the way back.
 
     Args:
@@ -49,6 +38,7 @@ cdef class Batch:
         r: their radius.
 
     Attributes:
+        gradients: what it was given.
         residuals: (K, d), the largest entry being 1 and the most central residual zero.
         coordinates: the same, rotated into (K, K) if d is much larger.
         bounds: (K, K), how far apart they may be.
@@ -57,33 +47,26 @@ cdef class Batch:
         least: the smallest variance.
     """
 
-    cdef readonly object residuals, coordinates, bounds, precisions
+    cdef readonly object gradients, residuals, coordinates, bounds, precisions
     cdef readonly double scale, least
-    cdef Arrays given  # keeps what the pointers point to
     cdef Py_ssize_t K, d
     cdef double c, r
-    cdef double *x
-    cdef double *g
-    cdef double *h
-    cdef double *rho
-    cdef double *variances
+    cdef Row x, g, h, rho, variances
 
     def __init__(self, points, gradients, variances, double c, double r):
-        cdef Arrays given = Arrays.__new__(Arrays)
         cdef Py_ssize_t K = points.shape[0], d = points.shape[1]
-        self.given, self.K, self.d, self.c, self.r = given, K, d, c, r
-        self.x, self.g = given.read(points, K, d), given.read(gradients, K, d)
-        self.variances = given.read(variances, K)
+        self.gradients, self.K, self.d, self.c, self.r = gradients, K, d, c, r
+        self.x, self.g = self.read(points, K, d), self.read(gradients, K, d)
+        self.variances = self.read(variances, K)
         self.residuals, self.bounds, self.precisions = empty((K, d)), empty((K, K)), empty(K)
-        self.h, self.coordinates = given.write(self.residuals, K, d), self.residuals
-        self.rho = given.write(self.bounds, K, K)
-        cdef double *n = given.write(self.precisions, K)
+        self.h, self.coordinates = self.write(self.residuals, K, d), self.residuals
+        self.rho = self.write(self.bounds, K, K)
+        cdef Row n = self.write(self.precisions, K)
         with nogil:
             reduce_batch(self, n)
-        cdef Memory memory
         if d > max(2 * K, <Py_ssize_t> FEW):
-            memory, self.coordinates = Memory(), empty((K, K))
-            rotate(copy_in(memory, self.h, K, d), K, d, given.write(self.coordinates, K, K))
+            self.coordinates = empty((K, K))
+            rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
 
     def solve(self, double tol, int max_iter, double within):
         """Solve a problem, and return to the units of the batch.
@@ -98,49 +81,22 @@ cdef class Batch:
             violation, whether the gradients have changed, and the name of the method; None if it
             falls short.
         """
-        cdef Arrays given = Arrays.__new__(Arrays)
-        cdef Py_ssize_t K = self.K, k
-        cdef Workspace ws = borrow(K, self.coordinates.shape[1])
-        cdef double *lam
-        ws.load(self.coordinates, self.bounds, self.precisions)
-        ws.tol, ws.within, answer = tol, within, None
+        cdef Memory given = Memory.__new__(Memory)
+        cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
+        ws.load(self.coordinates, self.bounds, self.precisions, tol, within)
+        answer = None
         if ws.solve(max_iter):
-            gradients, weights, multipliers = empty((K, self.d)), empty((K, K)), empty((K, K))
-            add_moves(self, ws, given.write(gradients, K, self.d))
-            copy_out(ws.W, given.write(weights, K, K), K, K)
-            lam = given.write(multipliers, K, K)
-            copy_out(ws.multipliers, lam, K, K)
-            for k in range(K * K):
-                lam[k] /= self.least
+            gradients = empty((self.K, self.d))
+            add_moves(self, ws, given.write(gradients, self.K, self.d))
             moved, worst = repair(self, gradients, tol)
             if worst == 0.0:
-                moved = moved or ws.active > 0
-                found = ws.steps, ws.gap, ws.violation, moved, ws.method
-                answer = gradients, weights, multipliers, *found
+                weights, _, multipliers, steps, active, gap, violation, name = ws.answer()
+                if self.least != 1.0:
+                    multipliers /= self.least
+                moved = moved or active
+                answer = gradients, weights, multipliers, steps, gap, violation, moved, name
         give_back(ws)
         return answer
-
-    def restore(self, move, double tol):
-        """Return the denoised gradients (K, d), whose pairs obey their bounds.
-
-        Args:
-            move: (K, d), by how much the gradients differ from those observed; None if they do not.
-            tol: how far a pair may exceed its bound, relative to it.
-
-        Returns:
-            The gradients, and what `repair` returns.
-        """
-        cdef Arrays given = Arrays.__new__(Arrays)
-        cdef Py_ssize_t K = self.K, d = self.d, k
-        cdef double *moves
-        gradients = empty((K, d))
-        cdef double *theta = given.write(gradients, K, d)
-        memcpy(theta, self.g, K * d * sizeof(double))
-        if move is not None:
-            moves = given.read(move, K, d)
-            for k in range(K * d):
-                theta[k] += moves[k]
-        return gradients, *repair(self, gradients, tol)
 
 
 def repair(Batch batch not None, gradients, double tol):
@@ -157,26 +113,27 @@ def repair(Batch batch not None, gradients, double tol):
     Returns:
         Whether any pair moved, and the worst relative violation that is left.
     """
-    cdef Arrays given = Arrays.__new__(Arrays)
     cdef Memory memory = Memory()
-    cdef Repair task
     cdef Py_ssize_t K = batch.K, d = batch.d, k
-    task.tol, task.moved = tol, False
-    task.theta, task.size = given.write(gradients, K, d), memory.vector(K)
-    cdef double *parts = memory.vector(2 * d)
+    cdef Row theta = memory.write(gradients, K, d), size = memory.vector(K)
+    cdef Row parts = memory.vector(2 * d)
+    cdef double worst = 0.0
+    cdef int sweeps = 0
     with nogil:
         for k in range(K):
-            task.size[k] = size_of_sum(batch, task.theta + k * d, k, parts)
-        for k in range(SWEEPS + 1):
-            if not sweep_pairs(batch, &task, k < SWEEPS):
+            size[k] = size_of_sum(batch, theta + k * d, k, parts)
+        while sweeps <= SWEEPS:
+            worst = sweep_pairs(batch, theta, size, tol, sweeps < SWEEPS)
+            if worst < 0.0:
                 break
-    return task.moved, task.worst
+            sweeps += 1
+    return sweeps > 0, max(worst, 0.0)
 
 
 cdef void reduce_batch(Batch batch, double *n) noexcept nogil:
     """Fill in residuals, bounds and precisions."""
     cdef Py_ssize_t K = batch.K, d = batch.d, central, k
-    cdef double *h = batch.h
+    cdef Row h = batch.h
     # Differences first: a shift of all points or gradients leaves no rounding behind. From an
     # observation near the others, so that one far away leaves none either.
     fill_residuals(batch, 0)
@@ -217,7 +174,7 @@ cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, double *out) noexcept nogi
 cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
     """Let theta be the gradients and what the residuals of an answer have moved."""
     cdef Py_ssize_t K = batch.K, d = batch.d, i, j, c
-    cdef double *h = batch.h
+    cdef Row h = batch.h
     cdef double w
     memcpy(theta, batch.g, K * d * sizeof(double))
     for i in range(K):
@@ -231,59 +188,49 @@ cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
                 theta[i * d + c] += w * h[j * d + c]
 
 
-cdef struct Repair:
-    double tol
-    double *theta
-    double *size  # of what each gradient is the sum of
-    bint moved
-    double worst
-
-
 cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts) noexcept nogil:
     """Return the size of what a gradient is the sum of; parts holds 2 d numbers, the last zero."""
     cdef Py_ssize_t d = batch.d, k
-    cdef double *x = batch.x + i * d
-    cdef double *g = batch.g + i * d
+    cdef Row x = batch.x + i * d, g = batch.g + i * d
     for k in range(d):
         parts[k] = fabs(theta[k]) + fabs(g[k]) + fabs(batch.c * x[k])
     return root(squared_distance(parts, parts + d, d), parts, parts + d, 0.0, x, x, d)
 
 
-cdef bint sweep_pairs(Batch batch, Repair *task, bint move) noexcept nogil:
-    """Look at every pair once, and move those that break their bounds; False if none does."""
-    cdef Py_ssize_t i, j, d = batch.d
-    cdef double length, rho, excess, lost
-    cdef double *a
-    cdef double *b
-    cdef double *x
-    cdef double *y
-    cdef bint broken = False
-    task.worst = 0.0
-    for i in range(batch.K):
-        a, x = task.theta + i * d, batch.x + i * d
-        for j in range(i):
-            b, y = task.theta + j * d, batch.x + j * d
-            length = root(squared_residual(a, b, batch.c, x, y, d), a, b, batch.c, x, y, d)
-            rho = batch.rho[i * batch.K + j] * batch.scale
-            excess, lost = length - rho, 0.5 * ROUNDING * (task.size[i] + task.size[j])
-            if excess <= 0.5 * task.tol * rho + lost:
-                continue
-            broken = True
-            if excess > task.tol * rho + 3.0 * lost:
-                task.worst = max(task.worst, excess / (rho + lost))
-            if move:
-                draw_together(batch, task.theta, i, j, excess / length)
-                task.moved = True
-    return broken
-
-
-cdef void draw_together(
-    Batch batch, double *theta, Py_ssize_t i, Py_ssize_t j, double share
+cdef double sweep_pairs(
+    Batch batch, double *theta, double *size, double tol, bint move
 ) noexcept nogil:
-    """Take a share of their difference from a pair, the noisier one moving more."""
-    cdef double own = batch.variances[i] / (batch.variances[i] + batch.variances[j]), v
-    cdef Py_ssize_t a = i * batch.d, b = j * batch.d, k
-    for k in range(batch.d):
-        v = (theta[a + k] - theta[b + k]) - batch.c * (batch.x[a + k] - batch.x[b + k])
-        theta[a + k] -= own * share * v
-        theta[b + k] += (1.0 - own) * share * v
+    """Move the pairs that break their bounds, the noisier point more.
+
+    Args:
+        batch: the observations.
+        theta: (K, d).
+        size: (K,), of what each gradient is the sum of.
+        tol: how far a pair may exceed its bound, relative to it.
+        move: whether to move them.
+
+    Returns:
+        The worst relative violation before the moves; -1 if no pair breaks its bound.
+    """
+    cdef Py_ssize_t i, j, k, d = batch.d
+    cdef double length, rho, excess, lost, share, own, v, c = batch.c, worst = -1.0
+    cdef Row a, b, x, y
+    for i in range(batch.K):
+        a, x = theta + i * d, batch.x + i * d
+        for j in range(i):
+            b, y = theta + j * d, batch.x + j * d
+            length = root(squared_residual(a, b, c, x, y, d), a, b, c, x, y, d)
+            rho = batch.rho[i * batch.K + j] * batch.scale
+            excess, lost = length - rho, 0.5 * ROUNDING * (size[i] + size[j])
+            if excess <= 0.5 * tol * rho + lost:
+                continue
+            worst = max(worst, excess / (rho + lost) if excess > tol * rho + 3.0 * lost else 0.0)
+            if not move:
+                continue
+            share, own = excess / length, batch.variances[i]
+            own /= batch.variances[i] + batch.variances[j]
+            for k in range(d):
+                v = (a[k] - b[k]) - c * (x[k] - y[k])
+                a[k] -= own * share * v
+                b[k] += (1.0 - own) * share * v
+    return worst

@@ -202,7 +202,7 @@ def certify(residuals, bounds, precisions, shares, phi, multipliers, u=None) -> 
         multipliers: (K, K), symmetric.
         u: (K, q), what makes up for the rounding of phi; None computes it, if all shares are 1.
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Claim claim
     cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1]

@@ -8,4 +8,6 @@
 #define ROUNDING 2e-15
 /* Relative to its bound: a pair that exceeds it by less obeys it. */
 #define WITHIN 1e-12
+/* Relative to the largest residual: a bound that no pair exceeds. */
+#define FREE 1e100
 #endif

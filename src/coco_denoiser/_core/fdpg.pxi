@@ -31,7 +31,7 @@ def fdpg(residuals, bounds, precisions, dual, double tol, Py_ssize_t max_iter, b
         restart: drop the momentum when it points uphill.
         history: (max_iter + 1,), filled with the dual objective at each; None if not wanted.
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Dual at
     cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1], pairs = K * (K - 1) // 2

@@ -10,7 +10,7 @@ Functions that are `noexcept nogil` work on plain C memory without the GIL and c
 that begin with `def` are the edge: they check types and sizes, once.
 """
 
-include "buffers.pxi"
+include "lanes.pxi"
 include "memory.pxi"
 include "passes.pxi"
 include "laplacian.pxi"

@@ -60,42 +60,29 @@ INLINE lanes larger(lanes a, lanes b) {
     const bits m = a > b;
     return (lanes)(((bits)a & m) | ((bits)b & ~m));
 }
-#else /* the same in plain C, for compilers without vectors */
+#else /* the same in plain C, lane by lane, for compilers without vectors */
 #define FETCH(p) ((void)(p))
 typedef struct { double v[4]; } lanes;
 typedef struct { int v[4]; } bits;
 #define INLINE static inline
-INLINE lanes load(const double *p) { lanes r; memcpy(r.v, p, sizeof r.v); return r; }
-INLINE lanes widen(const float *p) {
-    lanes r;
-    for (int k = 0; k < 4; ++k) r.v[k] = p[k];
-    return r;
-}
+#define EACH(type, function, lane) \
+    INLINE type function { type r; for (int k = 0; k < 4; ++k) r.v[k] = lane; return r; }
+EACH(lanes, load(const double *p), p[k])
+EACH(lanes, widen(const float *p), p[k])
+EACH(lanes, narrow(lanes a), (float)a.v[k])
+EACH(lanes, all(double x), x)
+EACH(lanes, add(lanes a, lanes b), a.v[k] + b.v[k])
+EACH(lanes, add_aside(lanes a, lanes b), a.v[k] + b.v[k])
+EACH(lanes, sub(lanes a, lanes b), a.v[k] - b.v[k])
+EACH(lanes, mul(lanes a, lanes b), a.v[k] * b.v[k])
+EACH(lanes, absolute(lanes a), fabs(a.v[k]))
+EACH(lanes, root(lanes a), sqrt(a.v[k]))
+EACH(lanes, larger(lanes a, lanes b), a.v[k] > b.v[k] ? a.v[k] : b.v[k])
+EACH(lanes, one_unless(bits a), a.v[k] ? 0.0 : 1.0)
+EACH(bits, at_most(lanes a, lanes b), a.v[k] <= b.v[k])
+EACH(bits, both(bits a, bits b), a.v[k] & b.v[k])
 INLINE void store(double *p, lanes a) { memcpy(p, a.v, sizeof a.v); }
-INLINE lanes all(double x) { lanes r = {{x, x, x, x}}; return r; }
-INLINE lanes add(lanes a, lanes b) { for (int k = 0; k < 4; ++k) a.v[k] += b.v[k]; return a; }
-INLINE lanes add_aside(lanes a, lanes b) { return add(a, b); }
-INLINE lanes sub(lanes a, lanes b) { for (int k = 0; k < 4; ++k) a.v[k] -= b.v[k]; return a; }
-INLINE lanes mul(lanes a, lanes b) { for (int k = 0; k < 4; ++k) a.v[k] *= b.v[k]; return a; }
-INLINE lanes narrow(lanes a) { for (int k = 0; k < 4; ++k) a.v[k] = (float)a.v[k]; return a; }
-INLINE lanes absolute(lanes a) { for (int k = 0; k < 4; ++k) a.v[k] = fabs(a.v[k]); return a; }
-INLINE bits at_most(lanes a, lanes b) {
-    bits r;
-    for (int k = 0; k < 4; ++k) r.v[k] = a.v[k] <= b.v[k];
-    return r;
-}
-INLINE bits both(bits a, bits b) { for (int k = 0; k < 4; ++k) a.v[k] &= b.v[k]; return a; }
-INLINE lanes one_unless(bits a) {
-    lanes r;
-    for (int k = 0; k < 4; ++k) r.v[k] = a.v[k] ? 0.0 : 1.0;
-    return r;
-}
-INLINE lanes root(lanes a) { for (int k = 0; k < 4; ++k) a.v[k] = sqrt(a.v[k]); return a; }
 INLINE double total(lanes a) { return (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]); }
-INLINE lanes larger(lanes a, lanes b) {
-    for (int k = 0; k < 4; ++k) a.v[k] = a.v[k] > b.v[k] ? a.v[k] : b.v[k];
-    return a;
-}
 #endif
 
 /* out[j] += f p[j] */
@@ -110,25 +97,34 @@ INLINE void multiply(double *out, double f, ptrdiff_t width) {
     for (ptrdiff_t j = 0; j < width; j += 4) store(out + j, mul(load(out + j), g));
 }
 
-/* <a, b>, in four lanes; the last entries one by one. */
-INLINE double dot(const double *a, const double *b, ptrdiff_t n) {
-    lanes sum = all(0.0);
-    ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4) sum = add(sum, mul(load(a + j), load(b + j)));
-    double rest = total(sum);
-    for (; j < n; ++j) rest += a[j] * b[j];
-    return rest;
-}
+/* A function that adds up n terms in four lanes, the last ones one by one: first what four terms
+ * are, from j on, then what the term j is. */
+#define SUM(function, four, one) \
+    INLINE double function { \
+        lanes sum = all(0.0); \
+        ptrdiff_t j = 0; \
+        for (; j + 4 <= n; j += 4) sum = add(sum, four); \
+        double rest = total(sum); \
+        for (; j < n; ++j) rest += one; \
+        return rest; \
+    }
+INLINE lanes square(lanes v) { return mul(v, v); }
+INLINE double squared(double v) { return v * v; }
+INLINE lanes apart(const double *a, const double *b) { return sub(load(a), load(b)); }
 
-/* The sum of a, likewise. */
-INLINE double add_up(const double *a, ptrdiff_t n) {
-    lanes sum = all(0.0);
-    ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4) sum = add(sum, load(a + j));
-    double rest = total(sum);
-    for (; j < n; ++j) rest += a[j];
-    return rest;
-}
+SUM(dot(const double *a, const double *b, ptrdiff_t n), mul(load(a + j), load(b + j)), a[j] * b[j])
+SUM(add_up(const double *a, ptrdiff_t n), load(a + j), a[j])
+/* The sum of |a - b|. */
+SUM(absolute_distance(const double *a, const double *b, ptrdiff_t n),
+    absolute(apart(a + j, b + j)), fabs(a[j] - b[j]))
+/* ||a - b||^2 */
+SUM(squared_distance(const double *a, const double *b, ptrdiff_t n),
+    square(apart(a + j, b + j)), squared(a[j] - b[j]))
+/* ||(a - b) - c (x - y)||^2 */
+SUM(squared_residual(const double *a, const double *b, double c, const double *x, const double *y,
+                     ptrdiff_t n),
+    square(sub(apart(a + j, b + j), mul(all(c), apart(x + j, y + j)))),
+    squared((a[j] - b[j]) - c * (x[j] - y[j])))
 
 /* The largest of a and zero. Beyond n, a must not be larger than zero. */
 INLINE double largest(const double *a, ptrdiff_t n) {
@@ -141,37 +137,26 @@ INLINE double largest(const double *a, ptrdiff_t n) {
     return x > y ? x : y;
 }
 
-/* out[j] += sum_k factors[k] rows[k][j], for j below width: one block of columns after another, so
- * that sums stay in registers. */
+/* out[j] += sum_k factors[k] rows[k][j], of columns in groups of four, whose number is known when
+ * this is compiled, so that sums stay in registers. */
+INLINE void combine_groups(const int groups, double *out, const double *factors, const double *rows,
+                           ptrdiff_t stride, ptrdiff_t count) {
+    lanes sum[4];
+    for (int i = 0; i < groups; ++i) sum[i] = load(out + 4 * i);
+    for (ptrdiff_t k = 0; k < count; ++k, rows += stride) {
+        const lanes f = all(factors[k]);
+        for (int i = 0; i < groups; ++i) sum[i] = add(sum[i], mul(f, load(rows + 4 * i)));
+    }
+    for (int i = 0; i < groups; ++i) store(out + 4 * i, sum[i]);
+}
+
+/* The same for j below width. */
 static void combine(double *out, const double *factors, const double *rows, ptrdiff_t stride,
                     ptrdiff_t count, ptrdiff_t width) {
     ptrdiff_t j = 0;
-    for (; j + 12 < width; j += 16) {
-        lanes a = load(out + j), b = load(out + j + 4), c = load(out + j + 8), d = load(out + j + 12);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
-            const lanes f = all(factors[k]);
-            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
-            c = add(c, mul(f, load(p + 8))), d = add(d, mul(f, load(p + 12)));
-        }
-        store(out + j, a), store(out + j + 4, b), store(out + j + 8, c), store(out + j + 12, d);
-    }
-    for (; j + 4 < width; j += 8) {
-        lanes a = load(out + j), b = load(out + j + 4);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride) {
-            const lanes f = all(factors[k]);
-            a = add(a, mul(f, load(p))), b = add(b, mul(f, load(p + 4)));
-        }
-        store(out + j, a), store(out + j + 4, b);
-    }
-    if (j < width) {
-        lanes a = load(out + j);
-        const double *p = rows + j;
-        for (ptrdiff_t k = 0; k < count; ++k, p += stride)
-            a = add(a, mul(all(factors[k]), load(p)));
-        store(out + j, a);
-    }
+    for (; j + 12 < width; j += 16) combine_groups(4, out + j, factors, rows + j, stride, count);
+    for (; j + 4 < width; j += 8) combine_groups(2, out + j, factors, rows + j, stride, count);
+    if (j < width) combine_groups(1, out + j, factors, rows + j, stride, count);
 }
 
 /* out[j] = sqrt(sum_c (columns[c][j] - x[c])^2) */
@@ -180,59 +165,16 @@ static void distances_to(double *out, const double *columns, ptrdiff_t stride, c
     for (ptrdiff_t j = 0; j < count; j += 4) {
         lanes sum = all(0.0);
         for (ptrdiff_t c = 0; c < q; ++c) {
-            const lanes v = sub(load(columns + c * stride + j), all(x[c]));
-            sum = add(sum, mul(v, v));
+            sum = add(sum, square(sub(load(columns + c * stride + j), all(x[c]))));
         }
         store(out + j, root(sum));
     }
-}
-
-/* ||a - b||^2, in four lanes; the last entries one by one. */
-INLINE double squared_distance(const double *a, const double *b, ptrdiff_t n) {
-    lanes sum = all(0.0);
-    ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-        const lanes v = sub(load(a + j), load(b + j));
-        sum = add(sum, mul(v, v));
-    }
-    double rest = total(sum);
-    for (; j < n; ++j) rest += (a[j] - b[j]) * (a[j] - b[j]);
-    return rest;
-}
-
-/* The sum of |a - b|, likewise. */
-INLINE double absolute_distance(const double *a, const double *b, ptrdiff_t n) {
-    lanes sum = all(0.0);
-    ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4) sum = add(sum, absolute(sub(load(a + j), load(b + j))));
-    double rest = total(sum);
-    for (; j < n; ++j) rest += fabs(a[j] - b[j]);
-    return rest;
-}
-
-/* ||(a - b) - c (x - y)||^2, likewise. */
-INLINE double squared_residual(const double *a, const double *b, double c, const double *x,
-                               const double *y, ptrdiff_t n) {
-    const lanes slope = all(c);
-    lanes sum = all(0.0);
-    ptrdiff_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-        const lanes dx = sub(load(x + j), load(y + j));
-        const lanes v = sub(sub(load(a + j), load(b + j)), mul(slope, dx));
-        sum = add(sum, mul(v, v));
-    }
-    double rest = total(sum);
-    for (; j < n; ++j) {
-        const double v = (a[j] - b[j]) - c * (x[j] - y[j]);
-        rest += v * v;
-    }
-    return rest;
 }
 
 /* out[j] = (a[j] - b[j]) (c[j] - d[j]) */
 INLINE void multiply_differences(double *out, const double *a, const double *b, const double *c,
                                  const double *d, ptrdiff_t width) {
     for (ptrdiff_t j = 0; j < width; j += 4)
-        store(out + j, mul(sub(load(a + j), load(b + j)), sub(load(c + j), load(d + j))));
+        store(out + j, mul(apart(a + j, b + j), apart(c + j, d + j)));
 }
 #endif

@@ -65,7 +65,7 @@ def solve_laplacian(multipliers, precisions, right, inverse=None) -> None:
         right: (K, q).
         inverse: (K, K), or None if it is not wanted.
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Laplacian s
     cdef Py_ssize_t K = right.shape[0], columns = right.shape[1], i, j

@@ -173,7 +173,7 @@ def line_multipliers(residuals, bounds, precisions):
         bounds: (K, K).
         precisions: (K,).
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Py_ssize_t K = residuals.shape[0], k, i, j
     cdef double *h = given.read(residuals, K, 1)
     cdef double *n = given.read(precisions, K)

@@ -1,12 +1,24 @@
-# Tables of numbers, and the C memory that holds them.
+# Tables of numbers, and the memory that holds them: of NumPy arrays, checked once, or our own.
 
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_FORMAT,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from sys import maxsize
+
 from numpy import empty, zeros
 
+
+ctypedef double *Row
+ctypedef Py_ssize_t *Indices
 
 cdef struct Table:
     double *data
@@ -23,18 +35,45 @@ cdef inline Py_ssize_t whole(Py_ssize_t count) noexcept nogil:
     return (count + 7) // 4 * 4
 
 
+@cython.freelist(8)
 cdef class Memory:
-    """C memory that is freed with its owner: one block for each array."""
+    """What pointers point to, until this object is dropped: arrays and blocks of numbers."""
 
+    cdef Py_buffer views[16]
     cdef void *blocks[64]
-    cdef int used
+    cdef int borrowed, used
 
     def __cinit__(self, *_):
-        self.used = 0
+        self.borrowed = self.used = 0
 
     def __dealloc__(self):
+        for k in range(self.borrowed):
+            PyBuffer_Release(&self.views[k])
         for k in range(self.used):
             free(self.blocks[k])
+
+    cdef void *take(
+        self, object array, Py_ssize_t rows, Py_ssize_t columns, char kind, bint writable
+    ) except NULL:
+        """Return the memory of a contiguous array of rows * columns numbers of a kind."""
+        assert self.borrowed < 16
+        cdef Py_buffer *view = &self.views[self.borrowed]
+        flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT
+        PyObject_GetBuffer(array, view, flags | PyBUF_WRITABLE if writable else flags)
+        self.borrowed += 1
+        if view.format[0] != kind or view.format[1] != 0:
+            raise TypeError(f"expected an array of {chr(kind)!r}, got {view.format.decode()!r}")
+        if view.len != rows * columns * view.itemsize:
+            raise ValueError(f"expected {rows} * {columns} numbers, got {array.shape}")
+        return view.buf
+
+    cdef double *read(self, object array, Py_ssize_t rows, Py_ssize_t columns=1) except NULL:
+        """Return the memory of an array of float64 to read."""
+        return <double *> self.take(array, rows, columns, b"d", False)
+
+    cdef double *write(self, object array, Py_ssize_t rows, Py_ssize_t columns=1) except NULL:
+        """Return the memory of an array of float64 to write."""
+        return <double *> self.take(array, rows, columns, b"d", True)
 
     cdef void *allocate(self, size_t size) except NULL:
         """Return memory filled with zeros, at an address that is a multiple of 32."""
@@ -49,6 +88,10 @@ cdef class Memory:
     cdef double *vector(self, Py_ssize_t size) except NULL:
         """Return room for a vector."""
         return <double *> self.allocate(whole(size) * sizeof(double))
+
+    cdef Indices indices(self, Py_ssize_t size) except NULL:
+        """Return room for indices."""
+        return <Indices> self.allocate(max(size, 1) * sizeof(Py_ssize_t))
 
     cdef Table table(self, Py_ssize_t rows, Py_ssize_t columns) except *:
         """Return room for a table."""

@@ -326,7 +326,7 @@ CONSTANTS = {
 
 def implied_pairs(bounds) -> None:
     """Overwrite the bounds (K, K) of pairs that a third point implies by infinity."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Py_ssize_t K = bounds.shape[0], i, j
     cdef double *out = given.write(bounds, K, K)

@@ -10,7 +10,7 @@ cdef extern from *:
 
 def distances(vectors):
     """Return the distances between vectors (K, d), as a table (K, K)."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Py_ssize_t K = vectors.shape[0], d = vectors.shape[1]
     cdef double *v = given.read(vectors, K, d)
     table = empty((K, K))
@@ -93,7 +93,7 @@ cdef double standardise_rows(
 
 def standardise(residuals) -> float:
     """Shift the most central residual to zero, scale the largest entry to 1; return the scale."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Py_ssize_t K = residuals.shape[0], d = residuals.shape[1]
     cdef double *h = given.write(residuals, K, d)
@@ -106,7 +106,7 @@ def worst_ratio(phi, residuals, bounds, double roundings) -> float:
     The distance of a pair is known relative to its two residuals, and to how far they have moved.
     Not to the largest of all: next to one that is far away, the others still have all digits.
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Py_ssize_t K = phi.shape[0], q = phi.shape[1], i, j, c
     cdef double *p = given.read(phi, K, q)
@@ -136,7 +136,7 @@ def coincident(bounds, double limit, labels) -> int:
     Returns:
         How many groups there are.
     """
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Py_ssize_t K = bounds.shape[0]
     cdef double *rho = given.read(bounds, K, K)
     cdef Py_ssize_t *label = <Py_ssize_t *> given.take(labels, K, 1, INDEX, True)
@@ -145,7 +145,7 @@ def coincident(bounds, double limit, labels) -> int:
 
 def spread(first, second, v, x, pull) -> None:
     """Fill pull, (K, q), with the forces on the points of forces x v on the pairs, (m, q)."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Py_ssize_t K = pull.shape[0], q = pull.shape[1], m = len(x), e, c
     cdef Py_ssize_t *one = <Py_ssize_t *> given.take(first, m, 1, INDEX, False)
     cdef Py_ssize_t *two = <Py_ssize_t *> given.take(second, m, 1, INDEX, False)
@@ -162,7 +162,7 @@ def spread(first, second, v, x, pull) -> None:
 
 def collect(first, second, v, u, out) -> None:
     """Fill out, (m,), with how far the moves u of the points, (K, q), take the pairs."""
-    cdef Arrays given = Arrays()
+    cdef Memory given = Memory()
     cdef Py_ssize_t K = u.shape[0], q = u.shape[1], m = len(out), e, c
     cdef Py_ssize_t *one = <Py_ssize_t *> given.take(first, m, 1, INDEX, False)
     cdef Py_ssize_t *two = <Py_ssize_t *> given.take(second, m, 1, INDEX, False)

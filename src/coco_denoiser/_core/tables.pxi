@@ -3,18 +3,6 @@
 # for any other centre they reduce to a problem.
 
 
-cdef struct Coordinates:
-    Py_ssize_t d
-    bint narrow  # float32
-    void *points
-    void *residuals
-
-
-cdef inline double entry(void *table, bint narrow, Py_ssize_t k) noexcept nogil:
-    """Return a number of either precision."""
-    return (<float *> table)[k] if narrow else (<double *> table)[k]
-
-
 cdef class Window:
     """Observations in slots that are reused in a ring, and tables of them.
 
@@ -31,45 +19,56 @@ cdef class Window:
         tables: (3, room, room): distances between points, cosines, distances between residuals.
         all_variances: (room,), relative noise variances.
         count: how many slots are in use, always the first ones.
-        members: how many observations the last answer was made of.
         next: the slot that the next observation takes: the oldest one's, if all are in use.
         newest: the slot of the newest observation; in a filter its place among the members.
         d: the number of coordinates.
         centre: c0 of the residuals.
+        work: the problem of the last step, and its answer.
     """
 
     cdef readonly object slots, tables, all_variances
     cdef object scratch
     cdef readonly bint folds
     cdef public object points, residuals
-    cdef public Py_ssize_t count, members, next, newest, d
+    cdef readonly Py_ssize_t count, next, newest
+    cdef public Py_ssize_t d
     cdef public double centre
-    cdef Py_ssize_t room, ring  # where the ring ends; 0 if it does not
-    cdef double *entries
-    cdef double *variance
-    cdef double *sums  # of a step, and of what it merges
-    cdef readonly Workspace work  # for the problem of a step
+    # How many slots there are, and how many of them the next observation never takes: 1 in a
+    # filter, whose tables then have one observation more than slots.
+    cdef Py_ssize_t ring, past, room
+    cdef Row entries, variance
+    cdef Row sums  # of a step, and of what it merges
+    cdef readonly Workspace work
 
     def __init__(self, slots, folds=False):
-        self.slots, self.ring, self.folds = slots, slots or 0, folds
+        self.slots, self.ring, self.folds = slots, slots or maxsize, folds
+        self.past = 1 if folds and slots == 1 else 0
 
-    def hold(self, tables, variances) -> None:
-        """Keep the tables of the window in these arrays from now on."""
-        cdef Arrays given = Arrays()
-        room = len(variances)
+    @property
+    def members(self) -> int:
+        """How many observations the last answer was made of; one more than slots in a filter."""
+        return max(self.count, self.newest + 1)
+
+    def hold(self, tables, variances, Py_ssize_t count=0, Py_ssize_t following=0,
+             Py_ssize_t newest=-1) -> None:
+        """Keep the tables in these arrays from now on, and set count, next and newest."""
+        cdef Memory given = Memory()
+        cdef Py_ssize_t room = len(variances)
+        if not (0 <= following <= count <= min(room, self.ring) and -1 <= newest < room):
+            raise IndexError(f"{count} observations do not fit in tables of {room}")
         self.entries = given.write(tables, 3 * room, room)
         self.variance = given.write(variances, room)
         self.scratch = empty(6 * room + 4)
         self.sums = given.write(self.scratch, 6 * room + 4)
         self.tables, self.all_variances, self.room = tables, variances, room
+        self.count, self.next, self.newest = count, following, newest
 
     def distances(self, double centre):
         """Return the distances ||dg - centre dx||, (members, members)."""
-        cdef Arrays given = Arrays()
+        cdef Memory given = Memory()
         cdef Py_ssize_t K = self.members, size = self.room * self.room, i, j, k
-        check_tables(self, K)
         table = empty((K, K))
-        cdef double *out = given.write(table, K, K)
+        cdef Row out = given.write(table, K, K)
         for i in range(K):
             for j in range(K):
                 k = i * self.room + j
@@ -92,7 +91,6 @@ cdef class Window:
             bounds differs from that of the residuals, and the largest entry of what that adds;
             None if it is dropped.
         """
-        check_tables(self, self.count)
         cdef Fold found = fold_oldest(self, limits.centre, limits.radius)
         if found.weight == 0.0:
             return None
@@ -102,24 +100,22 @@ cdef class Window:
         """Take an observation into the tables.
 
         Args:
-            sums: (3 count + 2,), what `measure` adds up; overwritten.
+            sums: (3 count + 2,), what `measure` adds up.
             variance: relative noise variance of the observation.
             limits: the curvature bounds.
             merged: what `measure` adds up of the observation that another was merged into, the new
                 one being in its slot; None if none was.
         """
-        cdef Arrays given = Arrays()
-        check_room(self, self.room)
+        cdef Memory given = Memory()
+        check_room(self, self.ring)
+        cdef Py_ssize_t size = 3 * self.count + 2
         cdef Fold fold = fold_oldest(self, limits.centre, limits.radius)
-        cdef double *row = given.write(sums, 3 * self.count + 2)
-        admit_row(self, row, self.count, variance)
-        if merged is not None:
-            insert_row(self, given.write(merged, 3 * self.count + 2), self.count, fold.new)
-            self.variance[fold.new] = fold.variance
+        cdef Row own = given.read(sums, size)
+        cdef Row other = NULL if merged is None else given.read(merged, size)
+        admit_rows(self, &fold, own, other, variance, NULL, NULL)
 
     def settle(self, limits) -> None:
         """Let the observation of a filter, which is written, stand for what was before it."""
-        check_tables(self, self.count)
         settle_filter(self, limits.centre, limits.radius)
 
 
@@ -135,29 +131,20 @@ cdef struct Fold:
 
 cdef int check_room(Window window, Py_ssize_t rows) except -1:
     """Raise IndexError if there is no room for the next observation."""
-    cdef Py_ssize_t slot = window.next, used = window.count
-    if not (0 <= slot <= used <= rows and slot < rows and used < window.room + (slot < used)):
-        raise IndexError(f"slot {slot} of {rows} is out of range")
-    if is_filter(window) and window.room < 2:
-        raise IndexError("a filter needs tables of two observations")
+    cdef Py_ssize_t slot = next_slot(window)
+    if not (slot < window.room and min(slot, window.ring - 1) < rows and window.count <= rows):
+        raise IndexError(f"slot {slot} of {min(rows, window.room)} is out of range")
     return 0
 
 
-cdef int check_tables(Window window, Py_ssize_t used) except -1:
-    """Raise IndexError if the tables do not hold so many observations."""
-    if not 0 <= used <= window.room:
-        raise IndexError(f"{used} observations do not fit in tables of {window.room}")
-    return 0
+cdef inline Py_ssize_t next_slot(Window window) noexcept nogil:
+    """Return the slot that the next observation takes; in a filter, after the past."""
+    return max(window.next, min(window.past, window.count))
 
 
-cdef inline bint is_filter(Window window) noexcept nogil:
-    """Return whether one slot stands for everything."""
-    return window.folds and window.ring == 1
-
-
-cdef Py_ssize_t leaving_slot(Window window) noexcept nogil:
+cdef inline Py_ssize_t leaving_slot(Window window) noexcept nogil:
     """Return the slot whose observation the next one replaces; -1 for none."""
-    return window.next if window.next < window.count and not is_filter(window) else -1
+    return next_slot(window) if next_slot(window) < window.count else -1
 
 
 cdef Fold fold_oldest(Window window, double centre, double radius) noexcept nogil:
@@ -188,39 +175,70 @@ cdef Fold fold_pair(
     return Fold(old, new, w, variance, shift, w * fabs(shift) * dx)
 
 
-cdef void admit_row(
-    Window window, double *sums, Py_ssize_t used, double variance
+cdef void admit_rows(
+    Window window, const Fold *fold, const double *sums, const double *merged, double variance,
+    const Slots *at, const Slots *stored,
 ) noexcept nogil:
-    """Take an observation into the next slot; that of a filter comes after the past."""
-    cdef Py_ssize_t slot = used if is_filter(window) else window.next
-    insert_row(window, sums, used, slot)
+    """Take an observation into the next slot, and what another was merged into, if any was."""
+    cdef Py_ssize_t slot = next_slot(window), used = window.count
+    insert_row(window, sums, used, slot, at, window.centre)
+    if merged != NULL:
+        insert_row(window, merged, used, fold.new, stored, 0.0)
+        window.variance[fold.new] = fold.variance
     window.variance[slot], window.newest = variance, slot
-    window.count = window.members = max(used, slot + 1)
-    if not is_filter(window):
-        window.next = slot + 1 if slot + 1 != window.ring else 0
+    window.count = max(used, slot + 1)
+    window.next = slot + 1 if slot + 1 < window.ring else 0
 
 
 cdef void settle_filter(Window window, double centre, double radius) noexcept nogil:
     """Let the newest observation of a filter take the place of both."""
-    if is_filter(window) and window.count == 2:
+    if window.count > window.ring:
         window.variance[0] = fold_pair(window, 0, 1, centre, radius).variance
         window.count = 1
 
 
 cdef void insert_row(
-    Window window, double *sums, Py_ssize_t count, Py_ssize_t slot
+    Window window, const double *sums, Py_ssize_t used, Py_ssize_t slot, const Slots *at,
+    double centre,
 ) noexcept nogil:
-    """Turn sums of squares and products, to the slots in use, into a row of the tables."""
+    """Turn sums of squares and products, to the slots in use, into a row of the tables.
+
+    What is so close that squares have lost digits is measured again, if the vectors are there.
+    Squares of float32 cannot underflow.
+    """
     cdef Py_ssize_t i, k, room = window.room
-    cdef double x, h, cosine
-    for i in range(count):
-        x, h = sqrt(sums[i]), sqrt(sums[2 * count + i])
-        cosine = sums[count + i] / (x * h) if x * h > 0.0 else 0.0
-        sums[i], sums[count + i], sums[2 * count + i] = x, min(1.0, max(-1.0, cosine)), h
-        if i != slot:
-            for k in range(3):
-                window.entries[(k * room + slot) * room + i] = sums[k * count + i]
-                window.entries[(k * room + i) * room + slot] = sums[k * count + i]
+    cdef double found[3]
+    for i in range(used):
+        if i == slot:
+            continue
+        found[0], found[2] = sqrt(sums[i]), sqrt(sums[2 * used + i])
+        found[1] = found[0] * found[2]
+        if found[1] > 0.0:
+            found[1] = min(1.0, max(-1.0, sums[used + i] / found[1]))
+        if at != NULL and at.kind == b"d" and min(found[0], found[2]) < CLOSE:
+            measure_pair(at, centre, i, found)
+        for k in range(3):
+            window.entries[(k * room + slot) * room + i] = found[k]
+            window.entries[(k * room + i) * room + slot] = found[k]
+
+
+cdef void measure_pair(
+    const Slots *at, double centre, Py_ssize_t slot, double *found
+) noexcept nogil:
+    """Fill in two distances and the cosine between them, from differences scaled to size 1."""
+    cdef Row p = <Row> at.points + slot * at.size, x = <Row> at.x
+    cdef Row r = <Row> at.residuals + slot * at.size, g = <Row> at.g
+    cdef double widest = 0.0, largest = 0.0, xx = 0.0, xh = 0.0, hh = 0.0, dx, dh
+    cdef Py_ssize_t j
+    for j in range(at.size):
+        widest = max(widest, fabs(p[j] - x[j]))
+        largest = max(largest, fabs(r[j] - (g[j] - centre * x[j])))
+    for j in range(at.size):
+        dx = (p[j] - x[j]) / widest if widest > 0.0 else 0.0
+        dh = (r[j] - (g[j] - centre * x[j])) / largest if largest > 0.0 else 0.0
+        xx, xh, hh = xx + dx * dx, xh + dx * dh, hh + dh * dh
+    found[0], found[2] = widest * sqrt(xx), largest * sqrt(hh)
+    found[1] = min(1.0, max(-1.0, xh / sqrt(xx * hh))) if xx * hh > 0.0 else 0.0
 
 
 cdef inline double recentred(double dx, double cosine, double dh, double shift) noexcept nogil:
@@ -233,16 +251,17 @@ cdef inline double recentred(double dx, double cosine, double dh, double shift) 
 
 
 cdef void reduce_window(
-    Workspace ws, Window window, Coordinates vectors, double shift, double radius
+    Workspace ws, Window window, const Slots *at, double centre, double radius
 ) noexcept nogil:
     """Make the problem of a window, of size about 1, the most central residual at zero.
 
-    Vectors are more accurate than tables: they are used if there are any. Cancellation is harmless
-    while the shift is not much larger than the radius.
+    Vectors that are shorter than what the tables tell of them are more accurate; at is NULL if they
+    are elsewhere. Cancellation is harmless while the shift is not much larger than the radius.
     """
     cdef Py_ssize_t K = ws.K, room = window.room, i, j, k, central = 0
-    cdef double *tables = window.entries
-    cdef double scale = 0.0, nearest = INFINITY, least = INFINITY, total, apart
+    cdef Row tables = window.entries
+    cdef double scale = 0.0, nearest = INFINITY, total, apart, shift = centre - window.centre
+    ws.least = INFINITY
     for i in range(K):
         total = 0.0
         for j in range(K):
@@ -253,34 +272,43 @@ cdef void reduce_window(
             row(ws.W, i)[j] = apart
             total += apart
             scale = max(scale, apart)
-        least = min(least, window.variance[i])
+        ws.least = min(ws.least, window.variance[i])
         if total < nearest:  # to the others overall: the origin
             central, nearest = i, total
-    scale, ws.least = 1.0 if scale == 0.0 else scale, least
+    scale = 1.0 if scale == 0.0 else scale
     for i in range(K):
-        ws.n[i] = least / window.variance[i]
+        ws.n[i] = ws.least / window.variance[i]
         for j in range(K):
             row(ws.bounds, i)[j] = radius * tables[i * room + j] / scale
-    if vectors.points != NULL:
-        take_coordinates(ws, vectors, central, shift, scale)
+    if at != NULL and has_short_vectors(window, at, K):
+        take_coordinates(ws, at, central, shift, scale)
     else:
         embed(ws, central, scale)
 
 
+cdef inline bint has_short_vectors(Window window, const Slots *at, Py_ssize_t K) noexcept nogil:
+    """Return whether the vectors of all K observations have slots, and fewer than K entries."""
+    return at.size < K <= window.ring
+
+
 cdef void take_coordinates(
-    Workspace ws, Coordinates vectors, Py_ssize_t central, double shift, double scale
+    Workspace ws, const Slots *at, Py_ssize_t central, double shift, double scale
 ) noexcept nogil:
     """Let the residuals be those of the vectors, relative to the central one."""
-    cdef Py_ssize_t d = vectors.d, i, c, k, o
+    cdef Py_ssize_t d = at.size, i, c, k, o
     cdef double dx, dh
     set_coordinates(ws, d)
     for i in range(ws.K):
         for c in range(d):
             k, o = i * d + c, central * d + c
-            dx = entry(vectors.points, vectors.narrow, k) - entry(vectors.points, vectors.narrow, o)
-            dh = entry(vectors.residuals, vectors.narrow, k)
-            dh -= entry(vectors.residuals, vectors.narrow, o)
+            dx = number(at.points, at.kind, k) - number(at.points, at.kind, o)
+            dh = number(at.residuals, at.kind, k) - number(at.residuals, at.kind, o)
             row(ws.h, i)[c] = (dh - shift * dx) / scale
+
+
+cdef inline double number(const void *vector, char kind, Py_ssize_t k) noexcept nogil:
+    """Return a number of either precision."""
+    return (<const float *> vector)[k] if kind == b"f" else (<const double *> vector)[k]
 
 
 cdef void embed(Workspace ws, Py_ssize_t central, double scale) noexcept nogil:
@@ -290,7 +318,7 @@ cdef void embed(Workspace ws, Py_ssize_t central, double scale) noexcept nogil:
     of the largest are noise, not a further dimension.
     """
     cdef Py_ssize_t K = ws.K, q = 0, i, j, c
-    cdef double *column = ws.size
+    cdef Row column = ws.size
     cdef double pivot
     for i in range(K):
         for j in range(K):

@@ -14,23 +14,16 @@ cdef class Model(Memory):
     """The quadratic model of a step over m pairs, and its minimum over y >= 0."""
 
     cdef Py_ssize_t m, room, K, q, most
-    cdef Py_ssize_t *listed  # the pairs that take part
-    cdef Py_ssize_t *one
-    cdef Py_ssize_t *two
-    cdef Py_ssize_t *at  # which of them are free
+    cdef Indices listed, one, two  # the pairs that take part, and their points
+    cdef Indices at  # which of them are free
     cdef char *free
-    cdef double *y
-    cdef double *slope
-    cdef double *target
-    cdef double *factors
+    cdef Row y, slope, target, factors
     cdef Table X, Y, V, H, R
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q, Py_ssize_t most):
         self.K, self.q, self.most, self.m = K, q, most, 0
-        cdef size_t size = max(most, 1) * sizeof(Py_ssize_t)
-        self.listed = <Py_ssize_t *> self.allocate(size)
-        self.at = <Py_ssize_t *> self.allocate(size)
-        self.one, self.two = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
+        self.listed, self.at = self.indices(most), self.indices(most)
+        self.one, self.two = self.indices(most), self.indices(most)
         self.free = <char *> self.allocate(max(most, 1))
         self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
         self.factors = self.vector(most)
@@ -51,56 +44,35 @@ cdef class Workspace(Memory):
     Tables of coordinates have a multiple of four columns, the last of which are zero.
 
     Attributes:
-        K: how many residuals there are.
-        q: how many coordinates they have.
-        steps: how many Newton's method took.
-        active: how many pairs are at their bounds.
-        distinct: how many points were told apart.
-        gap: relative duality gap of the answer, by the certificate.
-        violation: worst relative violation of a bound, by the certificate.
-        shift: from the centre of a window's residuals to that of its problem.
-        radius: how far apart residuals may be, relative to their points.
-        tol: relative gap to reach.
-        within: phi may break its bounds by this share of them.
         least: the least noise variance of the window that was reduced.
     """
 
-    cdef public double shift, radius, tol, within
-
-    cdef readonly Py_ssize_t K, q, active, distinct
-    cdef readonly int steps
+    cdef readonly double least
+    cdef Py_ssize_t K, q, most, pairs
+    cdef double tol, within  # the gap to reach, and by what share of it phi may break a bound
     cdef Route answered  # which of them did
-    cdef readonly double gap, violation, least
-    cdef Py_ssize_t most, pairs
+    cdef int steps  # of Newton's method
+    cdef Py_ssize_t active, distinct  # pairs at their bounds, points that were told apart
+    cdef double gap, violation  # of the answer, by the certificate
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
     cdef Table h, bounds, W, phi
-    cdef double *n
-    cdef double *best
+    cdef Row n, best
     # phi transposed, how well each is known, and the system that phi solves.
     cdef Table columns
-    cdef double *size
+    cdef Row size
     cdef Laplacian system
     cdef Table right  # N h beside N
     # Of every pair: its points, bound, the bound's inverse (0 if others imply it), multiplier,
     # distance, how well that is known, the ratio of the round before; those of a step before.
-    cdef Py_ssize_t *first
-    cdef Py_ssize_t *second
-    cdef double *rho
-    cdef double *inverse
-    cdef double *lam
-    cdef double *w
-    cdef double *lost
-    cdef double *last
-    cdef double *old_lam
-    cdef double *old_w
-    cdef double *term
+    cdef Indices first, second
+    cdef Row rho, inverse, lam, w, lost, last, old_lam, old_w, term
     # What the last evaluation found: the relative gap, the dual, the worst ratio to a bound.
     cdef double relative_gap, dual, worst
     cdef Model model
     cdef Line line
     cdef Table multipliers
-    cdef double *scratch  # of the certificate
-    cdef Py_ssize_t *label  # of the group of each point
+    cdef Row scratch  # of the certificate
+    cdef Indices label  # of the group of each point
     cdef Workspace part  # of the problem in which every group is one point
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t most):
@@ -111,8 +83,7 @@ cdef class Workspace(Memory):
         self.columns, self.n, self.size = self.table(q, K), self.vector(K), self.vector(K)
         self.system.K, self.system.pivot = K, self.vector(K)
         self.system.A, self.system.F = self.table(K, q + 1 + K), self.table(K, K)
-        self.first = <Py_ssize_t *> self.allocate(max(pairs, 1) * sizeof(Py_ssize_t))
-        self.second = <Py_ssize_t *> self.allocate(max(pairs, 1) * sizeof(Py_ssize_t))
+        self.first, self.second = self.indices(pairs), self.indices(pairs)
         self.rho, self.inverse = self.vector(pairs), self.vector(pairs)
         self.lam, self.w, self.lost = self.vector(pairs), self.vector(pairs), self.vector(pairs)
         self.last, self.best = self.vector(pairs), self.vector(pairs)
@@ -120,51 +91,47 @@ cdef class Workspace(Memory):
         self.term = self.vector(pairs)
         self.scratch = self.vector(certificate_room(K, q))
         self.model, self.line = Model(K, q, pairs), Line(K)
-        self.label = <Py_ssize_t *> self.allocate(K * sizeof(Py_ssize_t))
+        self.label = self.indices(K)
         for i in range(K):
             for j in range(i):
                 self.first[e], self.second[e] = i, j
                 e += 1
 
-    def load(self, residuals, bounds, precisions) -> None:
-        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
-        cdef Arrays given = Arrays()
+    cdef int load(self, residuals, bounds, precisions, double tol, double within) except -1:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings."""
+        cdef Memory given = Memory.__new__(Memory)
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
-        if q > self.most:
-            raise ValueError(f"expected at most {self.most} coordinates, got {q}")
-        cdef double *h = given.read(residuals, K, q)
-        cdef double *rho = given.read(bounds, K, K)
+        cdef Row h = given.read(residuals, K, q), rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
+        self.tol, self.within = tol, within
         set_coordinates(self, q)
         for i in range(K):
             memcpy(row(self.h, i), h + i * q, q * sizeof(double))
             memcpy(row(self.bounds, i), rho + i * K, K * sizeof(double))
+        return 0
 
-    def problem(self, residuals, bounds, precisions) -> None:
-        """Fill arrays with the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
-        cdef Arrays given = Arrays()
-        memcpy(given.write(precisions, self.K), self.n, self.K * sizeof(double))
-        copy_out(self.h, given.write(residuals, self.K, self.q), self.K, self.q)
-        copy_out(self.bounds, given.write(bounds, self.K, self.K), self.K, self.K)
+    def problem(self):
+        """Return the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
+        n = copied(Table(self.n, 0), 1, self.K)[0]
+        return copied(self.h, self.K, self.q), copied(self.bounds, self.K, self.K), n
 
-    def answer(self, weights, phi, multipliers) -> None:
-        """Fill arrays with the answer: W (K, K), phi (K, q), multipliers (K, K)."""
-        cdef Arrays given = Arrays()
-        copy_out(self.W, given.write(weights, self.K, self.K), self.K, self.K)
-        copy_out(self.phi, given.write(phi, self.K, self.q), self.K, self.q)
-        copy_out(self.multipliers, given.write(multipliers, self.K, self.K), self.K, self.K)
+    def answer(self):
+        """Return what `solve` returns."""
+        K = self.K
+        found = copied(self.W, K, K), copied(self.phi, K, self.q), copied(self.multipliers, K, K)
+        return *found, *self.verdict()
 
     def weights(self, Py_ssize_t i):
-        """Return the weights of an answer, (K,)."""
+        """Return the weights of one residual, (K,), and what else `solve` returns after these."""
         if not 0 <= i < self.K:
             raise IndexError(f"expected one of {self.K} residuals, got {i}")
-        cdef Arrays given = Arrays()
-        found = empty(self.K)
-        memcpy(given.write(found, self.K), row(self.W, i), self.K * sizeof(double))
-        return found
+        return copied(Table(row(self.W, i), 0), 1, self.K)[0], *self.verdict()
 
-    @property
-    def method(self) -> str:
+    cdef tuple verdict(self):
+        """Return steps, whether any pair is at its bound, gap, violation, and the method."""
+        return self.steps, self.active > 0, self.gap, self.violation, self.method()
+
+    cdef str method(self):
         """The name of the method that answered."""
         if self.answered == BARRIER:
             return "barrier"
@@ -214,7 +181,15 @@ cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns
         memcpy(out + i * columns, row(table, i), columns * sizeof(double))
 
 
-_idle = {}  # workspaces that nobody uses, by their size
+cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
+    """Return the numbers of a table as an array."""
+    cdef Memory given = Memory.__new__(Memory)
+    array = empty((rows, columns))
+    copy_out(table, given.write(array, rows, columns), rows, columns)
+    return array
+
+
+_idle = {}  # workspaces that nobody uses, by the number of residuals
 
 
 def solve(residuals, bounds, precisions, double tol, int max_iter, double within, str method):
@@ -235,19 +210,17 @@ def solve(residuals, bounds, precisions, double tol, int max_iter, double within
     """
     K, q = residuals.shape
     cdef Workspace ws = borrow(K, q)
-    ws.load(residuals, bounds, precisions)
-    ws.tol, ws.within = tol, within
+    ws.load(residuals, bounds, precisions, tol, within)
     ws.solve(max_iter, method)
-    weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))
-    ws.answer(weights, phi, multipliers)
+    answer = ws.answer()
     give_back(ws)
-    return weights, phi, multipliers, ws.steps, ws.active > 0, ws.gap, ws.violation, ws.method
+    return answer
 
 
-cdef Workspace borrow(Py_ssize_t K, Py_ssize_t most):
+cdef Workspace borrow(Py_ssize_t K, Py_ssize_t q):
     """Return a workspace that nobody uses."""
-    cdef Workspace ws = _idle.pop((K, most), None)
-    return Workspace(K, most) if ws is None else ws
+    cdef Workspace ws = _idle.pop(K, None)
+    return Workspace(K, q) if ws is None or ws.most < q else ws
 
 
 cdef int give_back(Workspace ws) except -1:
@@ -255,5 +228,5 @@ cdef int give_back(Workspace ws) except -1:
     if ws.K <= 64:  # larger ones hold more memory than making them anew costs time
         if len(_idle) >= 16:
             _idle.clear()
-        _idle[ws.K, ws.most] = ws
+        _idle[ws.K] = ws
     return 0

@@ -132,10 +132,8 @@ class Cocoercive(Model):
 
     def problem(self, window: Window, limits: Limits) -> Problem:
         """Reduce a window."""
-        room, K = kernels.workspace(window, limits, self), window.count
-        h, bounds, n = np.empty((K, room.q)), np.empty((K, K)), np.empty(K)
-        room.problem(h, bounds, n)
-        return Problem(h, bounds, n, ones(room.q))
+        h, bounds, n = kernels.workspace(window, limits, self).problem()
+        return Problem(h, bounds, n, ones(h.shape[1]))
 
 
 def _solve_ordinary(batch: kernels.Batch, model: Cocoercive) -> Solution | None:

@@ -1,12 +1,4 @@
-# The edge between Python and C: the memory of NumPy arrays, checked once.
-
-from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS,
-    PyBUF_FORMAT,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
+# What the core has in C: sums in lanes, constants, and the question what the processor can do.
 
 cimport cython
 
@@ -54,7 +46,7 @@ cdef extern from "lanes.h" nogil:
     ) noexcept
 
 cdef extern from "constants.h" nogil:
-    const double COINCIDENT, ROUNDING, WITHIN
+    const double COINCIDENT, ROUNDING, WITHIN, FREE
 
 
 cdef char INDEX = b"l" if sizeof(long) == sizeof(Py_ssize_t) else b"q"  # of numpy.intp
@@ -63,42 +55,3 @@ cdef char INDEX = b"l" if sizeof(long) == sizeof(Py_ssize_t) else b"q"  # of num
 def has_avx2() -> bool:
     """Return whether this processor can run the build for AVX2."""
     return supports_avx2()
-
-
-@cython.final
-@cython.freelist(8)
-cdef class Arrays:
-    """The memory of some NumPy arrays, borrowed until this object is dropped."""
-
-    cdef Py_buffer views[16]
-    cdef int count
-
-    def __cinit__(self):
-        self.count = 0
-
-    def __dealloc__(self):
-        for k in range(self.count):
-            PyBuffer_Release(&self.views[k])
-
-    cdef void *take(
-        self, object array, Py_ssize_t rows, Py_ssize_t columns, char kind, bint writable
-    ) except NULL:
-        """Return the memory of a contiguous array of rows * columns numbers of a kind."""
-        assert self.count < 16
-        cdef Py_buffer *view = &self.views[self.count]
-        flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT
-        PyObject_GetBuffer(array, view, flags | PyBUF_WRITABLE if writable else flags)
-        self.count += 1
-        if view.format[0] != kind or view.format[1] != 0:
-            raise TypeError(f"expected an array of {chr(kind)!r}, got {view.format.decode()!r}")
-        if view.len != rows * columns * view.itemsize:
-            raise ValueError(f"expected {rows} * {columns} numbers, got {array.shape}")
-        return view.buf
-
-    cdef double *read(self, object array, Py_ssize_t rows, Py_ssize_t columns=1) except NULL:
-        """Return the memory of an array of float64 to read."""
-        return <double *> self.take(array, rows, columns, b"d", False)
-
-    cdef double *write(self, object array, Py_ssize_t rows, Py_ssize_t columns=1) except NULL:
-        """Return the memory of an array of float64 to write."""
-        return <double *> self.take(array, rows, columns, b"d", True)
