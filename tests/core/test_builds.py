@@ -36,7 +36,7 @@ def windows(count: int) -> Any:
 
 def answers(build: Any, method: str, h: Float64, bounds: Float64, n: Float64) -> list[Any]:
     """What a method, the certificate and the elimination say, certified or not."""
-    *found, _ = build.solve(h, bounds, n, 1e-9, 15, 1e-10, method)
+    *found, _ = build.solve(h, bounds, n, None, 1e-9, 15, 1e-10, method)
     lam = found[2]
     certificate = build.certify(h, bounds, n, np.ones(h.shape[1]), 0.9 * found[1], lam)
     right, inverse = n[:, None] * h, np.empty_like(bounds)
@@ -91,7 +91,7 @@ def test_arrays_of_other_sizes_and_types_are_refused(
     build: Any, given: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        build.solve(*given, 1e-9, 15, 1e-10, "auto")
+        build.solve(*given, None, 1e-9, 15, 1e-10, "auto")
     with pytest.raises((error, AttributeError)):
         build.certify(given[0], given[1], given[2], np.ones(2), H, BOUNDS)
 

@@ -97,7 +97,7 @@ def test_what_the_compiled_call_of_a_stream_cannot_solve_is_solved_by_another_me
 @pytest.mark.parametrize("case", [fuzz.draw("geometric", 1, 1474), NEAR], ids=["apart", "near"])
 def test_where_newtons_method_falls_short_the_barrier_follows_in_the_same_call(case: Case) -> None:
     problem = case.reduced()
-    given = problem.residuals, problem.bounds, problem.precisions, 1e-9, -1, 1e-10
+    given = problem.residuals, problem.bounds, problem.precisions, None, 1e-9, -1, 1e-10
     newton, both = kernels.solve(*given, "newton"), kernels.solve(*given, "auto")
     assert max(newton[5:7]) > 1e-9
     assert max(both[5:7]) <= 1e-9

@@ -86,7 +86,7 @@ def test_hard_windows_are_solved_without_another_method(name: str) -> None:
         for _ in range(20):
             window = FAMILIES[name](rng, K, d).reduced()
             given = window.residuals, window.bounds, window.precisions
-            *_, gap, violation, _ = kernels.solve(*given, 1e-9, -1, 1e-10, "newton")
+            *_, gap, violation, _ = kernels.solve(*given, None, 1e-9, -1, 1e-10, "newton")
             solved += max(gap, violation) <= 1e-9
     assert solved >= 90
 
@@ -142,7 +142,7 @@ def test_coinciding_points_are_held_by_their_smallest_bound() -> None:
     bounds[1, 2] = bounds[2, 1] = 1.0 - 1e-5
     bounds[0, 2] = bounds[2, 0] = bounds[1, 2] - 5e-12
     *_, lam, _, _, gap, violation, _ = kernels.solve(
-        residuals, bounds, np.ones(4), 1e-9, -1, 1e-10, "newton"
+        residuals, bounds, np.ones(4), None, 1e-9, -1, 1e-10, "newton"
     )
     assert max(gap, violation) <= 1e-9
     assert lam[0, 2] > lam[1, 2] == 0.0

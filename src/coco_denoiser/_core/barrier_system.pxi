@@ -23,13 +23,15 @@ cdef class TreeSystem(Memory):
     cdef Py_ssize_t *second
     cdef Py_ssize_t *listed  # of a pair, where the workspace has it
     cdef double *n
+    cdef double *shares  # what these are multiplied by in each coordinate
     # Of every pair: bound, slack, multiplier; and what it weighs in a sum.
     cdef double *rho
     cdef double *s
     cdef double *lam
     cdef double *weight
-    # Coordinates by columns of nodes (u, du) or pairs (v, dv); residuals by rows of nodes.
-    cdef Table u, du, v, dv, h
+    # Coordinates by columns of nodes (u, du, and edge: u from that of the parent on) or pairs
+    # (v, dv); residuals by rows of nodes.
+    cdef Table u, du, edge, v, dv, h
     cdef Table H  # the system, and then its factor: rows below the diagonal, pivots inverted
     cdef double *gradient
     cdef double *step
@@ -45,7 +47,9 @@ cdef class TreeSystem(Memory):
         self.listed = self.indices(most)
         self.rho, self.s = self.vector(most), self.vector(most)
         self.lam, self.weight = self.vector(most), self.vector(most)
-        self.u, self.du = self.table(q, K + 1), self.table(q, K + 1)
+        self.u, self.du, self.edge = (
+            self.table(q, K + 1), self.table(q, K + 1), self.table(q, K + 1)
+        )
         self.v, self.dv, self.h = self.table(q, most), self.table(q, most), self.table(K, q)
         self.H, self.factors = self.table(self.size, self.size), self.vector(self.size)
         self.gradient, self.step = self.vector(self.size), self.vector(self.size)
@@ -63,6 +67,7 @@ cdef class TreeSystem(Memory):
         """
         cdef Py_ssize_t K = self.K, i, j, m, l, e, next = 1
         cdef double least
+        self.shares = ws.shares
         for i in range(K):
             self.above[i], least = K, INFINITY
             for j in range(K):
@@ -110,7 +115,7 @@ cdef class TreeSystem(Memory):
                     for e in range(self.pairs):
                         self.weight[e] += self.lam[e]
                     for i in range(1, self.K + 1):
-                        row(self.A, 0)[i] = row(self.A, i)[0] = self.n[i]
+                        row(self.A, 0)[i] = row(self.A, i)[0] = self.n[i] * self.shares[c]
                 for e in range(self.pairs):
                     i, j = self.first[e], self.second[e]
                     row(self.A, i)[j] = row(self.A, j)[i] = self.weight[e]
@@ -179,7 +184,7 @@ cdef class TreeSystem(Memory):
         cdef double *u = row(self.u, c)
         for i in range(K + 1):
             memset(row(self.A, i), 0, (K + 1) * sizeof(double))
-            row(self.A, i)[0] = self.n[i] * u[i]
+            row(self.A, i)[0] = self.n[i] * self.shares[c] * u[i]
         for e in range(self.pairs):
             i, j = self.first[e], self.second[e]
             row(self.A, i)[j] = self.weight[e] * a[e]

@@ -57,6 +57,8 @@ cdef void merge_groups(Workspace ws, Workspace part) noexcept nogil:
     """Set the problem in which every group is one point."""
     cdef Py_ssize_t i, j, a, b, c
     set_coordinates(part, ws.q)
+    memcpy(part.shares, ws.shares, ws.system.q * sizeof(double))
+    part.coloured = ws.coloured
     for a in range(part.K):
         part.n[a] = 0.0
         memset(row(part.h, a), 0, ws.system.q * sizeof(double))

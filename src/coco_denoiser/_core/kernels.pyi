@@ -75,7 +75,13 @@ class Workspace:
     within: float
     least: float
     def __init__(self, K: int, most: int) -> None: ...
-    def load(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
+    def load(
+        self,
+        residuals: Float64,
+        bounds: Float64,
+        precisions: Float64,
+        shares: Float64 | None = None,
+    ) -> None: ...
     def problem(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
     def answer(self, weights: Float64, phi: Float64, multipliers: Float64) -> None: ...
     def weights(self, i: int) -> Float64: ...
@@ -87,6 +93,7 @@ def solve(
     residuals: Float64,
     bounds: Float64,
     precisions: Float64,
+    shares: Float64 | None,
     tol: float,
     max_iter: int,
     within: float,
@@ -113,7 +120,6 @@ def certify(
     shares: Float64,
     phi: Float64,
     multipliers: Float64,
-    u: Float64 | None = None,
 ) -> tuple[float, float]: ...
 def solve_laplacian(
     multipliers: Float64, precisions: Float64, right: Float64, inverse: Float64 | None = None

@@ -1,6 +1,6 @@
 # Tables of numbers, and the C memory that holds them.
 
-from libc.math cimport INFINITY, fabs, sqrt
+from libc.math cimport INFINITY, NAN, fabs, sqrt
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset

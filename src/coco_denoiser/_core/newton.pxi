@@ -147,14 +147,22 @@ cdef void guess_multipliers(Workspace ws) noexcept nogil:
 
 cdef void move(Workspace ws) noexcept nogil:
     """Let phi = (N + Laplacian(lam))^-1 N h, and measure the pairs."""
-    cdef Py_ssize_t i, e = 0, q = ws.system.q
+    cdef Py_ssize_t i, c, e = 0, q = ws.system.q
     cdef double *own
-    for i in range(ws.K):
-        own = row(ws.system.A, i)
-        memcpy(own, row(ws.right, i), (q + 1) * sizeof(double))
-        memcpy(own + q + 1, ws.lam + e, i * sizeof(double))
-        e += i
-    solve_system(ws.system, ws.phi)
+    if ws.coloured:  # coordinate by coordinate
+        for i in range(ws.K):
+            for c in range(q):
+                row(ws.phi, i)[c] = ws.shares[c] * row(ws.right, i)[c]
+            memcpy(row(ws.multipliers, i), ws.lam + e, i * sizeof(double))
+            e += i
+        solve_shares(ws.system, ws.n, ws.multipliers, ws.shares, q, ws.phi)
+    else:
+        for i in range(ws.K):
+            own = row(ws.system.A, i)
+            memcpy(own, row(ws.right, i), (q + 1) * sizeof(double))
+            memcpy(own + q + 1, ws.lam + e, i * sizeof(double))
+            e += i
+        solve_system(ws.system, ws.phi)
     measure_pairs(ws)
 
 
@@ -268,15 +276,16 @@ cdef void evaluate(Workspace ws) noexcept nogil:
     cdef double shrink = 1.0 / ws.worst if ws.worst > 1.0 + ws.within else 1.0
     cdef double *own
     cdef double *given
-    cdef double moved, shrunk, square
+    cdef double moved, shrunk, square, share
     cdef Py_ssize_t i, c, e
     for i in range(ws.K):
         own, given = row(ws.phi, i), row(ws.h, i)
         moved, shrunk, square = 0.0, 0.0, 0.0
         for c in range(ws.q):
-            moved += (own[c] - given[c]) * (own[c] - given[c])
-            shrunk += (shrink * own[c] - given[c]) * (shrink * own[c] - given[c])
-            square += own[c] * own[c]
+            share = ws.shares[c]
+            moved += share * (own[c] - given[c]) * (own[c] - given[c])
+            shrunk += share * (shrink * own[c] - given[c]) * (shrink * own[c] - given[c])
+            square += share * own[c] * own[c]
         dual += 0.5 * ws.n[i] * moved
         value += 0.5 * ws.n[i] * shrunk
         spread += 0.5 * ws.n[i] * square
@@ -308,6 +317,8 @@ cdef void finish(Workspace ws, double within) noexcept nogil:
     for i in range(ws.K):
         for j in range(ws.K):
             row(ws.W, i)[j] = (shrink * row(ws.W, i)[j] + (1.0 - shrink) / total) * ws.n[j]
+            if ws.coloured:  # every coordinate has its own
+                row(ws.W, i)[j] = NAN
     if shrink < 1.0:
         for c in range(ws.q):
             mean = 0.0

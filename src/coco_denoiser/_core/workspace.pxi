@@ -75,6 +75,8 @@ cdef class Workspace(Memory):
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
     cdef Table h, bounds, W, phi
     cdef double *n
+    cdef double *shares  # what these are multiplied by in each coordinate
+    cdef bint coloured  # whether these differ: the noise has a covariance
     cdef double *best
     # phi transposed, how well each is known, and the system that phi solves.
     cdef Table columns
@@ -109,6 +111,7 @@ cdef class Workspace(Memory):
         self.h, self.phi, self.right = self.table(K, q), self.table(K, q), self.table(K, q + 1)
         self.bounds, self.W, self.multipliers = self.table(K, K), self.table(K, K), self.table(K, K)
         self.columns, self.n, self.size = self.table(q, K), self.vector(K), self.vector(K)
+        self.shares, self.coloured = self.vector(q), False
         self.system.K, self.system.pivot = K, self.vector(K)
         self.system.A, self.system.F = self.table(K, q + 1 + K), self.table(K, K)
         self.first = <Py_ssize_t *> self.allocate(max(pairs, 1) * sizeof(Py_ssize_t))
@@ -121,13 +124,18 @@ cdef class Workspace(Memory):
         self.scratch = self.vector(certificate_room(K, q))
         self.model, self.line = Model(K, q, pairs), Line(K)
         self.label = <Py_ssize_t *> self.allocate(K * sizeof(Py_ssize_t))
+        for i in range(q):
+            self.shares[i] = 1.0
         for i in range(K):
             for j in range(i):
                 self.first[e], self.second[e] = i, j
                 e += 1
 
-    def load(self, residuals, bounds, precisions) -> None:
-        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
+    def load(self, residuals, bounds, precisions, shares=None) -> None:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,).
+
+        With a covariance, precisions are multiplied by shares (q,) in each coordinate.
+        """
         cdef Arrays given = Arrays()
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
         if q > self.most:
@@ -136,6 +144,9 @@ cdef class Workspace(Memory):
         cdef double *rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
         set_coordinates(self, q)
+        self.coloured = False
+        if shares is not None:
+            self.coloured = read_shares(self.shares, given.read(shares, q), q)
         for i in range(K):
             memcpy(row(self.h, i), h + i * q, q * sizeof(double))
             memcpy(row(self.bounds, i), rho + i * K, K * sizeof(double))
@@ -194,6 +205,7 @@ cdef bint certify_answer(Workspace ws) noexcept nogil:
     cdef Claim claim
     claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
     claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
+    claim.shares, claim.coloured = ws.shares, ws.coloured
     divide_room(&claim, ws.scratch)
     ws.gap, ws.violation = judge(&claim)
     return ws.gap <= ws.tol and ws.violation <= ws.tol
@@ -217,13 +229,16 @@ cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns
 _idle = {}  # workspaces that nobody uses, by their size
 
 
-def solve(residuals, bounds, precisions, double tol, int max_iter, double within, str method):
+def solve(
+    residuals, bounds, precisions, shares, double tol, int max_iter, double within, str method
+):
     """Solve a problem, and judge the answer.
 
     Args:
         residuals: (K, q).
         bounds: (K, K).
         precisions: (K,).
+        shares: (q,), what these are multiplied by in each coordinate; None for 1.
         tol: relative gap to reach.
         max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
@@ -235,7 +250,7 @@ def solve(residuals, bounds, precisions, double tol, int max_iter, double within
     """
     K, q = residuals.shape
     cdef Workspace ws = borrow(K, q)
-    ws.load(residuals, bounds, precisions)
+    ws.load(residuals, bounds, precisions, shares)
     ws.tol, ws.within = tol, within
     ws.solve(max_iter, method)
     weights, phi, multipliers = empty((K, K)), empty((K, q)), empty((K, K))

@@ -140,7 +140,7 @@ def solve_fast(problem: Problem, tol: float, max_iter: int | None = None) -> Ans
     """
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
     weights, phi, multipliers, steps, moved, gap, violation, name = kernels.solve(
-        h, bounds, n, tol, max_iter or -1, allowed(tol), "auto"
+        h, bounds, n, None, tol, max_iter or -1, allowed(tol), "auto"
     )
     exhausted = steps >= (max_iter or METHODS[name].max_iter)
     status = _status(gap, violation, tol, moved=moved, exhausted=exhausted)

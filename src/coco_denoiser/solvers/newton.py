@@ -22,7 +22,7 @@ RIDGE: float = kernels.CONSTANTS["RIDGE"]
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
     """Return the multipliers, (K, K) and symmetric, and the number of iterations."""
     h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    _, _, multipliers, steps, *_ = kernels.solve(h, bounds, n, tol, max_iter, 0.1 * tol, "newton")
+    _, _, multipliers, steps, *_ = kernels.solve(h, bounds, n, None, tol, max_iter, 0.1 * tol, "newton")
     return multipliers, steps
 
 
