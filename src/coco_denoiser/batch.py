@@ -113,8 +113,8 @@ def solve(
         noise_variance: (K,), the noise variance of each observation; None for equal ones.
         covariance: (d,) or (d, d), the covariance of the noise of every gradient.
         method: "closed-form" (two distinct points), "newton" (ordinary problems), "barrier" (hard
-            problems), "large" (many points, or a covariance), "fdpg" (the paper's Algorithm 1),
-            or "auto", which chooses and names its choice in the solution.
+            problems), "line" (one dimension), "fdpg" (the paper's Algorithm 1), or "auto", which
+            chooses and names its choice in the solution.
         tol: relative duality gap, and relative violation, to reach.
         max_iter: limit on the iterations; None leaves it to the method.
         throw: whether to raise ConvergenceError where `tol` is not reached; the solution it
@@ -146,7 +146,7 @@ def solve(
         problem, units = from_observations(
             x, g, L=L, mu=mu, variances=variances, covariance=covariance
         )
-        ordinary = method == "auto" and covariance is None and len(x) < solvers.LARGE
+        ordinary = method == "auto" and covariance is None
         found = _solve_ordinary(units.batch, tol, max_iter) if ordinary else None
         if found is None:
             answer = solvers.solve(problem, method=method, tol=tol, max_iter=max_iter)

@@ -310,11 +310,7 @@ cdef class Barrier(TreeSystem):
 
 cdef void solve_barrier(Workspace ws, double near, int max_iter) noexcept nogil:
     """Solve the problem of a workspace by the barrier method; no bound is below `near`."""
-    ws.steps, ws.active = 0, 0
-    set_identity(ws)
-    list_pairs(ws, near)
-    prepare(ws)
-    if is_broken(ws):
+    if begin(ws, near):
         with gil:
             take_path(ws, Barrier(ws.K, ws.q), max_iter)
 
@@ -327,5 +323,4 @@ cdef void take_path(Workspace ws, Barrier path, int max_iter) noexcept:
             ws.steps = path.follow(ws, max_iter)
             path.drop_idle(ws)
             memcpy(ws.best, ws.lam, ws.pairs * sizeof(double))
-            invert(ws.system, ws.W)
-            finish(ws, ws.within)
+            finish(ws)

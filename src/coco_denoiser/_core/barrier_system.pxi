@@ -63,11 +63,15 @@ cdef class TreeSystem(Memory):
     cdef void load(self, Workspace ws) noexcept nogil:
         """Take a problem: number its points along a tree, and list the pairs.
 
-        The parent of a point is the nearest of those known at least as precisely.
+        The parent of a point is the nearest of those known at least as precisely. The unit is the
+        longest pair that breaks its bound: next to what is far away, squares would underflow.
         """
         cdef Py_ssize_t K = self.K, i, j, m, l, e, next = 1
-        cdef double least
+        cdef double least, unit = 0.0
         self.shares = ws.shares
+        for e in range(ws.pairs):
+            if ws.w[e] * ws.inverse[e] > 1.0:
+                unit = max(unit, ws.w[e])
         for i in range(K):
             self.above[i], least = K, INFINITY
             for j in range(K):
@@ -80,13 +84,14 @@ cdef class TreeSystem(Memory):
         for i in range(1, K + 1):
             m = self.order[i]
             self.n[i] = ws.n[m]
-            memcpy(row(self.h, i - 1), row(ws.h, m), self.q * sizeof(double))
+            for j in range(self.q):
+                row(self.h, i - 1)[j] = row(ws.h, m)[j] / unit
             for j in range(1, i):
                 l = self.order[j]
                 e = m * (m - 1) // 2 + l if l < m else l * (l - 1) // 2 + m
                 if ws.inverse[e] > 0.0:
                     self.first[self.pairs], self.second[self.pairs] = i, j
-                    self.listed[self.pairs], self.rho[self.pairs] = e, ws.rho[e]
+                    self.listed[self.pairs], self.rho[self.pairs] = e, ws.rho[e] / unit
                     self.pairs += 1
 
     cdef Py_ssize_t number(self, Py_ssize_t i, Py_ssize_t parent, Py_ssize_t k) noexcept nogil:

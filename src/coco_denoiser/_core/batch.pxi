@@ -81,7 +81,7 @@ cdef class Batch:
         with nogil:
             reduce_batch(self, n)
         cdef Memory memory
-        if d > max(2 * K, <Py_ssize_t> FEW):
+        if d > max(K, <Py_ssize_t> FEW):
             memory, self.coordinates = Memory(), empty((K, K))
             rotate(copy_in(memory, self.h, K, d), K, d, given.write(self.coordinates, K, K))
 

@@ -1,7 +1,11 @@
 # The functions of the compiled core, for type checkers.
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser.typing import Array, Float64
+
+# A method's name, or a function of residuals, bounds and precisions.
+Way: TypeAlias = str | Callable[[Float64, Float64, Float64], tuple[Float64, int]]
 
 class Limits(Protocol):
     @property
@@ -87,7 +91,7 @@ class Workspace:
     def weights(self, i: int) -> Float64: ...
     @property
     def method(self) -> str: ...
-    def solve(self, max_iter: int = ..., method: str = ...) -> bool: ...
+    def solve(self, max_iter: int = ..., method: Way = ...) -> bool: ...
 
 def solve(
     residuals: Float64,
@@ -97,7 +101,81 @@ def solve(
     tol: float,
     max_iter: int,
     within: float,
-    method: str,
+    method: Way,
+) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
+def average(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    shares: Float64 | None,
+    multipliers: Float64,
+    within: float,
+) -> tuple[Float64, Float64, float, float]: ...
+def step(
+    window: Window,
+    x: Array,
+    g: Array,
+    theta: Array,
+    variance: float,
+    limit: float,
+    limits: Limits,
+    model: Settings,
+) -> bool | None: ...
+def complete(
+    window: Window, x: Array, g: Array, theta: Array, weights: Float64, limits: Limits
+) -> None: ...
+def workspace(window: Window, limits: Limits, model: Settings) -> Workspace: ...
+def certify(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    shares: Float64,
+    phi: Float64,
+    multipliers: Float64,
+) -> tuple[float, float]: ...
+def distances(self, centre: float) -> Float64: ...
+    def fold(self, limits: Limits) -> tuple[int, int, float, float, float] | None: ...
+    def admit(
+        self, sums: Float64, variance: float, limits: Limits, merged: Float64 | None
+    ) -> None: ...
+    def settle(self, limits: Limits) -> None: ...
+
+class Workspace:
+    K: int
+    q: int
+    steps: int
+    active: int
+    gap: float
+    violation: float
+    shift: float
+    radius: float
+    tol: float
+    within: float
+    least: float
+    def __init__(self, K: int, most: int) -> None: ...
+    def load(
+        self,
+        residuals: Float64,
+        bounds: Float64,
+        precisions: Float64,
+        shares: Float64 | None = None,
+    ) -> None: ...
+    def problem(self, residuals: Float64, bounds: Float64, precisions: Float64) -> None: ...
+    def answer(self, weights: Float64, phi: Float64, multipliers: Float64) -> None: ...
+    def weights(self, i: int) -> Float64: ...
+    @property
+    def method(self) -> str: ...
+    def solve(self, max_iter: int = ..., method: Way = ...) -> bool: ...
+
+def solve(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    shares: Float64 | None,
+    tol: float,
+    max_iter: int,
+    within: float,
+    method: Way,
 ) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
 def step(
     window: Window,
@@ -146,18 +224,13 @@ class Batch:
     ) -> tuple[Float64, Float64, Float64, int, float, float, bool, str] | None: ...
     def restore(self, move: Float64 | None, tol: float) -> tuple[Float64, bool, float]: ...
 
-def standardise(residuals: Float64) -> float: ...
-def worst_ratio(phi: Float64, residuals: Float64, bounds: Float64, roundings: float) -> float: ...
-def coincident(bounds: Float64, limit: float, labels: Int64) -> int: ...
-def spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None: ...
-def collect(first: Int64, second: Int64, v: Float64, u: Float64, out: Float64) -> None: ...
-def fdpg(
-    residuals: Float64,
-    bounds: Float64,
-    precisions: Float64,
-    dual: Float64,
-    tol: float,
-    max_iter: int,
-    restart: bool,
-    history: Float64 | None = None,
-) -> int: ...
+class Fdpg:
+    def __init__(
+        self,
+        residuals: Float64,
+        bounds: Float64,
+        precisions: Float64,
+        dual: Float64,
+        restart: bool,
+    ) -> None: ...
+    def iterate(self, count: int) -> None: ...

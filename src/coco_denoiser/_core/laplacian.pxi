@@ -88,36 +88,3 @@ cdef void solve_shares(
         solve_system(s, s.F)  # which the elimination has done with
         for i in range(s.K):
             row(x, i)[c] = row(s.F, i)[0]
-
-
-def solve_laplacian(multipliers, precisions, right, inverse=None) -> None:
-    """Overwrite right (K, q) by (diag(n) + Laplacian(lam))^-1 right, and fill in the inverse.
-
-    Args:
-        multipliers: (K, K), of which the part above the diagonal is used.
-        precisions: (K,).
-        right: (K, q).
-        inverse: (K, K), or None if it is not wanted.
-    """
-    cdef Arrays given = Arrays()
-    cdef Memory memory = Memory()
-    cdef Laplacian s
-    cdef Py_ssize_t K = right.shape[0], columns = right.shape[1], i, j
-    cdef double *lam = given.read(multipliers, K, K)
-    cdef double *n = given.read(precisions, K)
-    cdef double *b = given.write(right, K, columns)
-    cdef double *out = NULL if inverse is None else given.write(inverse, K, K)
-    s.K, s.q, s.pivot = K, (columns + 3) // 4 * 4, memory.vector(K)
-    s.A, s.F = memory.table(K, s.q + 1 + K), memory.table(K, K)
-    cdef Table x = memory.table(K, max(s.q, K))
-    with nogil:
-        for i in range(K):
-            memcpy(row(s.A, i), b + i * columns, columns * sizeof(double))
-            row(s.A, i)[s.q] = n[i]
-            for j in range(i):
-                row(s.A, i)[s.q + 1 + j] = lam[j * K + i]
-        solve_system(s, x)
-        copy_out(x, b, K, columns)
-        if out != NULL:
-            invert(s, x)
-            copy_out(x, out, K, K)

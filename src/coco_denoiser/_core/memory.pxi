@@ -5,7 +5,7 @@ from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from numpy import empty, zeros
+from numpy import ascontiguousarray, empty
 
 
 cdef struct Table:

@@ -5,7 +5,19 @@ cdef enum Route:
     LINE
     NEWTON
     BARRIER
+    ASKED  # a function of the caller's
 
+cdef struct Attempt:
+    Route route
+    double near  # up to which bounds points count as one
+    int steps
+
+
+cdef enum:
+    # Pairs, and points, up to which the matrix of Newton's method is stored: from there on conjugate
+    # gradients are faster, and `python -m benchmarks large-windows` measures it.
+    FACTORISED = 1200
+    FEW_POINTS = 160
 
 cdef class Line(Memory)  # line.pxi
 
@@ -24,6 +36,10 @@ cdef class Model(Memory):
     cdef double *target
     cdef double *factors
     cdef Table X, Y, V, H, R
+    # Of conjugate gradients: the vectors v, by pairs, the diagonal, forces and moves of the points.
+    cdef Table vectors, forces, moves
+    cdef double *diagonal
+    cdef double spent  # multiplications
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q, Py_ssize_t most):
         self.K, self.q, self.most, self.m = K, q, most, 0
@@ -33,8 +49,14 @@ cdef class Model(Memory):
         self.one, self.two = <Py_ssize_t *> self.allocate(size), <Py_ssize_t *> self.allocate(size)
         self.free = <char *> self.allocate(max(most, 1))
         self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
-        self.factors = self.vector(most)
-        self.make_room(min(most, 4 * K))
+        self.factors, self.diagonal = self.vector(most), self.vector(most)
+        self.vectors, self.forces = self.table(most, q), self.table(K, q)
+        self.moves = self.table(K, q)
+        self.make_room(min(min(most, 4 * K), FACTORISED))
+
+    cdef bint is_small(self) noexcept nogil:
+        """Return whether the matrix is stored."""
+        return self.m <= FACTORISED and self.K <= FEW_POINTS
 
     cdef int make_room(self, Py_ssize_t m) except -1:
         """Make room for the system of m pairs; at most a few times, as it doubles."""
@@ -70,6 +92,9 @@ cdef class Workspace(Memory):
     cdef readonly Py_ssize_t K, q, active, distinct
     cdef readonly int steps
     cdef Route answered  # which of them did
+    cdef Attempt best_attempt
+    cdef double least_error  # of it
+    cdef bint apart  # whether no bound is near zero
     cdef readonly double gap, violation, least
     cdef Py_ssize_t most, pairs
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
@@ -77,6 +102,7 @@ cdef class Workspace(Memory):
     cdef double *n
     cdef double *shares  # what these are multiplied by in each coordinate
     cdef bint coloured  # whether these differ: the noise has a covariance
+    cdef Table layers  # M of every coordinate then, (q K, K)
     cdef double *best
     # phi transposed, how well each is known, and the system that phi solves.
     cdef Table columns
@@ -147,9 +173,16 @@ cdef class Workspace(Memory):
         self.coloured = False
         if shares is not None:
             self.coloured = read_shares(self.shares, given.read(shares, q), q)
+        self.make_layers()
         for i in range(K):
             memcpy(row(self.h, i), h + i * q, q * sizeof(double))
             memcpy(row(self.bounds, i), rho + i * K, K * sizeof(double))
+
+    cdef int make_layers(self) except -1:
+        """Make room for the inverses of all coordinates, if there is a covariance."""
+        if self.coloured and self.layers.data == NULL:
+            self.layers = self.table(self.most * self.K, self.K)
+        return 0
 
     def problem(self, residuals, bounds, precisions) -> None:
         """Fill arrays with the problem: residuals (K, q), bounds (K, K), precisions (K,)."""
@@ -183,18 +216,20 @@ cdef class Workspace(Memory):
             return "closed-form"
         return "line" if self.answered == LINE else "newton"
 
-    def solve(self, int max_iter=-1, str method="auto") -> bool:
+    def solve(self, int max_iter=-1, method="auto") -> bool:
         """Solve the problem, and judge the answer; return whether it is good enough.
 
         Args:
             max_iter: limit on the steps; -1 leaves it to the method.
             method: "line", "newton", "barrier", or "auto": one after the other, the first for one
-                coordinate, the last for small problems.
+                coordinate; or a function, as `ask` takes.
         """
         cdef bint solved
         cdef Route route = EITHER
+        if not isinstance(method, str):
+            return ask(self, method)
         if method != "auto":
-            route = LINE if method == "line" else NEWTON if method == "newton" else BARRIER
+            route = LINE if method == "line" else BARRIER if method == "barrier" else NEWTON
         with nogil:
             solved = solve_window(self, max_iter, route)
         return solved
@@ -230,7 +265,7 @@ _idle = {}  # workspaces that nobody uses, by their size
 
 
 def solve(
-    residuals, bounds, precisions, shares, double tol, int max_iter, double within, str method
+    residuals, bounds, precisions, shares, double tol, int max_iter, double within, method
 ):
     """Solve a problem, and judge the answer.
 
@@ -242,7 +277,7 @@ def solve(
         tol: relative gap to reach.
         max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
-        method: "line", "newton", "barrier", or "auto".
+        method: what `Workspace.solve` takes.
 
     Returns:
         W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its
@@ -257,6 +292,22 @@ def solve(
     ws.answer(weights, phi, multipliers)
     give_back(ws)
     return weights, phi, multipliers, ws.steps, ws.active > 0, ws.gap, ws.violation, ws.method
+
+
+def average(residuals, bounds, precisions, shares, multipliers, double within):
+    """Return the answer of multipliers, (K, K): W (K, K), phi (K, q), gap and violation."""
+    K, q = residuals.shape
+    cdef Workspace ws = borrow(K, q)
+    cdef Arrays given = Arrays()
+    ws.load(residuals, bounds, precisions, shares)
+    ws.tol, ws.within = 0.0, within
+    if begin(ws, 0.0):
+        take_multipliers(ws, given.read(multipliers, K, K))
+    certify_answer(ws)
+    weights, phi = empty((K, K)), empty((K, q))
+    ws.answer(weights, phi, empty((K, K)))
+    give_back(ws)
+    return weights, phi, ws.gap, ws.violation
 
 
 cdef Workspace borrow(Py_ssize_t K, Py_ssize_t most):

@@ -14,6 +14,7 @@ is handed to the loop over all methods, as the same problem.
 """
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +50,7 @@ class Cocoercive:
         self.method = check.one_of("method", method, ("auto", "fdpg"))
         self.tol = check.positive("tol", tol)
         self.within = solvers.allowed(self.tol)
-        self.most = solvers.LARGE - 1 if method == "auto" else 0
+        self.most = sys.maxsize if method == "auto" else 0
         bounds = Bounds(_limits, L, mu)
         self.fixed, self.limits = bounds.fixed, bounds.now
         self.settings: dict[str, object] = {"model": self.name, "L": L, "mu": mu, "tol": tol}

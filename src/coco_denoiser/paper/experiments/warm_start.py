@@ -56,8 +56,7 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
         return reduced, units.batch.scale
 
     def iterate(on: Problem, limit: int, dual: Float64 | None = None) -> tuple[Float64, Float64]:
-        end, _, history = fdpg.iterate(on, tol=0.0, max_iter=limit, dual=dual, restart=False)
-        return end, history
+        return fdpg.iterate(on, max_iter=limit, dual=dual)
 
     def table(dual: Float64) -> Float64:
         pairs = np.zeros((K, K, dual.shape[1]))
