@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 import coco_denoiser as coco
 from benchmarks import peers
 from benchmarks.measure import RESULTS, duration, median_seconds, save, table
+from coco_denoiser import solvers
 from coco_denoiser.problem import Problem, from_observations
-from coco_denoiser.solvers import newton
 from coco_denoiser.typing import Array, Float64
 
 # K, d, windows, and how many of them Clarabel solves, which is slow.
@@ -55,7 +55,7 @@ def windows(K: int, d: int, count: int) -> list[tuple[Float64, Float64]]:
 
 def cold(problem: Problem) -> object:
     """Run the kernel of Newton's method by itself, to a gap of 1e-9."""
-    return newton.solve(problem, tol=1e-9, max_iter=newton.STEPS)
+    return solvers.solve(problem, method="newton")
 
 
 def kernels() -> list[dict[str, Any]]:

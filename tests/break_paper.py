@@ -114,9 +114,9 @@ def no_momentum() -> Any:
     def broken(window: Any, *, max_iter: int, dual: Any = None, **ignored: Any) -> Any:
         history = []
         for _ in range(max_iter):
-            dual, _, values = real(window, tol=0.0, max_iter=1, dual=dual, restart=False)
+            dual, values = real(window, max_iter=1, dual=dual)
             history.append(values[0])
-        return dual, max_iter, np.array([*history, values[-1]])
+        return dual, np.array([*history, values[-1]])
 
     return patch.object(fdpg, "iterate", broken)
 

@@ -42,7 +42,7 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float) -> None
         white = cp.multiply(theta - gradients, variance[:, None] ** -0.5) @ root
         problem = cp.Problem(cp.Minimize(cp.sum_squares(white)), constraints)
         value = problem.solve(solver=cp.CLARABEL)
-        for method in ("large", "barrier", "fdpg") if coloured else ("newton",):
+        for method in ("newton", "barrier", "fdpg") if coloured else ("newton",):
             ours = case.solve(method=method, tol=1e-7)
             assert ours.method == method
             away = (ours.gradients - gradients) @ root
@@ -98,7 +98,7 @@ def test_two_points_solve_a_scalar_equation() -> None:
         closed = case.solve()
         assert closed.method == "closed-form"
         assert closed.iterations <= 50
-        assert closed.gap <= 1e-12
+        assert closed.gap <= 1e-9
         other = case.solve(method="barrier")
         np.testing.assert_allclose(closed.gradients, other.gradients, atol=1e-3)
 
@@ -114,4 +114,4 @@ def test_many_clusters_of_near_points_are_solved(seed: int) -> None:
     covariance = B @ B.T / 50 + 0.1 * np.eye(50)
     answer = coco.solve(points, gradients, L=1.0, covariance=covariance, throw=False)
     assert answer.status.success
-    assert answer.method == "large"
+    assert answer.method == "newton"

@@ -70,10 +70,11 @@ SOLVE: Bad = [
     ),
     ({"covariance": np.triu(np.ones((3, 3)))}, ValueError, "covariance must be symmetric"),
     (
-        {"covariance": [1.0, 2.0, 3.0], "method": "newton"},
+        {"method": "closed-form"},
         ValueError,
-        "'newton' does not support a covariance.*or one of 'barrier', 'large'",
+        r"'closed-form' is for two distinct points, got \d.*or one of 'newton', 'barrier', 'fdpg'",
     ),
+    ({"method": "line"}, ValueError, "'line' is for one dimension.*Use method='auto'"),
     ({"method": "simplex"}, ValueError, "method must be one of 'auto'.*got 'simplex'"),
     ({"method": None}, ValueError, "method must be one of"),
     ({"method": "closed-form"}, ValueError, "two distinct points, got 4. Use method='auto'"),

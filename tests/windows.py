@@ -6,6 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
+from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from tests.families import Case, modelled
@@ -20,6 +22,19 @@ def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None
     """A problem from its parts, without a covariance."""
     n = np.ones(len(bounds)) if precisions is None else precisions
     return Problem(residuals, bounds, n, np.ones(residuals.shape[1]))
+
+
+def by(method: str, problem: Problem, **options: Any) -> tuple[Float64, int]:
+    """The multipliers that a method finds, and how many steps it takes."""
+    found = solvers.solve(problem, method=method, **options)
+    return found.multipliers, found.iterations
+
+
+def average(multipliers: Float64, problem: Problem) -> tuple[Float64, Float64]:
+    """W and phi of finite multipliers, drawn together until every pair fits."""
+    h, n, shares = problem.residuals, problem.precisions, problem.coordinate_precisions
+    given = map(np.ascontiguousarray, (h, problem.bounds, n, shares, multipliers))
+    return kernels.average(*given, 1e-12)[:2]
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser.problem import Problem, response
+from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 
 
@@ -15,13 +15,6 @@ def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    h, u = problem.residuals, None
-    if not problem.isotropic:
-        finite = np.where(np.isinf(multipliers), 0.0, multipliers)
-        held = [lam @ (own - phi) for lam, own in zip(finite, phi, strict=True)]
-        rest = problem.table * (h - phi) - np.array(held)
-        u = response(np.minimum(multipliers, 1e30), problem, rest)
     n, shares = problem.precisions, problem.coordinate_precisions
-    given = h, problem.bounds, n, shares, phi, multipliers
-    h, bounds, n, shares, phi, multipliers = map(np.ascontiguousarray, given)
-    return kernels.certify(h, bounds, n, shares, phi, multipliers, u)
+    given = problem.residuals, problem.bounds, n, shares, phi, multipliers
+    return kernels.certify(*map(np.ascontiguousarray, given))

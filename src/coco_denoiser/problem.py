@@ -19,7 +19,7 @@ n_i s_c. For multipliers lam of the pairs the answer solves, coordinate by coord
 so that phi = W h with W = (N + Laplacian)^-1 N if all s_c are 1.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -28,12 +28,10 @@ import numpy as np
 from coco_denoiser import _validation as check
 from coco_denoiser._core import kernels
 from coco_denoiser.solution import Answer, Solution, Status
-from coco_denoiser.typing import Float64, Int64
+from coco_denoiser.typing import Float64
 
-# What they are: `_core/constants.h`.
+# Points whose bound is below this count as one for the others: `_core/constants.h`.
 COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
-ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
-WITHIN: float = kernels.CONSTANTS["WITHIN"]
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 
@@ -48,7 +46,6 @@ class Problem:
         precisions: (K,), inverse noise variances, the largest being 1.
         coordinate_precisions: (q,), what these are multiplied by in each coordinate, the largest
             being 1; all are 1 unless the noise has a covariance.
-        isotropic: whether all of these are 1.
         start: (K, K), multipliers to start from, for methods that can; None for zero.
     """
 
@@ -56,18 +53,17 @@ class Problem:
     bounds: Float64
     precisions: Float64
     coordinate_precisions: Float64
-    isotropic: bool = True
     start: Float64 | None = None
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the noise is the same in all coordinates."""
+        return bool(self.coordinate_precisions.min() == 1.0)
 
     @property
     def table(self) -> Float64:
         """The precision of every coordinate of every residual, (K, q)."""
         return self.precisions[:, None] * self.coordinate_precisions
-
-    def is_feasible(self, within: float = WITHIN) -> bool:
-        """Return whether every pair obeys its bound, up to rounding and this share of it."""
-        h = self.residuals
-        return worst_ratio(h, h, self.bounds, 1.0) <= 1.0 + within
 
 
 class Units(NamedTuple):
@@ -146,131 +142,4 @@ def from_observations(
         h = np.ascontiguousarray(h @ axes)
     spread = float(eigenvalues.min())
     shares = spread / eigenvalues
-    problem = Problem(h, bounds, n, shares, bool(shares.min() == 1.0))
-    return problem, Units(batch, h, 1.0 / (batch.least * spread), axes)
-
-
-def merge(problem: Problem, labels: Int64) -> Problem:
-    """Join points with the same label into one, with their mean and their added precision."""
-    count = int(labels.max()) + 1
-    if count == labels.size:
-        return problem
-    n, sums = problem.precisions, np.zeros((count, problem.residuals.shape[1]))
-    np.add.at(sums, labels, n[:, None] * problem.residuals)
-    total = np.bincount(labels, n).astype(np.float64)
-    bounds = np.full((count, count), np.inf)
-    np.minimum.at(bounds, (labels[:, None], labels[None, :]), problem.bounds)
-    np.fill_diagonal(bounds, 0.0)
-    residuals = sums / total[:, None]
-    return replace(problem, residuals=residuals, bounds=bounds, precisions=total, start=None)
-
-
-def expand_multipliers(multipliers: Float64, problem: Problem, labels: Int64) -> Float64:
-    """Return multipliers of all K points from those of the groups, none of them inside one.
-
-    What pulls two groups together acts on the pair of members with the smallest bound.
-    """
-    full = np.zeros((labels.size, labels.size))
-    members = [np.flatnonzero(labels == a) for a in range(len(multipliers))]
-    for a, b in np.argwhere(np.tril(multipliers)):
-        mine, theirs = members[a], members[b]
-        block = problem.bounds[np.ix_(mine, theirs)]
-        i, j = divmod(int(block.argmin()), theirs.size)
-        full[mine[i], theirs[j]] = full[theirs[j], mine[i]] = multipliers[a, b]
-    return full
-
-
-def subproblem(problem: Problem, members: Int64, pull: Float64) -> Problem:
-    """Return the problem of some points alone, on which the others pull with forces, (m, q).
-
-    It has a scale of its own, in which bounds too small for the whole problem are not too small;
-    its multipliers are relative to the largest precision of the members.
-    """
-    n = problem.precisions[members]
-    residuals = problem.residuals[members] - problem.residuals[members[0]]
-    residuals += pull / problem.table[members]
-    scale = kernels.standardise(residuals)
-    bounds = problem.bounds[np.ix_(members, members)] / scale
-    n = n / n.max()
-    return replace(problem, residuals=residuals, bounds=bounds, precisions=n, start=None)
-
-
-def stationary(multipliers: Float64, problem: Problem) -> Float64:
-    """Return phi (K, q), where these multipliers, all finite, balance the observations."""
-    return response(multipliers, problem, problem.table * problem.residuals)
-
-
-def response(multipliers: Float64, problem: Problem, forces: Float64) -> Float64:
-    """Return (s_c N + Laplacian)^-1 forces, (K, q), coordinate by coordinate."""
-    n, s, out = problem.precisions, problem.coordinate_precisions, np.empty_like(forces)
-    for share in np.unique(s):
-        part = np.ascontiguousarray(forces[:, s == share] / share)
-        kernels.solve_laplacian(multipliers / share, n, part)
-        out[:, s == share] = part
-    return out
-
-
-def average(
-    multipliers: Float64, problem: Problem, within: float = WITHIN
-) -> tuple[Float64, Float64]:
-    """Return W (K, K), which is NaN with a covariance, and phi (K, q), which is feasible.
-
-    For the best multipliers phi is optimal. If others break a bound by more than this share of it,
-    the points that multipliers connect are drawn towards their centroid until every pair fits, and
-    all points if that is not enough. Points that infinite multipliers hold together share one phi.
-    """
-    h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-    K = n.size
-    if np.isinf(multipliers).any():
-        labels = coincident(1.0 / np.maximum(multipliers, 1.0), 0.0)
-        merged = merge(problem, labels)
-        between = np.zeros_like(merged.bounds)
-        apart = labels[:, None] != labels
-        np.add.at(between, tuple(labels[np.argwhere(apart)].T), multipliers[apart])
-        W, phi = average(between, merged, within)
-        return W[np.ix_(labels, labels)] * (n / merged.precisions[labels]), phi[labels]
-    if not multipliers.any():
-        # Nothing to average: exactly, so that observations stay the same to the last bit.
-        return np.eye(K), h
-    if problem.isotropic:
-        W, phi = np.empty((K, K)), n[:, None] * h
-        kernels.solve_laplacian(np.ascontiguousarray(multipliers), n, phi, W)
-        W *= n
-    else:
-        W, phi = np.full((K, K), np.nan), stationary(multipliers, problem)
-    connected = coincident(np.where(multipliers > 0.0, 0.0, 1.0), 0.0)
-    for labels in (connected, np.zeros_like(connected)):
-        if worst_ratio(phi, h, bounds, 1.5) <= 1.0 + within:
-            break
-        for members in (np.flatnonzero(labels == a) for a in range(labels.max() + 1)):
-            inside, share = np.ix_(members, members), n[members] / n[members].sum()
-            # Half of a rounding is left for the last sum.
-            worst = worst_ratio(phi[members], h[members], bounds[inside], 1.5)
-            if worst > 1.0 + within:
-                centroid = share @ phi[members]
-                W[inside] = W[inside] / worst + (1.0 - 1.0 / worst) * share
-                phi[members] = centroid + (phi[members] - centroid) / worst
-    return W, phi
-
-
-def worst_ratio(phi: Float64, h: Float64, bounds: Float64, roundings: float) -> float:
-    """Return the largest ratio of distance to bound, some roundings of phi forgiven."""
-    phi, h, bounds = map(np.ascontiguousarray, (phi, h, bounds))
-    return kernels.worst_ratio(phi, h, bounds, roundings)
-
-
-def roundings_of_pairs(phi: Float64, h: Float64) -> Float64:
-    """Return how well the distance of each pair is known, (K, K).
-
-    That is relative to the two residuals, and to how far they have moved. Not to the largest of
-    all: next to one that is far away, the others still have all their digits.
-    """
-    size = np.sum(np.abs(phi) + np.abs(h - phi), axis=1)
-    return np.asarray(ROUNDING * np.minimum(1.0, size[:, None] + size))
-
-
-def coincident(bounds: Float64, limit: float = COINCIDENT) -> Int64:
-    """Number the groups of points no further apart than this, in the order of first members."""
-    labels = np.empty(len(bounds), np.intp)
-    kernels.coincident(np.ascontiguousarray(bounds), limit, labels)
-    return labels
+    return Problem(h, bounds, n, shares), Units(batch, h, 1.0 / (batch.least * spread), axes)

@@ -1,7 +1,6 @@
 """What every solver promises: the certificate holds, and all of them find the same answer."""
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,27 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser import solvers
-from coco_denoiser.models import cocoercive
 from coco_denoiser.paper.pairs import denoise_pairs
-from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.families import Case, box, hard
+from tests.families import Case, hard
 from tests.fuzz import judge
 from tests.windows import windows
 
 GENERAL = [name for name in METHODS if name not in ("closed-form", "line")]
 
 # What a method does not claim to solve to 1e-9. The first-order method needs too many
-# iterations where bounds differ by orders of magnitude; Newton's method, dense or by conjugate
-# gradients, is for ordinary windows. All say so by their status, and their answers are feasible
-# all the same.
+# iterations where bounds differ by orders of magnitude; Newton's method is for ordinary windows.
+# Both say so by their status, and their answers are feasible all the same.
 UNCLAIMED = {
     "newton": ("",),
-    "interior-point": (),
     "barrier": (),
-    "large": ("",),
     "line": (),
     "fdpg": ("near-duplicates", "two clusters", "step 0.0001", "shrinking", "off by", "outlier"),
 }
@@ -121,36 +114,3 @@ def test_no_method_touches_what_is_feasible(method: str) -> None:
         assert solution.status is coco.Status.UNCHANGED
         assert solution.method == method
         assert solution.gap == 0.0
-
-
-@pytest.mark.parametrize(
-    ("K", "covariance", "order"),
-    [
-        (8, None, ["newton", "barrier", "interior-point", "large"]),
-        (40, None, ["newton", "barrier", "interior-point", "large"]),
-        (solvers.LARGE, None, ["large", "interior-point", "barrier"]),
-        (8, [1.0, 2.0, 3.0, 4.0, 5.0], ["large", "barrier"]),
-    ],
-)
-def test_methods_are_tried_in_turn(
-    monkeypatch: pytest.MonkeyPatch, K: int, covariance: Any, order: list[str]
-) -> None:
-    """The first works; without it the second does, and so on; without all of them none does."""
-    case = Case(*box(np.random.default_rng(0), K, 5), covariance=covariance)
-
-    def failing(problem: Problem, **_: object) -> tuple[Float64, int]:
-        return np.zeros_like(problem.bounds), 1
-
-    for name in order:
-        solution = case.solve(tol=1e-5)
-        assert solution.method == name
-        monkeypatch.setitem(METHODS, name, METHODS[name]._replace(solve=failing))
-        if name == "newton":
-            monkeypatch.setattr(
-                solvers,
-                "solve_fast",
-                lambda problem, *_: solvers._attempt(problem, "newton", 0.0, 1e-5, 1),
-            )
-            monkeypatch.setattr(cocoercive, "_solve_ordinary", lambda *_: None)
-    with pytest.raises(coco.ConvergenceError):
-        case.solve()

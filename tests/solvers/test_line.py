@@ -34,7 +34,7 @@ def test_a_point_far_away_costs_no_digits(name: str) -> None:
     for seed in range(100):
         problem = FAMILIES[name](np.random.default_rng(seed), 12, 1).reduced()
         given = problem.residuals, problem.bounds, problem.precisions
-        *_, gap, violation, method = kernels.solve(*given, 1e-9, -1, 1e-10, "line")
+        *_, gap, violation, method = kernels.solve(*given, None, 1e-9, -1, 1e-10, "line")
         assert method == "line"
         assert max(gap, violation) <= 1e-9
 

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import coco_denoiser as coco
 from coco_denoiser._core import kernels
 from coco_denoiser.certificate import certify
-from coco_denoiser.problem import Problem, average
-from coco_denoiser.solvers import barrier, interior_point, large, newton
+from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
-from tests.families import FAMILIES, Case, noisy, sgd
-from tests.windows import distances, plain
+from tests.families import FAMILIES, Case, box, noisy, sgd
+from tests.families import path as sgd_path
+from tests.fuzz import _stationary, judge
+from tests.windows import average, by, distances, plain
 
 
 def path(K: int, d: int, step: float, seed: int) -> Problem:
@@ -31,10 +33,10 @@ def verdict(window: Problem, lam: Float64) -> float:
 def test_an_ordinary_window_takes_a_few_steps(K: int, d: int, step: float) -> None:
     for seed in range(5):
         window = path(K, d, step, seed)
-        lam, steps = newton.solve(window, tol=1e-9, max_iter=100)
+        lam, steps = by("newton", window)
         assert verdict(window, lam) <= 1e-9
         assert steps <= 7
-        slow = barrier.solve(window, tol=1e-9, max_iter=100)[0]
+        slow = by("barrier", window)[0]
         np.testing.assert_allclose(average(lam, window)[1], average(slow, window)[1], atol=1e-4)
 
 
@@ -45,7 +47,7 @@ def test_one_pair_at_its_bound_takes_one_step() -> None:
         residuals, bounds = rng.normal(size=(3, 4)), np.full((3, 3), np.inf)
         bounds[0, 1] = bounds[1, 0] = np.linalg.norm(residuals[0] - residuals[1]) / excess
         window = plain(residuals, bounds, rng.uniform(0.5, 1.0, 3))
-        lam, steps = newton.solve(window, tol=1e-9, max_iter=100)
+        lam, steps = by("newton", window)
         assert steps == 1
         assert verdict(window, lam) <= 1e-9
 
@@ -58,7 +60,7 @@ def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> N
     for _ in range(count):
         points = rng.uniform(-10.0, 10.0, (K, d))
         window = Case(points, points + 10.0 * rng.normal(size=(K, d))).reduced()
-        lam, _ = newton.solve(window, tol=1e-9, max_iter=newton.STEPS)
+        lam, _ = by("newton", window)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 0.92 * count
 
@@ -72,7 +74,7 @@ def test_near_points_are_no_obstacle(near: float) -> None:
         points = rng.uniform(-10.0, 10.0, (8, 2))
         points = np.concatenate([points, points + near * rng.normal(size=points.shape)])
         window = Case(points, points + 10.0 * rng.normal(size=points.shape)).reduced()
-        lam, _ = newton.solve(window, tol=1e-9, max_iter=24)
+        lam, _ = by("newton", window, max_iter=24)
         solved += verdict(window, lam) <= 1e-9
     assert solved >= 22
 
@@ -86,15 +88,15 @@ def test_hard_windows_are_solved_without_another_method(name: str) -> None:
         for _ in range(20):
             window = FAMILIES[name](rng, K, d).reduced()
             given = window.residuals, window.bounds, window.precisions
-            *_, gap, violation, _ = kernels.solve(*given, 1e-9, -1, 1e-10, "newton")
+            *_, gap, violation, _ = kernels.solve(*given, None, 1e-9, -1, 1e-10, "newton")
             solved += max(gap, violation) <= 1e-9
     assert solved >= 90
 
 
-@pytest.mark.parametrize("method", [newton, barrier, interior_point, large])
-def test_multipliers_are_of_pairs_at_their_bounds_only(method: Any) -> None:
+@pytest.mark.parametrize("method", ["newton", "barrier"])
+def test_multipliers_are_of_pairs_at_their_bounds_only(method: str) -> None:
     window = path(12, 10, 0.7, 0)
-    lam, _ = method.solve(window, tol=1e-9, max_iter=100)
+    lam, _ = by(method, window)
     _, phi = average(lam, window)
     active = lam > 0.0
     assert 0 < np.count_nonzero(active) < active.size - len(active)
@@ -106,27 +108,19 @@ def test_multipliers_are_of_pairs_at_their_bounds_only(method: Any) -> None:
 def test_the_best_step_is_kept_where_the_next_is_worse() -> None:
     window = path(12, 2, 0.7, 2)
     gaps = [
-        verdict(window, newton.solve(window, tol=1e-14, max_iter=limit)[0]) for limit in range(9)
+        verdict(window, by("newton", window, tol=1e-14, max_iter=limit)[0]) for limit in range(1, 9)
     ]
     assert (np.diff(gaps) <= 0.0).all()
-    assert gaps[0] == gaps[1] > 1e3 * gaps[-1]
+    assert gaps[0] > 1e3 * gaps[-1]
 
 
-def test_more_pairs_than_it_may_cost_are_left_to_others() -> None:
-    """L is far too small: nearly all pairs are at their bounds, and the system is too large."""
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(100, 200))
-    window = Case(points, 1e3 * rng.normal(size=points.shape)).reduced()
-    assert newton.solve(window, tol=1e-9, max_iter=100)[1] <= 2
-
-
-@pytest.mark.parametrize("method", [newton, barrier, interior_point, large])
+@pytest.mark.parametrize("method", ["newton", "barrier"])
 @pytest.mark.parametrize("K", [9, 30])
-def test_points_on_a_line_need_only_their_neighbours(method: Any, K: int) -> None:
+def test_points_on_a_line_need_only_their_neighbours(method: str, K: int) -> None:
     rng = np.random.default_rng(1)
     points = rng.permutation(10.0 * np.arange(K))[:, None]
     window = Case(points, noisy(points, rng)).reduced()
-    lam, _ = method.solve(window, tol=1e-10, max_iter=100)
+    lam, _ = by(method, window, tol=1e-10)
     order = np.argsort(points[:, 0])
     pulled = lam[np.ix_(order, order)] > 0.0
     assert not np.triu(pulled, 2).any()
@@ -142,7 +136,43 @@ def test_coinciding_points_are_held_by_their_smallest_bound() -> None:
     bounds[1, 2] = bounds[2, 1] = 1.0 - 1e-5
     bounds[0, 2] = bounds[2, 0] = bounds[1, 2] - 5e-12
     *_, lam, _, _, gap, violation, _ = kernels.solve(
-        residuals, bounds, np.ones(4), 1e-9, -1, 1e-10, "newton"
+        residuals, bounds, np.ones(4), None, 1e-9, -1, 1e-10, "newton"
     )
     assert max(gap, violation) <= 1e-9
     assert lam[0, 2] > lam[1, 2] == 0.0
+
+
+@pytest.mark.parametrize("make", [box, sgd_path])
+def test_a_large_window_is_solved_exactly_on_few_of_its_pairs(make: Any) -> None:
+    """By conjugate gradients: the matrix of the pairs is not stored."""
+    points, gradients = make(np.random.default_rng(0), 300, 10)
+    solution = coco.solve(points, gradients, L=1.0)
+    assert solution.method == "newton"
+    assert max(solution.gap, solution.violation) <= 1e-9
+    # The certificate is over all pairs, by code that the solver does not share.
+    phi = solution.gradients - 0.5 * points
+    assert (distances(phi) <= 0.5 * distances(points) * (1.0 + 1e-8) + 1e-9).all()
+    assert np.count_nonzero(solution.multipliers) <= 20 * 300
+
+
+def test_so_it_is_with_a_covariance() -> None:
+    case = Case(*box(np.random.default_rng(0), 165, 10), covariance=np.geomspace(0.1, 1.0, 10))
+    solution = case.solve()
+    assert solution.method == "newton"
+    assert not judge(case, solution).wrong
+
+
+@pytest.mark.parametrize("strongest", [1.0, 1e15])
+def test_elimination_keeps_every_digit_however_strong_the_pulls(strongest: float) -> None:
+    """Nothing is subtracted."""
+    K, q = 211, 3
+    rng = np.random.default_rng(3)
+    a = np.triu(strongest ** rng.random((K, K)) * (rng.random((K, K)) < 0.05), 1)
+    n, h = rng.uniform(0.1, 1.0, K), rng.random((K, q))
+    bounds = np.full((K, K), 1e3)
+    np.fill_diagonal(bounds, 0.0)
+    bounds[0, 1] = bounds[1, 0] = 1e-3 * np.linalg.norm(h[0] - h[1])  # one is broken
+    W, phi, _, _ = kernels.average(h, bounds, n, None, a + a.T, 1e9)
+    right = np.hstack((n[:, None] * h, np.diag(n))).astype(np.longdouble)
+    exact = _stationary((a + a.T).astype(np.longdouble), n.astype(np.longdouble), right)
+    np.testing.assert_allclose(np.hstack((phi, W)), exact.astype(float), rtol=1e-11)

@@ -7,9 +7,10 @@
 #     H du = -(N u + B (tau / s) v)    with H = N + Laplacian(lam) + sum_e (lam_e / s_e) v_e v_e',
 #
 # where v_e v_e' acts on the difference of the two points, and dlam = (tau + lam v.dv) / s - lam. A
-# first solution with tau = 0 tells how far one could go, and that chooses tau, as Mehrotra does.
-# Where even then the step is short, Newton's method goes back towards the path: at the present tau,
-# halved while the convex and self-concordant function
+# first solution with tau = 0 tells how far one could go, and that chooses tau, and a correction of
+# second order, as Mehrotra does. Where even then the step is short, Newton's method goes back
+# towards the path: at one tau until steps are long again, halved while the convex and
+# self-concordant function
 #
 #     F(phi) = 1/2 sum_i n_i ||phi_i - h_i||^2 - tau sum_e log s_e
 #
@@ -20,29 +21,33 @@ from libc.math cimport log
 
 cdef extern from *:
     """
-    #define SHORT 0.1        /* a step that makes less of its way goes back to the path instead */
+    #define SHORT 0.3        /* a step that makes less of its way goes back to the path instead */
     #define SHORTEST 1e-9    /* of a step */
     #define LEAST 0.01       /* of tau that a step leaves: with less, it ends far from the path */
     #define WIDEST 1e4       /* factor by which lam s may differ from its mean */
+    #define NARROW 100.0     /* the same, on the way back to the path */
     #define END 0.02         /* of the tolerance: where the path ends */
     """
-    double SHORT, SHORTEST, LEAST, WIDEST, END
+    double SHORT, SHORTEST, LEAST, WIDEST, NARROW, END
 
 
 @cython.final
 cdef class Barrier(TreeSystem):
     """Where the method is, and how far a step may go."""
 
-    # Of every pair: what a step changes, v.dv and ||dv||^2; the best multipliers so far.
+    # Of every pair: what a step changes, v.dv and ||dv||^2; the correction of lam s; the best
+    # multipliers so far.
     cdef double *dlam
     cdef double *along
     cdef double *square
+    cdef double *bend
     cdef double *best
     cdef double loss, primal, dual  # 1/2 sum n u^2, and how far phi and lam may go
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q):
         cdef Py_ssize_t most = K * (K - 1) // 2
         self.dlam, self.best = self.vector(most), self.vector(most)
+        self.bend = self.vector(most)
         self.along, self.square = self.vector(most), self.vector(most)
 
     cdef bint enter(self, Py_ssize_t *label) noexcept nogil:
@@ -54,6 +59,9 @@ cdef class Barrier(TreeSystem):
         cdef Py_ssize_t e, i, j, K = self.K, count
         cdef double worst = 0.0, margin, tau
         cdef bint clear = False
+        for i in range(K):
+            for j in range(i):  # pairs that are not listed connect nothing
+                row(self.A, i)[j] = 1.0
         for e in range(self.pairs):
             i, j = self.first[e] - 1, self.second[e] - 1
             self.square[e] = sqrt(squared_distance(row(self.h, i), row(self.h, j), self.q))
@@ -70,10 +78,7 @@ cdef class Barrier(TreeSystem):
                 i, j = self.first[e] - 1, self.second[e] - 1
                 if label[i] != label[j] and self.square[e] * margin > self.rho[e]:
                     row(self.A, i)[j], clear = 0.0, False
-        self.loss = 0.0
-        for e in range(self.q):
-            for i in range(1, K + 1):
-                self.loss += 0.5 * self.n[i] * row(self.u, e)[i] * row(self.u, e)[i]
+        self.weigh()
         tau = self.loss / self.pairs
         for e in range(self.pairs):
             self.s[e] = 0.5 * (self.rho[e] - self.square[e]) * (self.rho[e] + self.square[e])
@@ -118,10 +123,28 @@ cdef class Barrier(TreeSystem):
                 row(self.v, c)[e] = mean
                 mass += mean * mean
             self.square[e] = share[g] * self.square[e] if g >= 0 else sqrt(mass)
+        for i in range(1, self.K + 1):
+            j = self.parent[i]
+            for c in range(self.q):
+                mean = row(self.u, c)[i] - row(self.u, c)[j]
+                if j > 0 and label[i - 1] == label[j - 1]:
+                    mean = row(self.h, i - 1)[c] - row(self.h, j - 1)[c]
+                    mean *= share[label[i - 1]] - 1.0
+                row(self.edge, c)[i] = mean
+
+    cdef void weigh(self) noexcept nogil:
+        """Fill in the loss."""
+        cdef Py_ssize_t c, i
+        cdef double *u
+        self.loss = 0.0
+        for c in range(self.q):
+            u = row(self.u, c)
+            for i in range(1, self.K + 1):
+                self.loss += 0.5 * self.shares[c] * self.n[i] * u[i] * u[i]
 
     cdef int follow(self, Workspace ws, int max_iter) noexcept nogil:
         """Follow the path; return the number of steps. The best multipliers are kept."""
-        cdef double gap, least = INFINITY, mu, tau, left, tol = ws.tol
+        cdef double gap, least = INFINITY, mu, tau, end, held = 0.0, left, tol = ws.tol
         cdef int steps = 0
         while True:
             mu = dot(self.lam, self.s, self.pairs)
@@ -136,16 +159,23 @@ cdef class Barrier(TreeSystem):
             mu /= self.pairs
             if not self.factorise():
                 break
+            memset(self.bend, 0, self.pairs * sizeof(double))
             self.direct(0.0)
             left = max(1.0 - min(self.primal, self.dual), self.complementarity() / mu)
-            tau = max(max(min(left, 1.0) ** 2, LEAST) * mu, END * tol * self.loss / self.pairs)
+            end = END * tol * self.loss / self.pairs
+            tau = max(max(min(left, 1.0) ** 2, LEAST) * mu, end)
+            self.correct(min(min(self.primal, self.dual), 1.0))
             self.direct(tau)
             left = min(max(0.9, 1.0 - left), 0.999)
             self.primal, self.dual = min(1.0, left * self.primal), min(1.0, left * self.dual)
             if min(self.primal, self.dual) >= SHORT:
-                self.advance(WIDEST)
-            elif not self.return_to_path(mu):
-                break
+                self.advance()
+                self.hold(dot(self.lam, self.s, self.pairs) / self.pairs, WIDEST)
+                held = 0.0
+            else:
+                held = max(max(mu, end), held)
+                if not self.return_to_path(held):
+                    break
             steps += 1
         if least == INFINITY:
             memcpy(self.best, self.lam, self.pairs * sizeof(double))
@@ -168,7 +198,7 @@ cdef class Barrier(TreeSystem):
         cdef double *b
         cdef double fastest = 0.0, largest = 0.0
         for e in range(self.pairs):
-            self.weight[e] = tau / self.s[e]
+            self.weight[e] = (tau + self.bend[e]) / self.s[e]
             self.along[e] = self.square[e] = 0.0
         for c in range(self.q):
             self.collect(c)
@@ -180,13 +210,20 @@ cdef class Barrier(TreeSystem):
                 self.along[e] += a[e] * b[e]
                 self.square[e] += b[e] * b[e]
         for e in range(self.pairs):
-            self.dlam[e] = (tau + self.lam[e] * self.along[e]) / self.s[e] - self.lam[e]
+            self.dlam[e] = (tau + self.bend[e] + self.lam[e] * self.along[e]) / self.s[e] - self.lam[e]
             # Both are the inverse of how far the pair may go.
             self.factors[0] = sqrt(self.along[e] * self.along[e] + 2.0 * self.square[e] * self.s[e])
             largest = max(largest, (self.along[e] + self.factors[0]) / (2.0 * self.s[e]))
             fastest = max(fastest, -self.dlam[e] / self.lam[e])
         self.primal = 1.0 / max(largest, 1e-300)
         self.dual = 1.0 / max(fastest, 1e-300)
+
+    cdef void correct(self, double share) noexcept nogil:
+        """Let the next step allow for what lam s is not linear in, as the last one shows it."""
+        cdef double bend
+        for e in range(self.pairs):
+            bend = 0.5 * self.lam[e] * self.square[e] + self.dlam[e] * self.along[e]
+            self.bend[e] = share * bend
 
     cdef double complementarity(self) noexcept nogil:
         """Return the mean of lam s, as far as a step may go."""
@@ -196,28 +233,37 @@ cdef class Barrier(TreeSystem):
             total += (self.lam[e] + b * self.dlam[e]) * s
         return total / self.pairs
 
-    cdef void advance(self, double widest) noexcept nogil:
-        """Go as far as a step may; keep lam s within a factor of its mean."""
-        cdef double a = self.primal, b = self.dual, mu
+    cdef void advance(self) noexcept nogil:
+        """Go as far as a step may."""
+        cdef double a = self.primal, b = self.dual
+        cdef double *u
+        cdef double *edge
         cdef Py_ssize_t c, e, i
-        self.loss = 0.0
         for c in range(self.q):
-            add_multiple(row(self.u, c), a, row(self.du, c), self.K + 1)
+            u, edge = row(self.u, c), row(self.edge, c)
+            add_multiple(edge + 1, a, self.step + c * self.K, self.K)
+            for i in range(1, self.K + 1):  # anew: what u has lost on the way would be missed by v
+                u[i] = u[self.parent[i]] + edge[i]
             add_multiple(row(self.v, c), a, row(self.dv, c), self.pairs)
-            for i in range(1, self.K + 1):
-                self.loss += 0.5 * self.n[i] * row(self.u, c)[i] * row(self.u, c)[i]
+        self.weigh()
         for e in range(self.pairs):
             # Not from v: where bounds are barely broken, that would leave it no digits.
             self.s[e] -= a * (self.along[e] + 0.5 * a * self.square[e])
             self.lam[e] += b * self.dlam[e]
-        mu = dot(self.lam, self.s, self.pairs) / self.pairs
+
+    cdef void hold(self, double tau, double widest) noexcept nogil:
+        """Keep lam s within a factor of tau."""
         for e in range(self.pairs):
-            self.lam[e] = min(max(self.lam[e], mu / widest / self.s[e]), mu * widest / self.s[e])
+            self.lam[e] = min(max(self.lam[e], tau / widest / self.s[e]), tau * widest / self.s[e])
 
     cdef bint return_to_path(self, double tau) noexcept nogil:
         """Make a step of Newton's method that lets F fall; return False if there is none."""
         cdef double rounding = 1e-13 * (self.loss + tau * self.pairs), fall, change, slack, a, move
         cdef Py_ssize_t c, e, i
+        memset(self.bend, 0, self.pairs * sizeof(double))
+        self.hold(tau, NARROW)
+        if not self.factorise():
+            return False
         self.direct(tau)
         fall = -dot(self.gradient, self.step, self.size)
         self.primal, self.dual = min(1.0, 0.99 * self.primal), min(1.0, 0.99 * self.dual)
@@ -226,12 +272,13 @@ cdef class Barrier(TreeSystem):
             for c in range(self.q):
                 for i in range(1, self.K + 1):
                     move = a * row(self.du, c)[i]
-                    change += self.n[i] * move * (row(self.u, c)[i] + 0.5 * move)
+                    change += self.shares[c] * self.n[i] * move * (row(self.u, c)[i] + 0.5 * move)
             for e in range(self.pairs):
                 slack = self.s[e] - a * (self.along[e] + 0.5 * a * self.square[e])
                 change -= tau * log(slack / self.s[e])
             if change <= rounding - 1e-4 * a * fall:
-                self.advance(100.0)
+                self.advance()
+                self.hold(tau, NARROW)
                 return True
             self.primal *= 0.5
         return False
@@ -263,11 +310,7 @@ cdef class Barrier(TreeSystem):
 
 cdef void solve_barrier(Workspace ws, double near, int max_iter) noexcept nogil:
     """Solve the problem of a workspace by the barrier method; no bound is below `near`."""
-    ws.steps, ws.active = 0, 0
-    set_identity(ws)
-    list_pairs(ws, near)
-    prepare(ws)
-    if is_broken(ws):
+    if begin(ws, near):
         with gil:
             take_path(ws, Barrier(ws.K, ws.q), max_iter)
 
@@ -280,5 +323,4 @@ cdef void take_path(Workspace ws, Barrier path, int max_iter) noexcept:
             ws.steps = path.follow(ws, max_iter)
             path.drop_idle(ws)
             memcpy(ws.best, ws.lam, ws.pairs * sizeof(double))
-            invert(ws.system, ws.W)
-            finish(ws, ws.within)
+            finish(ws)

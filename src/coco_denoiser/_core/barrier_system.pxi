@@ -23,13 +23,15 @@ cdef class TreeSystem(Memory):
     cdef Py_ssize_t *second
     cdef Py_ssize_t *listed  # of a pair, where the workspace has it
     cdef double *n
+    cdef double *shares  # what these are multiplied by in each coordinate
     # Of every pair: bound, slack, multiplier; and what it weighs in a sum.
     cdef double *rho
     cdef double *s
     cdef double *lam
     cdef double *weight
-    # Coordinates by columns of nodes (u, du) or pairs (v, dv); residuals by rows of nodes.
-    cdef Table u, du, v, dv, h
+    # Coordinates by columns of nodes (u, du, and edge: u from that of the parent on) or pairs
+    # (v, dv); residuals by rows of nodes.
+    cdef Table u, du, edge, v, dv, h
     cdef Table H  # the system, and then its factor: rows below the diagonal, pivots inverted
     cdef double *gradient
     cdef double *step
@@ -45,7 +47,9 @@ cdef class TreeSystem(Memory):
         self.listed = self.indices(most)
         self.rho, self.s = self.vector(most), self.vector(most)
         self.lam, self.weight = self.vector(most), self.vector(most)
-        self.u, self.du = self.table(q, K + 1), self.table(q, K + 1)
+        self.u, self.du, self.edge = (
+            self.table(q, K + 1), self.table(q, K + 1), self.table(q, K + 1)
+        )
         self.v, self.dv, self.h = self.table(q, most), self.table(q, most), self.table(K, q)
         self.H, self.factors = self.table(self.size, self.size), self.vector(self.size)
         self.gradient, self.step = self.vector(self.size), self.vector(self.size)
@@ -59,10 +63,15 @@ cdef class TreeSystem(Memory):
     cdef void load(self, Workspace ws) noexcept nogil:
         """Take a problem: number its points along a tree, and list the pairs.
 
-        The parent of a point is the nearest of those known at least as precisely.
+        The parent of a point is the nearest of those known at least as precisely. The unit is the
+        longest pair that breaks its bound: next to what is far away, squares would underflow.
         """
         cdef Py_ssize_t K = self.K, i, j, m, l, e, next = 1
-        cdef double least
+        cdef double least, unit = 0.0
+        self.shares = ws.shares
+        for e in range(ws.pairs):
+            if ws.w[e] * ws.inverse[e] > 1.0:
+                unit = max(unit, ws.w[e])
         for i in range(K):
             self.above[i], least = K, INFINITY
             for j in range(K):
@@ -75,13 +84,14 @@ cdef class TreeSystem(Memory):
         for i in range(1, K + 1):
             m = self.order[i]
             self.n[i] = ws.n[m]
-            memcpy(row(self.h, i - 1), row(ws.h, m), self.q * sizeof(double))
+            for j in range(self.q):
+                row(self.h, i - 1)[j] = row(ws.h, m)[j] / unit
             for j in range(1, i):
                 l = self.order[j]
                 e = m * (m - 1) // 2 + l if l < m else l * (l - 1) // 2 + m
                 if ws.inverse[e] > 0.0:
                     self.first[self.pairs], self.second[self.pairs] = i, j
-                    self.listed[self.pairs], self.rho[self.pairs] = e, ws.rho[e]
+                    self.listed[self.pairs], self.rho[self.pairs] = e, ws.rho[e] / unit
                     self.pairs += 1
 
     cdef Py_ssize_t number(self, Py_ssize_t i, Py_ssize_t parent, Py_ssize_t k) noexcept nogil:
@@ -110,7 +120,7 @@ cdef class TreeSystem(Memory):
                     for e in range(self.pairs):
                         self.weight[e] += self.lam[e]
                     for i in range(1, self.K + 1):
-                        row(self.A, 0)[i] = row(self.A, i)[0] = self.n[i]
+                        row(self.A, 0)[i] = row(self.A, i)[0] = self.n[i] * self.shares[c]
                 for e in range(self.pairs):
                     i, j = self.first[e], self.second[e]
                     row(self.A, i)[j] = row(self.A, j)[i] = self.weight[e]
@@ -179,7 +189,7 @@ cdef class TreeSystem(Memory):
         cdef double *u = row(self.u, c)
         for i in range(K + 1):
             memset(row(self.A, i), 0, (K + 1) * sizeof(double))
-            row(self.A, i)[0] = self.n[i] * u[i]
+            row(self.A, i)[0] = self.n[i] * self.shares[c] * u[i]
         for e in range(self.pairs):
             i, j = self.first[e], self.second[e]
             row(self.A, i)[j] = self.weight[e] * a[e]

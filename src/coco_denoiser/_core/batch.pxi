@@ -64,7 +64,7 @@ cdef class Batch(Memory):
         cdef Row n = self.write(self.precisions, K)
         with nogil:
             reduce_batch(self, n)
-        if d > max(2 * K, <Py_ssize_t> FEW):
+        if d > max(K, <Py_ssize_t> FEW):
             self.coordinates = empty((K, K))
             rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
 
@@ -83,7 +83,7 @@ cdef class Batch(Memory):
         """
         cdef Memory given = Memory.__new__(Memory)
         cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
-        ws.load(self.coordinates, self.bounds, self.precisions, tol, within)
+        ws.load(self.coordinates, self.bounds, self.precisions, None, tol, within)
         answer = None
         if ws.solve(max_iter):
             gradients = empty((self.K, self.d))

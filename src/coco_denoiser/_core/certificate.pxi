@@ -25,6 +25,7 @@ cdef struct Claim:
     Table lam
     double *n
     double *shares  # what precisions are multiplied by in each coordinate
+    bint coloured  # whether these differ
     # Room to work in: forces, u, a system, the size of each point, a vector.
     Table force
     Table u
@@ -35,7 +36,7 @@ cdef struct Claim:
 
 cdef Py_ssize_t certificate_room(Py_ssize_t K, Py_ssize_t q) noexcept nogil:
     """Return how many numbers `divide_room` needs."""
-    return 2 * K * whole(q) + K * whole(q + 1 + K) + K * whole(K) + 2 * whole(K) + 2 * whole(q)
+    return 2 * K * whole(q) + K * whole(q + 1 + K) + K * whole(K) + 2 * whole(K) + whole(q)
 
 
 cdef void divide_room(Claim *claim, double *room) noexcept nogil:
@@ -51,23 +52,19 @@ cdef void divide_room(Claim *claim, double *room) noexcept nogil:
     claim.system.pivot = claim.system.F.data + K * whole(K)
     claim.size = claim.system.pivot + whole(K)
     claim.mean = claim.size + whole(K)
-    claim.shares = claim.mean + whole(q)
-    for c in range(q):
-        claim.shares[c] = 1.0
 
 
 cdef (double, double) judge(Claim *claim) noexcept nogil:
-    """Return the relative gap and the worst relative violation, where all shares are 1."""
-    cdef double value = weigh(claim)
-    load_rest(claim)
-    solve_system(claim.system, claim.u)
-    return judge_forces(claim, value)
-
-
-cdef (double, double) judge_forces(Claim *claim, double value) noexcept nogil:
-    """Return the relative gap and the worst relative violation, given u and the objective."""
-    cdef double gap = 0.0, violation = 0.0
+    """Return the relative gap and the worst relative violation."""
+    cdef double value = weigh(claim), gap = 0.0, violation = 0.0
     cdef Py_ssize_t i, j
+    load_rest(claim)
+    if claim.coloured:
+        for i in range(claim.K):
+            memcpy(row(claim.u, i), row(claim.system.A, i), claim.q * sizeof(double))
+        solve_shares(claim.system, claim.n, claim.lam, claim.shares, claim.q, claim.u)
+    else:
+        solve_system(claim.system, claim.u)
     for i in range(claim.K):
         for j in range(i):
             violation = max(violation, excess_of(claim, i, j))
@@ -190,7 +187,7 @@ cdef double slack_within(Claim *claim, Py_ssize_t i, Py_ssize_t j, Py_ssize_t co
     return forgiven(claim, i, j, sqrt(strength), work)
 
 
-def certify(residuals, bounds, precisions, shares, phi, multipliers, u=None) -> tuple[float, float]:
+def certify(residuals, bounds, precisions, shares, phi, multipliers) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
     Args:
@@ -199,25 +196,31 @@ def certify(residuals, bounds, precisions, shares, phi, multipliers, u=None) -> 
         precisions: (K,).
         shares: (q,), what these are multiplied by in each coordinate.
         phi: (K, q), the residuals of the answer.
-        multipliers: (K, K), symmetric.
-        u: (K, q), what makes up for the rounding of phi; None computes it, if all shares are 1.
+        multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
     cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Claim claim
     cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1]
-    cdef double *ratios = given.read(shares, q)
     claim.K, claim.q, claim.n = K, (q + 3) // 4 * 4, given.read(precisions, K)
     claim.h = copy_in(memory, given.read(residuals, K, q), K, q)
     claim.phi = copy_in(memory, given.read(phi, K, q), K, q)
     claim.bounds = copy_in(memory, given.read(bounds, K, K), K, K)
     claim.lam = copy_in(memory, given.read(multipliers, K, K), K, K)
     divide_room(&claim, memory.vector(certificate_room(K, claim.q)))
-    memcpy(claim.shares, ratios, q * sizeof(double))
-    if u is None:
-        return judge(&claim)
-    claim.u = copy_in(memory, given.read(u, K, q), K, q)
-    return judge_forces(&claim, weigh(&claim))
+    claim.shares = memory.vector(claim.q)
+    claim.coloured = read_shares(claim.shares, given.read(shares, q), q)
+    return judge(&claim)
+
+
+cdef bint read_shares(double *shares, const double *given, Py_ssize_t q) noexcept nogil:
+    """Copy what precisions are multiplied by; return whether coordinates differ."""
+    cdef bint coloured = False
+    cdef Py_ssize_t c
+    for c in range((q + 3) // 4 * 4):
+        shares[c] = given[c] if c < q else 1.0
+        coloured = coloured or shares[c] != 1.0
+    return coloured
 
 
 cdef Table copy_in(Memory memory, double *given, Py_ssize_t rows, Py_ssize_t columns) except *:

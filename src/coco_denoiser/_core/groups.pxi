@@ -9,10 +9,7 @@ cdef Py_ssize_t solve_groups(Workspace ws, double near, int max_iter) noexcept n
         solve_distinct(ws, near, max_iter)
         return count
     with gil:
-        if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
-            ws.part = Workspace(count, ws.most)
-    merge_groups(ws, ws.part)
-    ws.part.tol, ws.part.within, ws.part.answered = ws.tol, ws.within, ws.answered
+        merge_groups(ws, count)
     solve_distinct(ws.part, near, max_iter)
     expand_groups(ws, ws.part)
     return count
@@ -53,10 +50,17 @@ cdef Py_ssize_t label_groups(
     return count
 
 
-cdef void merge_groups(Workspace ws, Workspace part) noexcept nogil:
-    """Set the problem in which every group is one point."""
+cdef Workspace merge_groups(Workspace ws, Py_ssize_t count):
+    """Return the problem in which every group is one point."""
     cdef Py_ssize_t i, j, a, b, c
+    if ws.part is None or ws.part.K != count or ws.part.most < ws.most:
+        ws.part = Workspace(count, ws.most)
+    cdef Workspace part = ws.part
+    part.tol, part.within, part.answered = ws.tol, ws.within, ws.answered
+    part.coloured = ws.coloured
+    part.make_layers()
     set_coordinates(part, ws.q)
+    memcpy(part.shares, ws.shares, ws.system.q * sizeof(double))
     for a in range(part.K):
         part.n[a] = 0.0
         memset(row(part.h, a), 0, ws.system.q * sizeof(double))
@@ -73,6 +77,7 @@ cdef void merge_groups(Workspace ws, Workspace part) noexcept nogil:
     for a in range(part.K):
         for c in range(ws.q):
             row(part.h, a)[c] /= part.n[a]
+    return part
 
 
 cdef void expand_groups(Workspace ws, Workspace part) noexcept nogil:

@@ -1,10 +1,13 @@
 # The functions of the compiled core, for type checkers.
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
-from coco_denoiser.models import Model
-from coco_denoiser.models.bounds import Limits
-from coco_denoiser.typing import Array, Float64, Int64
+from coco_denoiser.models.base import Limits, Model
+from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Estimate
+
+# A method's name, or a function of residuals, bounds and precisions.
+Way: TypeAlias = str | Callable[[Float64, Float64, Float64], tuple[Float64, int]]
 
 def has_avx2() -> bool: ...
 def measure(
@@ -59,17 +62,26 @@ class Workspace:
     def problem(self) -> tuple[Float64, Float64, Float64]: ...
     def answer(self) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
     def weights(self, i: int) -> tuple[Float64, int, bool, float, float, str]: ...
-    def solve(self, max_iter: int = ..., method: str = ...) -> bool: ...
+    def solve(self, max_iter: int = ..., method: Way = ...) -> bool: ...
 
 def solve(
     residuals: Float64,
     bounds: Float64,
     precisions: Float64,
+    shares: Float64 | None,
     tol: float,
     max_iter: int,
     within: float,
-    method: str,
+    method: Way,
 ) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
+def average(
+    residuals: Float64,
+    bounds: Float64,
+    precisions: Float64,
+    shares: Float64 | None,
+    multipliers: Float64,
+    within: float,
+) -> tuple[Float64, Float64, float, float]: ...
 def step(
     window: Window,
     x: Array,
@@ -89,15 +101,7 @@ def certify(
     shares: Float64,
     phi: Float64,
     multipliers: Float64,
-    u: Float64 | None = None,
 ) -> tuple[float, float]: ...
-def solve_laplacian(
-    multipliers: Float64, precisions: Float64, right: Float64, inverse: Float64 | None = None
-) -> None: ...
-def line_multipliers(
-    residuals: Float64, bounds: Float64, precisions: Float64
-) -> Float64 | None: ...
-def implied_pairs(bounds: Float64) -> None: ...
 def distances(vectors: Float64) -> Float64: ...
 def fits(points: Float64, gradients: Float64, c: float, limit: float) -> bool: ...
 
@@ -117,18 +121,14 @@ class Batch:
     ) -> tuple[Float64, Float64, Float64, int, float, float, bool, str] | None: ...
 
 def repair(batch: Batch, gradients: Float64, tol: float) -> tuple[bool, float]: ...
-def standardise(residuals: Float64) -> float: ...
-def worst_ratio(phi: Float64, residuals: Float64, bounds: Float64, roundings: float) -> float: ...
-def coincident(bounds: Float64, limit: float, labels: Int64) -> int: ...
-def spread(first: Int64, second: Int64, v: Float64, x: Float64, pull: Float64) -> None: ...
-def collect(first: Int64, second: Int64, v: Float64, u: Float64, out: Float64) -> None: ...
-def fdpg(
-    residuals: Float64,
-    bounds: Float64,
-    precisions: Float64,
-    dual: Float64,
-    tol: float,
-    max_iter: int,
-    restart: bool,
-    history: Float64 | None = None,
-) -> int: ...
+
+class Fdpg:
+    def __init__(
+        self,
+        residuals: Float64,
+        bounds: Float64,
+        precisions: Float64,
+        dual: Float64,
+        restart: bool,
+    ) -> None: ...
+    def iterate(self, count: int) -> None: ...

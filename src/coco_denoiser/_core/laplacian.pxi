@@ -15,8 +15,8 @@ cdef struct Laplacian:
     double *pivot
 
 
-cdef void solve_system(Laplacian s, Table x) noexcept nogil:
-    """Fill x with the solutions, (K, q)."""
+cdef void eliminate(Laplacian s) noexcept nogil:
+    """Eliminate one node after another, and their right-hand sides."""
     cdef Py_ssize_t i, k
     cdef double *factors
     cdef double *own
@@ -27,6 +27,12 @@ cdef void solve_system(Laplacian s, Table x) noexcept nogil:
         if i + 1 < s.K:
             combine(own, factors + i + 1, row(s.A, i + 1), s.A.stride, s.K - i - 1, s.q + 1 + i)
         s.pivot[i] = 1.0 / add_up(own + s.q, i + 1)
+
+
+cdef void solve_system(Laplacian s, Table x) noexcept nogil:
+    """Fill x with the solutions, (K, q)."""
+    cdef Py_ssize_t i
+    eliminate(s)
     for i in range(s.K):
         memcpy(row(x, i), row(s.A, i), s.q * sizeof(double))
         combine(row(x, i), row(s.A, i) + s.q + 1, x.data, x.stride, i, s.q)
@@ -56,34 +62,29 @@ cdef void invert(Laplacian s, Table M) noexcept nogil:
             row(M, i)[j] = row(M, j)[i]
 
 
-def solve_laplacian(multipliers, precisions, right, inverse=None) -> None:
-    """Overwrite right (K, q) by (diag(n) + Laplacian(lam))^-1 right, and fill in the inverse.
+cdef Laplacian load_share(Laplacian s, double *n, Table lam, double share) noexcept nogil:
+    """Set the system (N + Laplacian(lam) / share) x = b, b being zero; return it."""
+    cdef Py_ssize_t i, j
+    cdef double *own
+    s.q = 4
+    for i in range(s.K):
+        own = row(s.A, i)
+        memset(own, 0, 4 * sizeof(double))
+        own[4] = n[i]
+        for j in range(i):
+            own[5 + j] = min(row(lam, i)[j], 1e30) / share
+    return s
 
-    Args:
-        multipliers: (K, K), of which the part above the diagonal is used.
-        precisions: (K,).
-        right: (K, q).
-        inverse: (K, K), or None if it is not wanted.
-    """
-    cdef Memory given = Memory()
-    cdef Memory memory = Memory()
-    cdef Laplacian s
-    cdef Py_ssize_t K = right.shape[0], columns = right.shape[1], i, j
-    cdef double *lam = given.read(multipliers, K, K)
-    cdef double *n = given.read(precisions, K)
-    cdef double *b = given.write(right, K, columns)
-    cdef double *out = NULL if inverse is None else given.write(inverse, K, K)
-    s.K, s.q, s.pivot = K, (columns + 3) // 4 * 4, memory.vector(K)
-    s.A, s.F = memory.table(K, s.q + 1 + K), memory.table(K, K)
-    cdef Table x = memory.table(K, max(s.q, K))
-    with nogil:
-        for i in range(K):
-            memcpy(row(s.A, i), b + i * columns, columns * sizeof(double))
-            row(s.A, i)[s.q] = n[i]
-            for j in range(i):
-                row(s.A, i)[s.q + 1 + j] = lam[j * K + i]
-        solve_system(s, x)
-        copy_out(x, b, K, columns)
-        if out != NULL:
-            invert(s, x)
-            copy_out(x, out, K, K)
+
+cdef void solve_shares(
+    Laplacian s, double *n, Table lam, double *shares, Py_ssize_t q, Table x
+) noexcept nogil:
+    """Overwrite the coordinates x_c of x, (K, q), by (s_c N + Laplacian(lam))^-1 x_c."""
+    cdef Py_ssize_t c, i
+    for c in range(q):
+        s = load_share(s, n, lam, shares[c])
+        for i in range(s.K):
+            row(s.A, i)[0] = row(x, i)[c] / shares[c]
+        solve_system(s, s.F)  # which the elimination has done with
+        for i in range(s.K):
+            row(x, i)[c] = row(s.F, i)[0]

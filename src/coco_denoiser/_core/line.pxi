@@ -144,15 +144,10 @@ cdef class Line(Memory):
 
 cdef void solve_line(Workspace ws, Line line) noexcept nogil:
     """Solve the problem of a workspace, if its points are on a line; the answer is h elsewhere."""
-    cdef Py_ssize_t e, i, j, k
-    ws.steps, ws.active = 0, 0
-    set_identity(ws)
-    for e in range(ws.pairs):
-        ws.rho[e] = row(ws.bounds, ws.first[e])[ws.second[e]]
-        ws.inverse[e] = ws.lam[e] = 0.0
-    prepare(ws)
-    if not (is_broken(ws) and line.arrange(ws.bounds)):
+    cdef Py_ssize_t i, j, k
+    if not (begin(ws, 0.0) and line.arrange(ws.bounds)):
         return
+    memset(ws.lam, 0, ws.pairs * sizeof(double))
     for k in range(ws.K):
         line.h[k], line.n[k] = row(ws.h, line.order[k])[0], ws.n[line.order[k]]
     line.solve()
@@ -161,33 +156,4 @@ cdef void solve_line(Workspace ws, Line line) noexcept nogil:
         ws.lam[i * (i - 1) // 2 + j] = line.lam[k]
     memcpy(ws.best, ws.lam, ws.pairs * sizeof(double))
     move(ws)
-    invert(ws.system, ws.W)
-    finish(ws, ws.within)
-
-
-def line_multipliers(residuals, bounds, precisions):
-    """Return the multipliers (K, K) of points on a line; None if they are not.
-
-    Args:
-        residuals: (K, 1).
-        bounds: (K, K).
-        precisions: (K,).
-    """
-    cdef Memory given = Memory()
-    cdef Py_ssize_t K = residuals.shape[0], k, i, j
-    cdef double *h = given.read(residuals, K, 1)
-    cdef double *n = given.read(precisions, K)
-    cdef Line line = Line(K)
-    cdef Table table
-    table.data, table.stride = given.read(bounds, K, K), K
-    if not line.arrange(table):
-        return None
-    for k in range(K):
-        line.h[k], line.n[k] = h[line.order[k]], n[line.order[k]]
-    line.solve()
-    multipliers = zeros((K, K))
-    cdef double *out = given.write(multipliers, K, K)
-    for k in range(K - 1):
-        i, j = line.order[k], line.order[k + 1]
-        out[i * K + j] = out[j * K + i] = line.lam[k]
-    return multipliers
+    finish(ws)

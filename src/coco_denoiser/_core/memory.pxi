@@ -7,14 +7,14 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.math cimport INFINITY, fabs, sqrt
+from libc.math cimport INFINITY, NAN, fabs, sqrt
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from sys import maxsize
 
-from numpy import empty, zeros
+from numpy import ascontiguousarray, empty
 
 
 ctypedef double *Row

@@ -36,33 +36,45 @@ cdef extern from *:
     /* The ridge is the relative gap, at most RIDGE, from CROWDED pairs per degree of freedom on. */
     #define RIDGE 0.01
     #define CROWDED 0.6
-    /* Multiplications that a window of K points may cost: ALLOWED * max(K, 16)^3. */
-    #define ALLOWED 300.0
+    /* Multiplications that a window of K points may cost, as a multiple of max(K, 16)^3: for large
+     * windows, and for those that then cost less than the third number. */
+    #define ALLOWED 1000.0
+    #define ALLOWED_SMALL 8000.0
+    #define ENOUGH_WORK 2e9
     """
-    double READY, NEAR, CARRY, STIFF, RIDGE, CROWDED, ALLOWED
+    double READY, NEAR, CARRY, STIFF, RIDGE, CROWDED, ALLOWED, ALLOWED_SMALL, ENOUGH_WORK
 
 
 cdef bint solve_newton(Workspace ws, int max_iter) noexcept nogil:
     """Solve the problem of a workspace; return False if two points coincide."""
-    cdef bint distinct, last = True
-    ws.steps, ws.active = 0, 0
-    set_identity(ws)
-    distinct = list_pairs(ws, COINCIDENT)
-    prepare(ws)
-    if not is_broken(ws):  # exactly, so that observations stay the same to the last bit
+    cdef bint last
+    if not begin(ws, COINCIDENT):
         return True
-    if not distinct:
+    if not ws.apart:
         return False
     guess_multipliers(ws)
-    if ws.K > 2:
+    if ws.K > 2 or ws.coloured:
         approach(ws)
         last = iterate(ws, ws.tol, min(max_iter, <int> STEPS))
-    if ws.K == 2 or not last:
+    else:
+        last = False  # the guess is exact
+    if not last:
         memcpy(ws.lam, ws.best, ws.pairs * sizeof(double))
         move(ws)
-        invert(ws.system, ws.W)
-    finish(ws, ws.within)
+    finish(ws)
     return True
+
+
+cdef bint begin(Workspace ws, double near) noexcept nogil:
+    """Let the answer be the observations; return whether they break a bound.
+
+    If not, they stay the same to the last bit.
+    """
+    ws.steps, ws.active = 0, 0
+    set_identity(ws)
+    ws.apart = list_pairs(ws, near)
+    prepare(ws)
+    return is_broken(ws)
 
 
 cdef void set_identity(Workspace ws) noexcept nogil:
@@ -147,14 +159,22 @@ cdef void guess_multipliers(Workspace ws) noexcept nogil:
 
 cdef void move(Workspace ws) noexcept nogil:
     """Let phi = (N + Laplacian(lam))^-1 N h, and measure the pairs."""
-    cdef Py_ssize_t i, e = 0, q = ws.system.q
+    cdef Py_ssize_t i, c, e = 0, q = ws.system.q
     cdef double *own
-    for i in range(ws.K):
-        own = row(ws.system.A, i)
-        memcpy(own, row(ws.right, i), (q + 1) * sizeof(double))
-        memcpy(own + q + 1, ws.lam + e, i * sizeof(double))
-        e += i
-    solve_system(ws.system, ws.phi)
+    if ws.coloured:  # coordinate by coordinate
+        for i in range(ws.K):
+            for c in range(q):
+                row(ws.phi, i)[c] = ws.shares[c] * row(ws.right, i)[c]
+            memcpy(row(ws.multipliers, i), ws.lam + e, i * sizeof(double))
+            e += i
+        solve_shares(ws.system, ws.n, ws.multipliers, ws.shares, q, ws.phi)
+    else:
+        for i in range(ws.K):
+            own = row(ws.system.A, i)
+            memcpy(own, row(ws.right, i), (q + 1) * sizeof(double))
+            memcpy(own + q + 1, ws.lam + e, i * sizeof(double))
+            e += i
+        solve_system(ws.system, ws.phi)
     measure_pairs(ws)
 
 
@@ -209,7 +229,9 @@ cdef void approach(Workspace ws) noexcept nogil:
 cdef bint iterate(Workspace ws, double tol, int limit) noexcept nogil:
     """Make Newton's steps; return False if the best multipliers are not the last ones."""
     cdef double best = INFINITY, highest = -INFINITY, cube = max(ws.K, <Py_ssize_t> 16), m
-    cdef double left = ALLOWED * cube * cube * cube
+    cdef double left = max(
+        ALLOWED * cube * cube * cube, min(ALLOWED_SMALL * cube * cube * cube, ENOUGH_WORK)
+    )
     cdef int halvings = 0
     cdef bint done
     while True:
@@ -227,20 +249,43 @@ cdef bint iterate(Workspace ws, double tol, int limit) noexcept nogil:
                 ws.lam[e] = 0.5 * (ws.lam[e] + ws.old_lam[e])
             move(ws)
             continue
-        invert(ws.system, ws.W)
         if done:
             return True
         highest, halvings = ws.dual, 0
+        left -= fill_inverse(ws)
         choose_pairs(ws, ws.model)
-        m = <double> ws.model.m
-        left -= m * m * (m / 24.0 + 3.0)
+        if ws.model.is_small():
+            m = <double> ws.model.m
+            left -= m * m * (m / 24.0 + (ws.q if ws.coloured else 3.0))
         if left < 0.0 or ws.steps >= limit:
             return False
         ws.steps += 1
         if not make_step(ws, ws.model):
             return False
+        left -= ws.model.spent
         move(ws)
         settle(ws)
+
+
+cdef double fill_inverse(Workspace ws) noexcept nogil:
+    """Fill in M, of every coordinate with a covariance; return how many multiplications that is."""
+    cdef Py_ssize_t c, i, K = ws.K
+    cdef Laplacian s
+    if not ws.coloured:
+        invert(ws.system, ws.W)
+        return <double> K * K * (K + ws.q)
+    for c in range(ws.q):
+        s = load_share(ws.system, ws.n, ws.multipliers, ws.shares[c])
+        eliminate(s)
+        invert(s, layer(ws, c))
+        for i in range(K):
+            multiply(row(layer(ws, c), i), 1.0 / ws.shares[c], K)
+    return <double> K * K * K * ws.q
+
+
+cdef inline Table layer(Workspace ws, Py_ssize_t c) noexcept nogil:
+    """Return M of a coordinate, (K, K)."""
+    return Table(row(ws.layers, c * ws.K), ws.layers.stride) if ws.coloured else ws.W
 
 
 cdef void settle(Workspace ws) noexcept nogil:
@@ -268,15 +313,16 @@ cdef void evaluate(Workspace ws) noexcept nogil:
     cdef double shrink = 1.0 / ws.worst if ws.worst > 1.0 + ws.within else 1.0
     cdef double *own
     cdef double *given
-    cdef double moved, shrunk, square
+    cdef double moved, shrunk, square, share
     cdef Py_ssize_t i, c, e
     for i in range(ws.K):
         own, given = row(ws.phi, i), row(ws.h, i)
         moved, shrunk, square = 0.0, 0.0, 0.0
         for c in range(ws.q):
-            moved += (own[c] - given[c]) * (own[c] - given[c])
-            shrunk += (shrink * own[c] - given[c]) * (shrink * own[c] - given[c])
-            square += own[c] * own[c]
+            share = ws.shares[c]
+            moved += share * (own[c] - given[c]) * (own[c] - given[c])
+            shrunk += share * (shrink * own[c] - given[c]) * (shrink * own[c] - given[c])
+            square += share * own[c] * own[c]
         dual += 0.5 * ws.n[i] * moved
         value += 0.5 * ws.n[i] * shrunk
         spread += 0.5 * ws.n[i] * square
@@ -293,21 +339,28 @@ cdef void evaluate(Workspace ws) noexcept nogil:
     ws.relative_gap = (gap + (1.0 - shrink) * (1.0 - shrink) * spread) / value
 
 
-cdef void finish(Workspace ws, double within) noexcept nogil:
-    """Let W = M N, drawn towards the centroid with phi until every pair fits."""
+cdef void finish(Workspace ws) noexcept nogil:
+    """Let W = M N, drawn towards the centroid with phi until every pair fits.
+
+    With a covariance every coordinate has a W of its own, and none is returned.
+    """
     cdef double shrink = 1.0, total = 0.0, mean
     cdef Py_ssize_t e, i, j, c
+    if not ws.coloured:
+        invert(ws.system, ws.W)
     for i in range(ws.K):
         total += ws.n[i]
     for e in range(ws.pairs):
         i, j = ws.first[e], ws.second[e]
         row(ws.multipliers, i)[j] = row(ws.multipliers, j)[i] = ws.best[e]
         ws.active += ws.best[e] > 0.0
-        if ws.w[e] - ws.lost[e] > ws.rho[e] * (1.0 + within):
+        if ws.w[e] - ws.lost[e] > ws.rho[e] * (1.0 + ws.within):
             shrink = min(shrink, ws.rho[e] / (ws.w[e] - ws.lost[e]))
     for i in range(ws.K):
         for j in range(ws.K):
             row(ws.W, i)[j] = (shrink * row(ws.W, i)[j] + (1.0 - shrink) / total) * ws.n[j]
+            if ws.coloured:
+                row(ws.W, i)[j] = NAN
     if shrink < 1.0:
         for c in range(ws.q):
             mean = 0.0
@@ -315,24 +368,3 @@ cdef void finish(Workspace ws, double within) noexcept nogil:
                 mean += ws.n[i] * row(ws.phi, i)[c] / total
             for i in range(ws.K):
                 row(ws.phi, i)[c] = mean + shrink * (row(ws.phi, i)[c] - mean)
-
-
-CONSTANTS = {
-    "COINCIDENT": COINCIDENT, "ROUNDING": ROUNDING, "WITHIN": WITHIN, "STEPS": STEPS,
-    "PIVOTS": PIVOTS, "ROUNDS": ROUNDS, "READY": READY, "NEAR": NEAR, "CARRY": CARRY,
-    "RIDGE": RIDGE, "PATH": PATH,
-}
-
-
-def implied_pairs(bounds) -> None:
-    """Overwrite the bounds (K, K) of pairs that a third point implies by infinity."""
-    cdef Memory given = Memory()
-    cdef Memory memory = Memory()
-    cdef Py_ssize_t K = bounds.shape[0], i, j
-    cdef double *out = given.write(bounds, K, K)
-    cdef Table table = copy_in(memory, out, K, K)
-    with nogil:
-        for i in range(K):
-            for j in range(i):
-                if is_implied(table, K, i, j):
-                    out[i * K + j] = out[j * K + i] = INFINITY

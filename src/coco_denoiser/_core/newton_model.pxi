@@ -1,4 +1,5 @@
-# The quadratic model of a step of Newton's method (newton.pxi), and its minimum over y >= 0.
+# The quadratic model of a step of Newton's method (newton.pxi), and its minimum over y >= 0. If it is
+# large, gradients.pxi finds the minimum.
 
 
 cdef void choose_pairs(Workspace ws, Model model) noexcept nogil:
@@ -16,13 +17,22 @@ cdef bint make_step(Workspace ws, Model model) noexcept nogil:
     """Find new multipliers by a quadratic model; return False if it cannot be solved."""
     cdef double ridge = 1e-12
     cdef Py_ssize_t count, k
+    model.spent = 0.0
+    if not model.is_small():
+        minimise_by_gradients(ws, model)
+        return True
     if model.room < model.m:
         with gil:
             model.make_room(model.m)
     if model.m > CROWDED * (ws.K - 1) * ws.q:
         ridge = min(RIDGE, ws.relative_gap)
-    fill_differences(ws, model)
-    fill_model(ws, model, ridge)
+    for k in range(ws.q):
+        take_differences(row(model.V, k), row(ws.columns, k), model.one, model.two, model.m)
+    if ws.coloured:
+        add_products(ws, model)
+    else:
+        fill_products(ws, model)
+    fill_target(ws, model, ridge)
     count = minimise_model(model)
     if count < 0:
         return False
@@ -33,18 +43,6 @@ cdef bint make_step(Workspace ws, Model model) noexcept nogil:
     return True
 
 
-cdef void fill_differences(Workspace ws, Model model) noexcept nogil:
-    """Let X = M B and Y = phi v', (K, m), for the pairs that take part."""
-    cdef Py_ssize_t i, c, m = model.m
-    for i in range(ws.K):
-        take_differences(row(model.X, i), row(ws.W, i), model.one, model.two, m)
-    for c in range(ws.q):
-        take_differences(row(model.V, c), row(ws.columns, c), model.one, model.two, m)
-    for i in range(ws.K):
-        memset(row(model.Y, i), 0, m * sizeof(double))
-        combine(row(model.Y, i), row(ws.phi, i), model.V.data, model.V.stride, ws.q, m)
-
-
 cdef inline void take_differences(
     double *out, double *x, Py_ssize_t *one, Py_ssize_t *two, Py_ssize_t m
 ) noexcept nogil:
@@ -53,21 +51,53 @@ cdef inline void take_differences(
         out[k] = x[one[k]] - x[two[k]]
 
 
-cdef void fill_model(Workspace ws, Model model, double ridge) noexcept nogil:
-    """Fill in H = (b_e' M b_f)(v_e . v_f) and the target H lam + w^2 (w / rho - 1).
+cdef void fill_products(Workspace ws, Model model) noexcept nogil:
+    """Fill in H = (b_e' M b_f)(v_e . v_f).
 
-    Both factors are differences of rows, of X and of Y, so that an entry costs three operations
-    instead of q. The ridge, relative to the diagonal, grows with what such a difference has lost.
+    Both factors are differences of rows, of X = M B and Y = phi v', (K, m), so that an entry costs
+    three operations instead of q.
     """
-    cdef Py_ssize_t m = model.m, k, e, i, j
+    cdef Py_ssize_t i, k, m = model.m
+    for i in range(ws.K):
+        take_differences(row(model.X, i), row(ws.W, i), model.one, model.two, m)
+        memset(row(model.Y, i), 0, m * sizeof(double))
+        combine(row(model.Y, i), row(ws.phi, i), model.V.data, model.V.stride, ws.q, m)
+    for k in range(m):
+        multiply_differences(
+            row(model.H, k), row(model.X, model.one[k]), row(model.X, model.two[k]),
+            row(model.Y, model.one[k]), row(model.Y, model.two[k]), m,
+        )
+
+
+cdef void add_products(Workspace ws, Model model) noexcept nogil:
+    """Fill in H with a covariance, coordinate by coordinate."""
+    cdef Py_ssize_t i, k, c, m = model.m
+    cdef double *nothing = row(model.Y, 0)
+    memset(nothing, 0, m * sizeof(double))
+    for k in range(m):
+        memset(row(model.H, k), 0, m * sizeof(double))
+    for c in range(ws.q):
+        for i in range(ws.K):
+            take_differences(row(model.X, i), row(layer(ws, c), i), model.one, model.two, m)
+        for k in range(m):
+            multiply_differences(
+                model.factors, row(model.X, model.one[k]), row(model.X, model.two[k]),
+                row(model.V, c), nothing, m,
+            )
+            add_multiple(row(model.H, k), row(model.V, c)[k], model.factors, m)
+
+
+cdef void fill_target(Workspace ws, Model model, double ridge) noexcept nogil:
+    """Fill in the target H lam + w^2 (w / rho - 1), with a ridge on H.
+
+    The ridge, relative to the diagonal, grows with what a difference of rows has lost.
+    """
+    cdef Py_ssize_t m = model.m, k, e
     cdef double *own
     cdef double rest, lam
     memset(model.target, 0, m * sizeof(double))
     for k in range(m):
-        e, i, j, own = model.listed[k], model.one[k], model.two[k], row(model.H, k)
-        multiply_differences(
-            own, row(model.X, i), row(model.X, j), row(model.Y, i), row(model.Y, j), m
-        )
+        e, own = model.listed[k], row(model.H, k)
         own[k] *= 1.0 + ridge + 1e-15 * ws.inverse[e]
         lam, rest = ws.lam[e], ws.w[e] * ws.w[e] * (ws.w[e] * ws.inverse[e] - 1.0)
         add_multiple(model.target, lam, own, m)

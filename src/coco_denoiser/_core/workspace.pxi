@@ -5,7 +5,19 @@ cdef enum Route:
     LINE
     NEWTON
     BARRIER
+    ASKED  # a function of the caller's
 
+cdef struct Attempt:
+    Route route
+    double near  # up to which bounds points count as one
+    int steps
+
+
+cdef enum:
+    # Pairs, and points, up to which the matrix of Newton's method is stored: from there on conjugate
+    # gradients are faster, and `python -m benchmarks large-windows` measures it.
+    FACTORISED = 1200
+    FEW_POINTS = 160
 
 cdef class Line(Memory)  # line.pxi
 
@@ -19,6 +31,10 @@ cdef class Model(Memory):
     cdef char *free
     cdef Row y, slope, target, factors
     cdef Table X, Y, V, H, R
+    # Of conjugate gradients: the vectors v, by pairs, the diagonal, forces and moves of the points.
+    cdef Table vectors, forces, moves
+    cdef Row diagonal
+    cdef double spent  # multiplications
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q, Py_ssize_t most):
         self.K, self.q, self.most, self.m = K, q, most, 0
@@ -26,8 +42,14 @@ cdef class Model(Memory):
         self.one, self.two = self.indices(most), self.indices(most)
         self.free = <char *> self.allocate(max(most, 1))
         self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
-        self.factors = self.vector(most)
-        self.make_room(min(most, 4 * K))
+        self.factors, self.diagonal = self.vector(most), self.vector(most)
+        self.vectors, self.forces = self.table(most, q), self.table(K, q)
+        self.moves = self.table(K, q)
+        self.make_room(min(min(most, 4 * K), FACTORISED))
+
+    cdef bint is_small(self) noexcept nogil:
+        """Return whether the matrix is stored."""
+        return self.m <= FACTORISED and self.K <= FEW_POINTS
 
     cdef int make_room(self, Py_ssize_t m) except -1:
         """Make room for the system of m pairs; at most a few times, as it doubles."""
@@ -54,9 +76,15 @@ cdef class Workspace(Memory):
     cdef int steps  # of Newton's method
     cdef Py_ssize_t active, distinct  # pairs at their bounds, points that were told apart
     cdef double gap, violation  # of the answer, by the certificate
+    cdef Attempt best_attempt
+    cdef double least_error  # of it
+    cdef bint apart  # whether no bound is near zero
     # The problem: residuals, bounds, precisions; and the answer: W, phi, multipliers by pairs.
     cdef Table h, bounds, W, phi
     cdef Row n, best
+    cdef Row shares  # what precisions are multiplied by in each coordinate
+    cdef bint coloured  # whether these differ: the noise has a covariance
+    cdef Table layers  # M of every coordinate then, (q K, K)
     # phi transposed, how well each is known, and the system that phi solves.
     cdef Table columns
     cdef Row size
@@ -81,6 +109,7 @@ cdef class Workspace(Memory):
         self.h, self.phi, self.right = self.table(K, q), self.table(K, q), self.table(K, q + 1)
         self.bounds, self.W, self.multipliers = self.table(K, K), self.table(K, K), self.table(K, K)
         self.columns, self.n, self.size = self.table(q, K), self.vector(K), self.vector(K)
+        self.shares, self.coloured = self.vector(q), False
         self.system.K, self.system.pivot = K, self.vector(K)
         self.system.A, self.system.F = self.table(K, q + 1 + K), self.table(K, K)
         self.first, self.second = self.indices(pairs), self.indices(pairs)
@@ -92,22 +121,41 @@ cdef class Workspace(Memory):
         self.scratch = self.vector(certificate_room(K, q))
         self.model, self.line = Model(K, q, pairs), Line(K)
         self.label = self.indices(K)
+        for i in range(q):
+            self.shares[i] = 1.0
         for i in range(K):
             for j in range(i):
                 self.first[e], self.second[e] = i, j
                 e += 1
 
-    cdef int load(self, residuals, bounds, precisions, double tol, double within) except -1:
-        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings."""
+    cdef int load(
+        self, residuals, bounds, precisions, shares, double tol, double within
+    ) except -1:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings.
+
+        With a covariance, precisions are multiplied by shares (q,) in each coordinate.
+        """
         cdef Memory given = Memory.__new__(Memory)
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
         cdef Row h = given.read(residuals, K, q), rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
         self.tol, self.within = tol, within
         set_coordinates(self, q)
+        self.coloured = False
+        for i in range(self.system.q):
+            self.shares[i] = 1.0
+        if shares is not None:
+            self.coloured = read_shares(self.shares, given.read(shares, q), q)
+        self.make_layers()
         for i in range(K):
             memcpy(row(self.h, i), h + i * q, q * sizeof(double))
             memcpy(row(self.bounds, i), rho + i * K, K * sizeof(double))
+        return 0
+
+    cdef int make_layers(self) except -1:
+        """Make room for the inverses of all coordinates, if there is a covariance."""
+        if self.coloured and self.layers.data == NULL:
+            self.layers = self.table(self.most * self.K, self.K)
         return 0
 
     def problem(self):
@@ -139,18 +187,20 @@ cdef class Workspace(Memory):
             return "closed-form"
         return "line" if self.answered == LINE else "newton"
 
-    def solve(self, int max_iter=-1, str method="auto") -> bool:
+    def solve(self, int max_iter=-1, method="auto") -> bool:
         """Solve the problem, and judge the answer; return whether it is good enough.
 
         Args:
             max_iter: limit on the steps; -1 leaves it to the method.
             method: "line", "newton", "barrier", or "auto": one after the other, the first for one
-                coordinate, the last for small problems.
+                coordinate; or a function, as `ask` takes.
         """
         cdef bint solved
         cdef Route route = EITHER
+        if not isinstance(method, str):
+            return ask(self, method)
         if method != "auto":
-            route = LINE if method == "line" else NEWTON if method == "newton" else BARRIER
+            route = LINE if method == "line" else BARRIER if method == "barrier" else NEWTON
         with nogil:
             solved = solve_window(self, max_iter, route)
         return solved
@@ -161,6 +211,7 @@ cdef bint certify_answer(Workspace ws) noexcept nogil:
     cdef Claim claim
     claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
     claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
+    claim.shares, claim.coloured = ws.shares, ws.coloured
     divide_room(&claim, ws.scratch)
     ws.gap, ws.violation = judge(&claim)
     return ws.gap <= ws.tol and ws.violation <= ws.tol
@@ -192,17 +243,20 @@ cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
 _idle = {}  # workspaces that nobody uses, by the number of residuals
 
 
-def solve(residuals, bounds, precisions, double tol, int max_iter, double within, str method):
+def solve(
+    residuals, bounds, precisions, shares, double tol, int max_iter, double within, method
+):
     """Solve a problem, and judge the answer.
 
     Args:
         residuals: (K, q).
         bounds: (K, K).
         precisions: (K,).
+        shares: (q,), what these are multiplied by in each coordinate; None for 1.
         tol: relative gap to reach.
         max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
-        method: "line", "newton", "barrier", or "auto".
+        method: what `Workspace.solve` takes.
 
     Returns:
         W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its
@@ -210,9 +264,23 @@ def solve(residuals, bounds, precisions, double tol, int max_iter, double within
     """
     K, q = residuals.shape
     cdef Workspace ws = borrow(K, q)
-    ws.load(residuals, bounds, precisions, tol, within)
+    ws.load(residuals, bounds, precisions, shares, tol, within)
     ws.solve(max_iter, method)
     answer = ws.answer()
+    give_back(ws)
+    return answer
+
+
+def average(residuals, bounds, precisions, shares, multipliers, double within):
+    """Return the answer of multipliers, (K, K): W (K, K), phi (K, q), gap and violation."""
+    K, q = residuals.shape
+    cdef Workspace ws = borrow(K, q)
+    cdef Memory given = Memory.__new__(Memory)
+    ws.load(residuals, bounds, precisions, shares, 0.0, within)
+    if begin(ws, 0.0):
+        take_multipliers(ws, given.read(multipliers, K, K))
+    certify_answer(ws)
+    answer = copied(ws.W, K, K), copied(ws.phi, K, q), ws.gap, ws.violation
     give_back(ws)
     return answer
 

@@ -14,6 +14,7 @@ is handed to the loop over all methods, as the same problem.
 """
 
 import math
+import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
@@ -48,8 +49,8 @@ class Cocoercive(Model):
         tol: relative duality gap, and relative violation, to reach at every step.
         method: "auto", which chooses and names its choice in the solution; "fdpg", the paper's
             Algorithm 1, which in a stream starts from the multipliers of the window before; and
-            for batches "closed-form" (two distinct points), "newton" (ordinary problems),
-            "barrier" (hard ones) or "large" (many points, or a covariance).
+            for batches "closed-form" (two distinct points), "line" (one dimension), "newton"
+            (ordinary problems) or "barrier" (hard ones).
         max_iter: limit on the iterations; None leaves it to the method.
 
     Examples:
@@ -74,7 +75,7 @@ class Cocoercive(Model):
         self.tol = check.positive("tol", self.tol)
         self.within = solvers.allowed(self.tol)
         plain = self.method == "auto" and self.max_iter is None
-        self.most = solvers.LARGE - 1 if plain else 0
+        self.most = sys.maxsize if plain else 0
         self.fix(self.L, self.mu)
 
     @property
@@ -123,7 +124,7 @@ class Cocoercive(Model):
         problem, units = from_observations(
             x, g, L=limits.L, mu=limits.mu, variances=variances, covariance=covariance
         )
-        if self.method == "auto" and covariance is None and len(x) < solvers.LARGE:
+        if self.method == "auto" and covariance is None:
             found = _solve_ordinary(units.batch, self)
             if found is not None:
                 return found

@@ -1,4 +1,4 @@
-"""The paper's Algorithm 1, iteration by iteration, from any dual vectors.
+"""The paper's Algorithm 1 to the letter, or with restarts, iteration by iteration.
 
 The method is that of `coco_denoiser.solvers.fdpg`.
 """
@@ -11,28 +11,27 @@ from coco_denoiser.typing import Float64
 
 
 def iterate(
-    problem: Problem,
-    *,
-    tol: float,
-    max_iter: int,
-    dual: Float64 | None = None,
-    restart: bool = True,
-) -> tuple[Float64, int, Float64]:
-    """Run the method; return the dual vectors, the iterations, and the dual objective at each.
+    problem: Problem, *, max_iter: int, dual: Float64 | None = None, restart: bool = False
+) -> tuple[Float64, Float64]:
+    """Run the method; return the dual vectors, and the dual objective from the start on.
 
     Args:
         problem: residuals, bounds and precisions; no bound is zero.
-        tol: relative duality gap to reach; 0 runs all iterations.
-        max_iter: limit on the iterations.
+        max_iter: how many iterations.
         dual: (pairs, q), where to start, in the order of `numpy.triu_indices(K, 1)`; zero if
             None. The paper's warm start passes what the last window ended with.
-        restart: drop the momentum when it points uphill; False is the paper's method to the
-            letter.
+        restart: drop the momentum when it points uphill, which is not the paper's.
     """
-    K, q = problem.residuals.shape
-    s = np.zeros((K * (K - 1) // 2, q)) if dual is None else np.ascontiguousarray(dual).copy()
-    history = np.empty(max_iter + 1)
-    h = np.ascontiguousarray(problem.residuals)
-    given = h, problem.bounds, problem.table, s, tol, max_iter, restart
-    iterations = kernels.fdpg(*given, history)
-    return s, iterations, history[: iterations + 1]
+    h, n = np.ascontiguousarray(problem.residuals), problem.table
+    first, second = np.triu_indices(len(h), 1)
+    c, rho = h[first] - h[second], problem.bounds[first, second]
+    s = np.zeros_like(c) if dual is None else np.ascontiguousarray(dual).copy()
+    ends = np.eye(len(h))[:, first] - np.eye(len(h))[:, second]  # of the pairs
+    method, history = kernels.Fdpg(h, problem.bounds, n, s, restart), np.empty(max_iter + 1)
+    for k in range(max_iter + 1):
+        pull = ends @ s
+        lengths = np.linalg.norm(s, axis=1)
+        history[k] = 0.5 * np.sum(pull * pull / n) + rho @ lengths - np.sum(s * c)
+        if k < max_iter:
+            method.iterate(1)
+    return s, history

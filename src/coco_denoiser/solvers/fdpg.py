@@ -12,8 +12,10 @@ largest eigenvalue of the dual's quadratic form, the pairs being a complete grap
 import numpy as np
 
 from coco_denoiser._core import kernels
-from coco_denoiser.problem import Problem, stationary
+from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
+
+_CHECKED = 10  # iterations after which the answer is looked at
 
 
 def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]:
@@ -25,14 +27,23 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         tol: relative duality gap to reach.
         max_iter: limit on the iterations.
     """
-    multipliers, h = np.zeros_like(problem.bounds), np.ascontiguousarray(problem.residuals)
-    first, second = np.triu_indices(len(multipliers), 1)
-    s = np.zeros((first.size, h.shape[1]))
+    h, bounds, n = problem.residuals, problem.bounds, problem.precisions
+    pairs = np.triu_indices(len(n), 1)
+    s, rho, iterations = np.zeros((pairs[0].size, h.shape[1])), bounds[pairs], 0
     if problem.start is not None:
-        phi = stationary(problem.start, problem)
-        s = problem.start[first, second, None] * (phi[first] - phi[second])
-    # The multipliers are one step behind the dual vectors: aim lower.
-    given = h, problem.bounds, problem.table, s, 0.02 * tol, max_iter
-    iterations = kernels.fdpg(*given, restart=True)
-    multipliers[first, second] = np.linalg.norm(s, axis=1) / problem.bounds[first, second]
-    return multipliers + multipliers.T, iterations
+        laplacian = np.diag(problem.start.sum(axis=1)) - problem.start
+        phi = np.linalg.solve(np.diag(n) + laplacian, n[:, None] * h)
+        s = problem.start[pairs][:, None] * (phi[pairs[0]] - phi[pairs[1]])
+    given = h, bounds, problem.table, s, True
+    method = kernels.Fdpg(*given)
+    while True:
+        lam = np.zeros_like(bounds)
+        lam[pairs] = np.linalg.norm(s, axis=1) / rho
+        lam += lam.T
+        shares = problem.coordinate_precisions
+        _, _, gap, violation = kernels.average(h, bounds, n, shares, lam, 0.1 * tol)
+        if max(gap, violation) <= 0.5 * tol or iterations >= max_iter:
+            return lam, iterations
+        count = min(_CHECKED, max_iter - iterations)
+        method.iterate(count)
+        iterations += count

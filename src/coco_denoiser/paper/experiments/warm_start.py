@@ -7,7 +7,6 @@ before: those of the pairs that stay as they were, those of the new pairs zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -56,29 +55,31 @@ def _unit(config: WarmStartConfig, index: int) -> Unit:
         )
         return reduced, units.batch.scale
 
+    def iterate(on: Problem, limit: int, dual: Float64 | None = None) -> tuple[Float64, Float64]:
+        return fdpg.iterate(on, max_iter=limit, dual=dual)
+
     def table(dual: Float64) -> Float64:
         pairs = np.zeros((K, K, dual.shape[1]))
         pairs[np.triu_indices(K, 1)] = dual
         return pairs
 
-    iterate = partial(fdpg.iterate, tol=0.0, restart=False)
     before, unit_before = window(0)
     after, unit_after = window(1)
-    dual, *_ = iterate(before, max_iter=config.iterations)
+    dual, _ = iterate(before, config.iterations)
     moved = np.zeros((K, K, config.dimension))
     moved[:-1, :-1] = table(dual * (unit_before / unit_after))[1:, 1:]
     values = [
-        iterate(after, max_iter=config.iterations, dual=start)[2] * unit_after**2
+        iterate(after, config.iterations, start)[1] * unit_after**2
         for start in (moved[np.triu_indices(K, 1)], None)
     ]
     plain, heights = np.zeros_like(dual), []
     for _ in range(config.shown):  # one iteration after the other has no momentum
-        plain, _, history = iterate(after, max_iter=1, dual=plain)
+        plain, history = iterate(after, 1, plain)
         heights.append(history)
     values.append(np.array([heights[0][0], *(end for _, end in heights)]) * unit_after**2)
     best = min(history.min() for history in values)
     limits = (*_CHECKED, config.iterations)
-    ends = (table(iterate(after, max_iter=limit)[0]) for limit in limits)
+    ends = (table(iterate(after, limit)[0]) for limit in limits)
     primal = [pairs.sum(axis=0) - pairs.sum(axis=1) for pairs in ends]
     return {
         "excess": np.stack([history[: config.shown + 1] - best for history in values]),
