@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 import coco_denoiser as coco
 from benchmarks import peers
 from benchmarks.measure import RESULTS, duration, median_seconds, save, table
-from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser import solvers
+from coco_denoiser.problem import Problem, from_observations
 from coco_denoiser.typing import Array, Float64
 
 # K, d, windows, and how many of them Clarabel solves, which is slow.

@@ -11,7 +11,7 @@ import coco_denoiser as coco
 from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
-from tests.families import Case, box, hard
+from tests.families import Case, hard
 from tests.fuzz import judge
 from tests.windows import windows
 

@@ -1,7 +1,6 @@
 """A step: what the tables of a window say is what a batch of its observations says."""
 
 import sys
-import sys
 from typing import Any
 
 import numpy as np
