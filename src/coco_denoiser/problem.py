@@ -30,8 +30,9 @@ from coco_denoiser._core import kernels
 from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64
 
-# Points whose bound is below this count as one for the others: `_core/constants.h`.
+# What they are: `_core/constants.h`.
 COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
+ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 

@@ -89,4 +89,4 @@ cdef bint ask(Workspace ws, function) except -1:
     return certify_answer(ws)
 
 
-CONSTANTS = {"COINCIDENT": COINCIDENT, "STEPS": STEPS, "PATH": PATH}
+CONSTANTS = {"COINCIDENT": COINCIDENT, "ROUNDING": ROUNDING, "STEPS": STEPS, "PATH": PATH}
