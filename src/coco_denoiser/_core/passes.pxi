@@ -5,8 +5,7 @@ from libc.string cimport memcpy
 cdef extern from "passes.h" nogil:
     ctypedef struct Slots:
         char kind
-        Py_ssize_t rows
-        Py_ssize_t size
+        Py_ssize_t rows, size
         void *points
         void *residuals
         void *x

@@ -121,12 +121,9 @@ cdef class Window:
 
 cdef struct Fold:
     # How one observation is merged into another, and the variance of the result.
-    Py_ssize_t old
-    Py_ssize_t new
+    Py_ssize_t old, new
     double weight  # 0 if it is dropped
-    double variance
-    double shift
-    double reach
+    double variance, shift, reach
 
 
 cdef int check_room(Window window, Py_ssize_t rows) except -1:
