@@ -17,7 +17,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from coco_denoiser import Denoiser, Status
+from coco_denoiser import Cocoercive, Denoiser, Gaussian, Status
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
 
@@ -42,7 +42,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert "window=16" in repr(outer)
     gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model=Gaussian())
     assert gaussian.denoiser.window == 32
-    assert "model='gaussian'" in repr(gaussian)
+    assert "model=Gaussian(" in repr(gaussian)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -179,8 +179,7 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
     down, up = (
         CocoOptimizer(
             torch.optim.SGD(tensors, lr=0.3, maximize=maximize),
-            L=lambda mine=mine: next(mine),
-            mu=-0.2,
+            model=Cocoercive(lambda mine=mine: next(mine), mu=-0.2),
             **options,
         )
         for tensors, mine, maximize in zip((some, others), bounds, (False, True), strict=True)
@@ -203,14 +202,17 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
         (lambda p: coco(coco(p)), TypeError, "got CocoOptimizer: wrap the one inside"),
         (lambda p: CocoOptimizer(p, L=1.0), TypeError, "got list: wrap one, CocoOptimizer"),
         (lambda p: coco(p, lr=0.1), TypeError, "unexpected keyword argument 'lr'"),
-        (lambda p: coco(p, mu=2.0), ValueError, "mu must be less than L"),
+        (lambda p: coco(p, mu=0.1), TypeError, "unexpected keyword argument 'mu'"),
+        (lambda p: coco(p, model=Gaussian(mu=0.1)), TypeError, "argument 'mu'"),  # type: ignore[call-arg]
+        (lambda p: coco(p, L=1.0, model=Gaussian()), ValueError, "L is an option of the model"),
+        (lambda p: coco(p, model="gaussian"), TypeError, "must be a model, such as Gaussian"),
+        (lambda p: coco(p, L=None), ValueError, "Pass L .* or model=Gaussian"),
         (lambda p: coco(p, window=0), ValueError, "window must be a positive integer"),
         (lambda p: coco(p, nonfinite="ignore"), ValueError, "nonfinite must be one of"),
-        (lambda p: coco(p, tol=0.0), ValueError, "tol must be positive"),
         (
             lambda p: coco(p, forget="fold", model=Gaussian()),
             ValueError,
-            "only supported with model='cocoercive'",
+            "only supported by Cocoercive",
         ),
         (
             lambda p: CocoOptimizer(pytorch_optimizer.AliG(p, max_lr=0.1), L="1/lr"),

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from coco_denoiser import Gaussian
 from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import (
     adam,
@@ -71,7 +72,7 @@ def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_lo
     "options",
     [
         {"L": 0.5, "window": 4},
-        {"model": "gaussian", "window": 5},
+        {"model": Gaussian(), "window": 5},
         {"L": 0.5, "window": 4, "forget": "fold"},
         {"L": 0.5, "window": 2, "forget": "fold"},
     ],
@@ -120,7 +121,7 @@ def test_tables_without_vectors_and_states_without_tables_are_refused() -> None:
         ({"window": 5}, {}, "window"),
         ({"forget": "fold"}, {}, "forget"),
         ({"window": 2}, {"window": 2, "forget": "fold"}, "forget"),
-        ({}, {"model": "gaussian"}, "model"),
+        ({}, {"model": Gaussian()}, "model"),
     ],
     ids=str,
 )

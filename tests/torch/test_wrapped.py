@@ -13,7 +13,7 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, Gaussian
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import begun, coco, copies, equal, flat, noisy_gradients, parameters
 
