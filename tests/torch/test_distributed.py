@@ -141,7 +141,7 @@ def what_would_average_each_shard_by_itself_is_refused(*_: Any) -> None:
             model(), device_id=torch.device("cpu"), use_orig_params=original
         )
         with pytest.raises(TypeError, match="FSDP1"):
-            wrapped(flat)
+            wrapped(flat).step()
 
 
 def shards_equal_one_process_and_are_saved(rank: int, size: int, folder: Path) -> None:

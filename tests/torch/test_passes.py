@@ -75,9 +75,3 @@ def test_residuals_that_overflow_and_zero_gradients_are_seen() -> None:
     held[3].zero_()
     assert [found[-1] for found in sums(held, 0.5, 5, 2)] == [0.0, 0.0]
 
-
-def test_gradients_with_strides_are_copied_and_others_are_not() -> None:
-    for tensor in (torch.ones(8)[::2], torch.ones(1).expand(4), torch.ones(2, 4).T):
-        assert HOST.read(tensor).flags.c_contiguous
-    whole = torch.ones(2, 4)
-    assert np.shares_memory(HOST.read(whole), whole.numpy())

@@ -39,7 +39,6 @@ def test_what_the_wrapped_one_has_is_found() -> None:
     others = copies(tensors)
     alone, inner = (schedulefree.SGDScheduleFree(each, lr=0.1) for each in (others, tensors))
     optimizer: Any = CocoOptimizer(inner, L=1e9, window=4)
-    assert inner.defaults == alone.defaults
     for each, steps in ((alone, others), (optimizer, tensors)):
         each.train()
         noisy_gradients(steps, 5, each.step)
@@ -173,8 +172,10 @@ def test_private_training_denoises_the_private_gradients() -> None:
         private.step()
     assert len(expected) == 4
     assert optimizer.diagnostics().moved > 0.0
-    with pytest.raises(TypeError, match=r"got DPOptimizer: .*make_private\(optimizer=CocoOptim"):
-        CocoOptimizer(private, L=1.0)
+    private.zero_grad()
+    torch.autograd.backward(module(x).sum())
+    with pytest.raises(TypeError, match=r"got DPOptimizer: .*Wrap the optimizer that it wraps"):
+        CocoOptimizer(private, L=1.0).step()
 
 
 @pytest.mark.parametrize("count", [1, 2])  # a single one is not copied

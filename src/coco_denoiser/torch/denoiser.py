@@ -1,36 +1,22 @@
-"""GradientDenoiser: the sliding window of a set of parameters, for hand-written loops.
-
-A step makes the same four calls as `Denoiser`: measure, admit, ask the model, commit. The tensors
-are in `vectors.py`.
-"""
+"""GradientDenoiser: the sliding window of a set of parameters, for hand-written loops."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from coco_denoiser import _validation as check
-from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model, choose
-from coco_denoiser.models.base import Bound, Limits
+from coco_denoiser.models.base import Bound
 from coco_denoiser.solution import Status
 from coco_denoiser.stream import Stream
-from coco_denoiser.torch import checkpoint, sharding
-from coco_denoiser.torch.vectors import TensorVectors
+from coco_denoiser.torch import checkpoint
+from coco_denoiser.torch.stream import ParameterStream
 from coco_denoiser.typing import Float64, State
 
 NonFinite = Literal["skip", "raise"]
-_PATIENCE = 10  # observations that are skipped in a row before a warning
-_REFUSED = (
-    "parameters, gradients or gradients - c * parameters, c = (L + mu) / 2, hold an infinity or "
-    "NaN, or exceed the largest magnitude that a window holds, "
-    + " and ".join(f"{most:.0e} in {kind}" for kind, most in check.LIMITS.items())
-)
-
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])  # with whatever it takes and returns
 
 
@@ -82,7 +68,7 @@ class Diagnostics(NamedTuple):
     nbytes: int
 
 
-class GradientDenoiser:
+class GradientDenoiser(ParameterStream):
     r"""Denoise the gradients of parameters, each together with the K - 1 observed before it.
 
     All parameters together are one point $x$, all their gradients one vector $g$. Every call
@@ -141,13 +127,12 @@ class GradientDenoiser:
                     f"parameters must be tensors, got a {type(p).__name__}. Pass "
                     "model.parameters()."
                 )
-        self.model = choose(L, model)
         if window != "auto":
             check.count("window", window, optional=False)
         self.nonfinite = check.one_of("nonfinite", nonfinite, ("skip", "raise"))
-        self.skipped = self.in_a_row = 0
-        self.stream = Stream(self.model, window=window, forget=forget)
-        self.vectors = TensorVectors(self.stream.window.slots or 1, process_group)
+        self.stream = Stream(choose(L, model), window=window, forget=forget)
+        self.slots, self.process_group = self.stream.window.slots or 1, process_group
+        self.prepare([])
 
     @property
     def window(self) -> int:
@@ -162,8 +147,7 @@ class GradientDenoiser:
     def reset(self) -> None:
         """Forget every observation, and free its memory."""
         with self.stream:
-            self.stream.reset()
-            self.vectors.prepare([])
+            self.prepare([])
 
     def __len__(self) -> int:
         """Return the number of observations that are held; folded ones count as one."""
@@ -184,7 +168,7 @@ class GradientDenoiser:
         Returns:
             False if they are refused, as `nonfinite` says: gradients and window are as they were.
         """
-        changed = observe(self, noise_variance)
+        changed = self.observe(noise_variance)
         for parameter, theta in changed or ():
             try:
                 parameter.grad.copy_(theta)  # type: ignore[union-attr]  # see below
@@ -204,7 +188,7 @@ class GradientDenoiser:
             violation=found.violation if found else math.nan,
             status=found.status if found else None,
             skipped=self.skipped,
-            nbytes=sum(2 * block.points.nbytes for block in self.vectors.blocks),
+            nbytes=sum(2 * block.points.nbytes for block in self.blocks),
         )
 
     def state_dict(self) -> State:
@@ -224,112 +208,4 @@ class GradientDenoiser:
             ValueError: if the state is damaged or of other settings; nothing has changed.
         """
         with self.stream:
-            checkpoint.check(state_dict, self)()
-
-
-def observe(
-    denoiser: GradientDenoiser, noise_variance: object, groups: Sequence[State] = ()
-) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-    """Take an observation into a window; under no_grad, change no gradient.
-
-    Args:
-        denoiser: its parameters have their gradients.
-        noise_variance: a number, or a tensor with one entry.
-        groups: those of the optimizer that takes the step. Where they maximise, the negative of
-            the function has curvature between mu and L. Where all learning rates are zero, zero
-            gradients are no observation: checkpointing makes such a step to create the state.
-
-    Returns:
-        The parameters whose gradient changes, each with the denoised one, valid until the next
-        call; None if the observation was refused.
-    """
-    if isinstance(noise_variance, torch.Tensor) and noise_variance.numel() == 1:
-        noise_variance = noise_variance.item()
-    variance = check.positive("noise_variance", noise_variance)
-    maximize = {bool(group.get("maximize")) for group in groups}
-    if len(maximize) > 1:
-        raise ValueError(
-            "maximize must be the same in all param_groups: gradients of a saddle-point "
-            "problem are not co-coercive."
-        )
-    stream, vectors = denoiser.stream, denoiser.vectors
-    with stream:
-        members = [p for p in denoiser.parameters if p.requires_grad or p.grad is not None]
-        if not vectors.covers(members):
-            stream.reset()
-            vectors.prepare(members)
-        try:
-            for block in vectors.blocks:
-                block.hold()
-            limits = denoiser.model.limits(-1.0 if True in maximize else 1.0)
-            changed = _take(denoiser, limits, variance, groups)
-        finally:
-            for block in vectors.blocks:
-                block.release()
-    if changed is None:
-        _refuse(denoiser)
-    elif stream.estimate is not None and not stream.estimate.status.success:
-        stream.warn()
-    return changed
-
-
-def _take(
-    denoiser: GradientDenoiser, limits: Limits, variance: float, groups: Sequence[State]
-) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-    """Measure the observation, admit it, ask the model, commit; None if it is refused."""
-    stream, vectors, window = denoiser.stream, denoiser.vectors, denoiser.stream.window
-    stream.begin(limits)
-    used, fold, merged = window.count, window.fold(limits), None
-    sums = vectors.measure(used, window.centre, window.leaving, fold[-1] if fold else 0.0)
-    # Only the last number, the sum of |g|, may overflow without harm.
-    if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
-        return None
-    if sums.item(-1) == 0.0 and (not used or {float(g.get("lr", 1.0)) for g in groups} == {0.0}):
-        return []
-    try:
-        if fold is not None:
-            old, new, weight, shift, _ = fold
-            for block in vectors.blocks:
-                block.commit(0.0, new, (weight * np.eye(old + 1)[old], shift, True), at=new)
-                block.commit(window.centre, old, None)
-            merged = vectors.measure(used, 0.0, new, at=new)
-        if window.next >= window.all_variances.size:
-            window.grow(window.next + 1)
-        window.admit(sums, variance, limits, merged)
-        window.d, stream.limits, denoiser.in_a_row = vectors.d, limits, 0
-        found, average = None, None
-        if window.members > 1:
-            found = denoiser.model.estimate(window, limits, stream.estimate)
-        stream.estimate = found
-        # That of a filter comes after the past, in whose slot the average is written.
-        filters = window.newest == vectors.slots
-        if found is not None and found.weights.item(window.newest) != 1.0:
-            weights = np.ascontiguousarray(found.weights[: vectors.slots])
-            average = weights, limits.centre - window.centre, filters
-        for block in vectors.blocks:
-            block.commit(window.centre, 0 if filters else window.newest, average)
-        window.settle(limits)
-    except BaseException:
-        stream.reset()  # tables and vectors may no longer belong together
-        vectors.prepare([])
-        raise
-    return [pair for block in vectors.blocks if average for pair in block.theta()]
-
-
-def _refuse(denoiser: GradientDenoiser) -> None:
-    """Raise, or count and warn, as was asked for."""
-    denoiser.skipped += 1
-    denoiser.in_a_row += 1
-    if denoiser.nonfinite == "raise":
-        raise ValueError(
-            f"{_REFUSED} (on this or on another rank). The window is as it was. Pass "
-            "nonfinite='skip' to leave out such steps."
-        )
-    if denoiser.in_a_row == _PATIENCE:
-        warn_user(
-            f"{_PATIENCE} observations in a row were skipped, and nothing is denoised: {_REFUSED}."
-        )
-        return
-    members = (t for p in denoiser.parameters for t in (p.detach(), p.grad) if t is not None)
-    if all(bool(torch.isfinite(sharding.local(t)).all()) for t in members):
-        warn_user(f"an observation was skipped: {_REFUSED}. Rescale the loss, or use float64.")
+            checkpoint.read(state_dict, self)()
