@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, stream
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, denoiser
 from tests.torch.problems import (
     alike,
     begun,
@@ -65,7 +65,7 @@ def test_what_changes_the_point_begins_a_new_window(change: Any) -> None:
 def test_history_is_aliased_by_nothing(
     set_to_none: bool, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "LARGE", large)  # tensors that are read where they are
+    monkeypatch.setattr(denoiser, "LARGE", large)  # tensors that are read where they are
     tensors, optimizer = begun(0)
     reference = GradientDenoiser(others := copies(tensors), L=1.0, window=4)
     for seed in range(6):
@@ -131,7 +131,7 @@ def test_sparse_gradients_are_refused() -> None:
 
 
 def test_a_gradient_of_another_size_is_never_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(denoiser, "LARGE", 1)
     tensor = nn.Parameter(torch.ones(4))
     tensor.grad = torch.ones(4)
     tensor.grad.data = torch.ones(2)

@@ -74,4 +74,3 @@ def test_residuals_that_overflow_and_zero_gradients_are_seen() -> None:
     assert all(found[-2] > 0.0 for found in sums(held, 50.0, 5, 2))
     held[3].zero_()
     assert [found[-1] for found in sums(held, 0.5, 5, 2)] == [0.0, 0.0]
-

@@ -12,7 +12,7 @@ from torch import nn
 
 from coco_denoiser import ConvergenceWarning, Status
 from coco_denoiser.models.cocoercive import Cocoercive
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, stream
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, denoiser
 from tests.torch.problems import (
     adam,
     begun,
@@ -158,7 +158,7 @@ def test_a_residual_that_is_too_large_is_named() -> None:
 @pytest.mark.parametrize("large", [10**6, 1])
 def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored of narrow parameters is exact: weights are those of wide ones."""
-    monkeypatch.setattr(stream, "LARGE", large)  # tensors that are read where they are
+    monkeypatch.setattr(denoiser, "LARGE", large)  # tensors that are read where they are
     narrow, double = [torch.bfloat16, torch.float16, torch.float64], parameters()
     mixed = [nn.Parameter(p.detach().to(t)) for p, t in zip(double, narrow, strict=True)]
     some, others = (GradientDenoiser(t, L=1.0, window=3) for t in (mixed, double))

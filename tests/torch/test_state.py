@@ -175,7 +175,7 @@ BEYOND = torch.full((3, 4), 1e39, dtype=torch.float64)
     [
         ("coco_next", 1000, "next must be at most 3, got 1000"),
         ("coco_count", 5, "count must be at most 4"),
-        ("coco_point_distances", torch.zeros(3, 3), "point_distances must be a table of 4 slots"),
+        ("coco_point_distances", [[0.0]], r"point_distances must have shape \(4, 4\)"),
         ("coco_point_2", torch.zeros(3), r"coco_point_2 of parameter 0 must have shape \(3, 4\)"),
         ("coco_residual_1", None, r"must have shape \(3, 4\), got None"),
         ("coco_point_0", NOT_FINITE * torch.nan, "coco_point_0 of parameter 0 must be finite"),
@@ -186,7 +186,7 @@ BEYOND = torch.full((3, 4), 1e39, dtype=torch.float64)
         ("coco_point_1", BEYOND, "must be finite in torch.float32"),
         ("coco_point_1", 1j * BEYOND, "coco_point_1 of parameter 0 must be real"),
         # What NumPy's streams refuse of their tables, these do too.
-        ("coco_variances", -torch.ones(4).double(), "variances must be positive"),
+        ("coco_variances", [-1.0] * 4, "variances must be positive"),
     ],
 )
 def test_a_damaged_window_is_refused_before_anything_changes(

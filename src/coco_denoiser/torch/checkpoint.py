@@ -3,24 +3,26 @@
 The layout is PyTorch's own, {"state": {index: {...}}, "param_groups": [...]}. Each parameter's
 state holds its history, one tensor of its shape per slot, so that whatever can shard, gather or
 reshard an optimizer's state can do so with the window. The tables, which have no parameter's shape,
-are in the first group.
+are in the first group, as lists.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from coco_denoiser._validation import damaged, saved_count
 from coco_denoiser.torch import sharding
-from coco_denoiser.torch.stream import ParameterStream
 from coco_denoiser.typing import Saved, State
+
+if TYPE_CHECKING:
+    from coco_denoiser.torch.denoiser import GradientDenoiser
 
 PREFIX = "coco_"
 
 
-def insert(state: State, window: ParameterStream) -> None:
+def insert(state: State, window: "GradientDenoiser") -> None:
     """Add a window to a state_dict of an optimizer of the same parameters."""
     index = {id(p): i for i, p in enumerate(window.parameters)}
     there = window.covers([p for p in window.members if id(p) in index])
@@ -32,16 +34,11 @@ def insert(state: State, window: ParameterStream) -> None:
             entries = state["state"].setdefault(index[id(p)], {})
             entries[f"{PREFIX}seen"] = int(seen)
             entries.update({PREFIX + name: tensor for name, tensor in history.items()})
+    tables = {"model": window.stream.model.name, **window.stream.state_dict()}
     for home in state["param_groups"][:1]:
-        for name, value in {
-            "model": window.stream.model.name,
-            **window.stream.state_dict(),
-        }.items():
-            home[PREFIX + name] = value
-            if isinstance(value, np.ndarray):
-                # The same shape however many slots are in use.
-                table = np.pad(value, [(0, window.slots - len(value))] * value.ndim)
-                home[PREFIX + name] = torch.from_numpy(table)
+        # As lists: tensors that are read in place need one shape, however many slots are used.
+        for name, value in tables.items():
+            home[PREFIX + name] = value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def holds(state: Saved) -> bool:
@@ -60,7 +57,7 @@ def _plain(entries: Saved) -> State:
     return {name: v for name, v in entries.items() if not str(name).startswith(PREFIX)}
 
 
-def read(state: State, window: ParameterStream) -> Callable[[], None]:
+def read(state: State, window: "GradientDenoiser") -> Callable[[], None]:
     """Read all that `insert` has saved; return what puts it in place, and refuses nothing more.
 
     Raises:
@@ -73,7 +70,10 @@ def read(state: State, window: ParameterStream) -> Callable[[], None]:
             f"state was saved with {len(names)} parameters, this optimizer has "
             f"{len(window.parameters)}."
         )
-    tables = _tables(groups[0] if groups else {}, window)
+    home = groups[0] if groups else {}
+    found = {str(k).removeprefix(PREFIX): v for k, v in home.items() if str(k).startswith(PREFIX)}
+    window.stream.check_settings(found, {"model": window.stream.model.name})
+    tables = window.stream.window.checked(found)
     saved = {
         id(p): (name, entries)
         for p, name in zip(window.parameters, names, strict=True)
@@ -91,32 +91,13 @@ def read(state: State, window: ParameterStream) -> Callable[[], None]:
                 key = PREFIX + kind
                 _copy(f"{key} of parameter {name}", entries.get(key), tensor)
             seen = f"{PREFIX}seen of parameter {name}"
-            found = {seen: entries.get(f"{PREFIX}seen")}
-            block.seen[j] = bool(saved_count(found, seen, 0, 1))
+            block.seen[j] = bool(saved_count({seen: entries.get(f"{PREFIX}seen")}, seen, 0, 1))
 
     def restore() -> None:
         window.prepare(members, blocks)
         window.stream.window.load_state_dict(tables)
 
     return restore
-
-
-def _tables(home: Saved, window: ParameterStream) -> State:
-    """Return the tables of a window, or refuse them."""
-    small = {
-        str(name).removeprefix(PREFIX): value.cpu().numpy() if torch.is_tensor(value) else value
-        for name, value in home.items()
-        if str(name).startswith(PREFIX)
-    }
-    window.stream.check_settings(small, {"model": window.stream.model.name})
-    slots = window.slots
-    count = saved_count(small, "count", 0, slots)
-    for name, value in small.items():
-        if isinstance(value, np.ndarray):
-            if value.shape != (slots,) * value.ndim:
-                raise damaged(f"{name} must be a table of {slots} slots, got shape {value.shape}")
-            small[name] = value[(slice(count),) * value.ndim]
-    return window.stream.window.checked(small)
 
 
 def _copy(name: str, saved: Any, tensor: torch.Tensor) -> None:

@@ -228,14 +228,6 @@ class CocoOptimizer(Optimizer):
             for p, theta in given:
                 p.grad = theta
             self.wrapped.step(*told)
-        except RuntimeError as error:
-            if not any(g is not None and g.grad_fn is not None for g in originals):
-                raise
-            why = (
-                "it differentiates gradients again (create_graph=True), and denoised ones are "
-                "averages without a graph. Use a first-order optimizer."
-            )
-            raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
         finally:
             for (p, theta), original in zip(given, originals, strict=True):
                 now = p.grad
