@@ -1,5 +1,7 @@
 """The passes over the window on other devices: precision; contracts/test_stream.py has the rest."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ def test_every_device_sums_and_averages_as_the_core_does(
         (centre + 1e-3 * torch.randn(*rows, D, generator=draw, dtype=torch.float64)).to(dtype)
         for rows in ((K,), (K,), (), ())
     ]
-    found = []
+    found = list[tuple[Any, ...]]()
     for each in (passes.HOST, passes.DEVICE):
         own, sums = [v.clone() for v in held], torch.zeros(3 * used + 2, dtype=torch.float64)
         rows, theta = [each.read(v) for v in own], torch.zeros(D, dtype=dtype)

@@ -31,32 +31,31 @@ WINDOWS = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_scaled_training_is_unscaled_training_and_overflow_changes_nothing(fused: bool) -> None:
-    torch.manual_seed(0)
-    x, y = torch.randn(20, 6, 5), torch.randn(20, 6, 1)
-    layers = [nn.Linear(5, 1) for _ in range(2)]
-    layers[1].load_state_dict(layers[0].state_dict())
+    tensors = parameters(torch.float32)
+    others = copies(tensors)
     plain, scaled = (
-        coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)) for layer in layers
+        coco(torch.optim.Adam(each, lr=0.1, fused=fused), L=0.1) for each in (tensors, others)
     )
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
-    for a, b in zip(x, y, strict=True):
-        for layer, optimizer in zip(layers, (plain, scaled), strict=True):
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(layer(a), b)
-            torch.autograd.backward(scaler.scale(loss) if optimizer is scaled else loss)
-        plain.step()
+
+    def scaled_step() -> None:
+        for p in others:
+            p.grad = scaler.scale(p.grad)  # type: ignore[arg-type]
         scaler.step(scaled)
         scaler.update()
+
+    for seed in range(9):
+        noisy_gradients(tensors, 1, plain.step, seed=seed)
+        noisy_gradients(others, 1, scaled_step, seed=seed)
     assert plain.diagnostics().weights[-1] < 1.0
     # A power of two scales exactly, so even the last bits agree.
-    assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
+    assert equal(tensors, others)
     assert equal(history(plain), history(scaled))
-    for p in layers[1].parameters():
+    for p in others:
         p.grad = torch.full_like(p, torch.inf)
-    scaler.step(scaled)
-    scaler.update()
+    scaled_step()
     assert scaler.get_scale() == 2.0**11
-    assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
+    assert equal(tensors, others)
     assert equal(history(plain), history(scaled))
 
 
@@ -66,38 +65,41 @@ LARGEST = {torch.float32: 1e37, torch.float64: 1e150}
 @WINDOWS
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("bad", ["nan", "gradient", "point"])
+@pytest.mark.parametrize("kind", [GradientDenoiser, adam])
 def test_what_no_window_holds_is_skipped_or_refused(
-    bad: str, dtype: torch.dtype, options: dict[str, Any]
+    kind: Any, bad: str, dtype: torch.dtype, options: dict[str, Any]
 ) -> None:
     tensors, largest = parameters(dtype), LARGEST[dtype]
-    optimizer, used = adam(tensors, **options), list[Any]()
-    noisy_gradients(tensors, 5, optimizer.step)
-    optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
+    some = kind(tensors, **{"L": 1.0, "window": 4, "nonfinite": "skip", **options})
+    denoiser, step = (
+        (some, some.denoise) if kind is GradientDenoiser else (some.denoiser, some.step)
+    )
+    noisy_gradients(tensors, 5, step)
     noisy_gradients(tensors, 1)
     value = torch.nan if bad == "nan" else 1.1 * largest
     if bad == "point":
         tensors[1].data[0, 0] = value
     else:
         tensors[1].grad = torch.full_like(tensors[1], value)
-    gradient = tensors[1].grad
-    before, values = history(optimizer, "coco_"), copies(tensors)
-    strict, lenient = (GradientDenoiser(tensors, L=1.0, nonfinite=n) for n in ("raise", "skip"))
-    optimizer.denoiser.nonfinite = "raise"
-    for refuse in (optimizer.step, strict.denoise):
-        with pytest.raises(ValueError, match=r"infinity or NaN, or .* 1e\+37 in .* and 1e\+150"):
-            refuse()
-    assert equal(tensors, values)
-    optimizer.denoiser.nonfinite = "skip"
-    for skip in (optimizer.step, lenient.denoise):
-        with nullcontext() if bad == "nan" else pytest.warns(UserWarning, match="was skipped"):
-            assert not skip()
-    assert used[1] is tensors[1].grad is gradient  # passed on as it is
-    assert equal(history(optimizer, "coco_"), before)
-    assert [optimizer.diagnostics().skipped, lenient.diagnostics().skipped] == [2, 1]
-    assert len(strict) == len(lenient) == 0
+    gradients, before, used = [p.grad for p in tensors], history(some, "coco_"), list[Any]()
+    if kind is adam:
+        some.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
+    denoiser.nonfinite = "raise"
+    with pytest.raises(ValueError, match=r"infinity or NaN, or .* 1e\+37 in .* and 1e\+150"):
+        step()
+    assert not used
+    denoiser.nonfinite = "skip"
+    with nullcontext() if bad == "nan" else pytest.warns(UserWarning, match="was skipped"):
+        assert not step()
+    for found in ([p.grad for p in tensors], used or gradients):  # passed on as they are
+        assert all(a is b for a, b in zip(found, gradients, strict=True))
+    assert equal(history(some, "coco_"), before)
+    assert some.diagnostics().skipped == 2
     for p in tensors:
         p.data, p.grad = torch.zeros_like(p), torch.full_like(p, 0.9 * largest)
-    assert strict.denoise()
+    some.reset()
+    step()
+    assert len(denoiser) == 1
 
 
 def call(function: Any) -> Any:

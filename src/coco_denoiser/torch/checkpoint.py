@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from coco_denoiser._validation import damaged, saved_count
+from coco_denoiser._warnings import warn_user
 from coco_denoiser.torch import sharding
 from coco_denoiser.typing import Saved, State
 
@@ -41,23 +42,32 @@ def insert(state: State, window: "GradientDenoiser") -> None:
             home[PREFIX + name] = value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def holds(state: Saved) -> bool:
-    """Return whether there is a window in a state."""
-    return any(f"{PREFIX}version" in group for group in state["param_groups"])
+def split(state: Saved, window: "GradientDenoiser") -> tuple[State, Callable[[], None]]:
+    """Return the wrapped optimizer's part of a state, and what puts the window in its place.
 
+    Raises:
+        ValueError: if there is a window that is damaged or of other settings.
+    """
 
-def remove(state: Saved) -> State:
-    """Return the wrapped optimizer's part of a state."""
-    saved = state["state"].items()
+    def empty() -> None:
+        window.prepare([])
+        warn_user(
+            "state_dict holds no window (it is one of the wrapped optimizer alone): "
+            "denoising starts with an empty one."
+        )
+
+    groups, saved = state["param_groups"], state["state"].items()
+    there = any(f"{PREFIX}version" in group for group in groups)
     kept = {index: plain for index, all_ in saved if (plain := _plain(all_)) or not all_}
-    return {**state, "state": kept, "param_groups": list(map(_plain, state["param_groups"]))}
+    rest = {**state, "state": kept, "param_groups": list(map(_plain, groups))}
+    return rest, read(state, window) if there else empty
 
 
 def _plain(entries: Saved) -> State:
     return {name: v for name, v in entries.items() if not str(name).startswith(PREFIX)}
 
 
-def read(state: State, window: "GradientDenoiser") -> Callable[[], None]:
+def read(state: Saved, window: "GradientDenoiser") -> Callable[[], None]:
     """Read all that `insert` has saved; return what puts it in place, and refuses nothing more.
 
     Raises:

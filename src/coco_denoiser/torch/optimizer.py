@@ -26,7 +26,7 @@ Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 _ADAPTIVE = {"betas", "eps", "etas"}
 _SHARED = ("param_groups", "state", "defaults")  # with the wrapped optimizer
 _version = attrgetter("_version")  # of a tensor: how often it was written to
-_ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
+_ONE_GRADIENT = "take one gradient per step"
 
 
 class CocoOptimizer(Optimizer):
@@ -239,7 +239,7 @@ class CocoOptimizer(Optimizer):
                 "it replaced them by its own, which were not denoised. Wrap the optimizer that it "
                 "wraps."
             )
-            raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
+            raise _unsuitable(self.wrapped, "step with the gradients in .grad", why)
         return loss
 
     def diagnostics(self) -> Diagnostics:
@@ -277,20 +277,11 @@ class CocoOptimizer(Optimizer):
         state_dict = dict(state_dict)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
-        there = checkpoint.holds(state_dict)
         with self.denoiser.stream:
             self._look()
-            restore = checkpoint.read(state_dict, self.denoiser) if there else None
-            self.wrapped.load_state_dict(checkpoint.remove(state_dict))
-            if restore is not None:
-                restore()
-            else:
-                self.denoiser.prepare([])
-        if not there:
-            warn_user(
-                "state_dict holds no window (it is one of the wrapped optimizer alone): "
-                "denoising starts with an empty one."
-            )
+            plain, restore = checkpoint.split(state_dict, self.denoiser)
+            self.wrapped.load_state_dict(plain)
+            restore()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
