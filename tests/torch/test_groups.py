@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from coco_denoiser import Cocoercive
 from coco_denoiser.torch import GradientDenoiser, denoiser
 from tests.torch.problems import (
     alike,
@@ -82,6 +83,18 @@ def test_history_is_aliased_by_nothing(
                 if p.grad is not None:
                     p.grad.fill_(torch.nan)
         assert np.array_equal(optimizer.diagnostics().weights, reference.diagnostics().weights)
+
+
+def test_a_step_that_fails_ends_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, optimizer = begun(3)
+    noisy_gradients(tensors, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Cocoercive, "estimate", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step()
+    assert len(optimizer.denoiser) == 0
+    others, fresh = copy.deepcopy((tensors, optimizer))
+    assert alike(tensors, optimizer, others, fresh, 5)
 
 
 def test_a_step_in_inference_mode_is_a_step() -> None:

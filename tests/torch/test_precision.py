@@ -124,12 +124,14 @@ def test_warnings_name_the_line_of_the_user(module: str, monkeypatch: pytest.Mon
     noisy_gradients(tensors, 2, optimizer.step)
     tensors[0].grad = torch.full_like(tensors[0], 1e200)
     tell("an observation was skipped: .*Rescale the loss", optimizer.step)
+    tensors[0].data.zero_()  # the wrapped step was as large
+    noisy_gradients(tensors, 1, optimizer.step)  # not in a row
     tensors[0].grad.fill_(torch.nan)
-    for _ in range(8):
+    for _ in range(9):
         optimizer.step()
     tell("10 observations in a row were skipped", optimizer.step)
     optimizer.step()
-    assert optimizer.diagnostics().skipped == 11
+    assert optimizer.diagnostics().skipped == 12
     honest = Cocoercive.estimate
 
     def short(*given: Any) -> Any:

@@ -58,7 +58,7 @@ def split(state: Saved, window: "GradientDenoiser") -> tuple[State, Callable[[],
 
     groups, saved = state["param_groups"], state["state"].items()
     there = any(f"{PREFIX}version" in group for group in groups)
-    kept = {index: plain for index, all_ in saved if (plain := _plain(all_)) or not all_}
+    kept = {index: plain for index, all_ in saved if (plain := _plain(all_))}
     rest = {**state, "state": kept, "param_groups": list(map(_plain, groups))}
     return rest, read(state, window) if there else empty
 
