@@ -287,7 +287,7 @@ class GradientDenoiser:
             members = [p for p in self.parameters if p.requires_grad or p.grad is not None]
             if not self.covers(members):
                 self.prepare(members)
-            new = [block.read() for block in self.blocks]
+            new = list(map(Block.read, self.blocks))
             changed = self._take(new, stream.model.limits(sign), variance, idle=idle)
         if changed is None:
             self._refuse()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -25,6 +25,7 @@ Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
 _SHARED = ("param_groups", "state", "defaults")  # with the wrapped optimizer
+_rate = itemgetter("lr")  # of a group
 _version = attrgetter("_version")  # of a tensor: how often it was written to
 _ONE_GRADIENT = "take one gradient per step"
 
@@ -307,9 +308,9 @@ class _InverseRate:
     optimizer: Optimizer
 
     def __call__(self) -> float:
-        rates = [rate for g in self.optimizer.param_groups if (rate := float(g["lr"])) > 0.0]
+        rates = map(float, map(_rate, self.optimizer.param_groups))
         # Without a step nothing moves: a bound so large constrains nothing but equal points.
-        return 1.0 / max(min(rates, default=0.0), 1e-30)
+        return 1.0 / max(min(filter(None, rates), default=0.0), 1e-30)
 
     def __repr__(self) -> str:
         return repr("1/lr")
