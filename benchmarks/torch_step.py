@@ -50,7 +50,7 @@ def measure(d: int, tensors: int, allowed: float = ALLOWED, **options: Any) -> d
     for number in range(2 * K):
         give(number)
         coco.step()
-    blocks = [pair for b in coco.denoiser.vectors.blocks for pair in (b.points, b.residuals)]
+    blocks = [pair for b in coco.denoiser.blocks for pair in (b.points, b.residuals)]
     rounds = []
     for number in range(max(15, min(400, 10**8 // d))):
         new = give(number)

@@ -270,8 +270,9 @@ def saved(state: Saved, name: str, shape: tuple[int, ...], *, kind: AnyDType | N
     """Return an array of a saved state; of float32 or float64, unless one of them is named."""
     array = np.asarray(state[name])
     allowed = [np.dtype(k) for k in (np.float32, np.float64)] if kind is None else [kind]
-    fits = array.size == 0 if 0 in shape else array.shape == shape
-    if array.dtype not in allowed or not fits:
+    if 0 in shape and not array.size:
+        array = array.reshape(shape)  # of no observation
+    if array.dtype not in allowed or array.shape != shape:
         raise damaged(
             f"{name} must have shape {shape} and dtype {' or '.join(map(str, allowed))}, got "
             f"{array.shape} and {array.dtype}"

@@ -18,8 +18,8 @@ import torch
 import coco_denoiser as coco
 from coco_denoiser.optax import coco_denoise
 from coco_denoiser.solution import Status
-from coco_denoiser.torch import GradientDenoiser, vectors
-from coco_denoiser.torch.passes import DEVICE
+from coco_denoiser.torch import GradientDenoiser
+from coco_denoiser.torch.passes import DEVICE, PASSES
 from coco_denoiser.typing import Array, Float64
 from tests.families import modelled, sgd
 from tests.windows import batches
@@ -146,7 +146,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
             yield Optax
     else:
         if request.param == "torch-device":
-            monkeypatch.setattr(vectors, "passes_of", lambda _: DEVICE)
+            monkeypatch.setitem(PASSES, "cpu", DEVICE)
         yield Torch
 
 

@@ -25,7 +25,8 @@ def coco(inner: Any, **options: Any) -> CocoOptimizer:
     """Wrap an optimizer, or plain SGD on some parameters."""
     if not isinstance(inner, torch.optim.Optimizer):
         inner = torch.optim.SGD(inner, lr=0.1)
-    return CocoOptimizer(inner, **{"L": 1.0, "window": 4, **options})
+    bound = {} if "model" in options else {"L": 1.0}
+    return CocoOptimizer(inner, **{"window": 4, **bound, **options})
 
 
 def adam(tensors: Any, **options: Any) -> CocoOptimizer:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from coco_denoiser import Cocoercive
 from coco_denoiser.torch import CocoOptimizer
 from tests.torch.problems import copies, equal, noisy_gradients, parameters
 
@@ -42,7 +43,7 @@ def test_every_setting_is_kept(info: Any) -> None:
 
         tensors = parameters()
         others = copies(tensors)
-        free: Any = {"L": 1e9, "mu": -1e9, "window": 4}
+        free: Any = {"model": Cocoercive(1e9, mu=-1e9), "window": 4}
         around, alone = CocoOptimizer(create(tensors), **free), create(others)
         for seed in range(3):
             noisy_gradients(tensors, 2, around.step, seed=seed)

@@ -68,22 +68,20 @@ def test_the_networks_are_kept_and_not_trained_again(
 
 
 def test_the_bound_of_the_example_is_that_of_the_optimizer() -> None:
-    """What the example denoises by itself is what CocoOptimizer would do."""
+    """What the example denoises by itself, several rates at a time, is what CocoOptimizer would."""
     example = runpy.run_path(str(EXAMPLE.with_name("torch_inverse_rate.py")))
-    p = torch.nn.Parameter(torch.tensor([3.0, -2.0]))
     rates = torch.tensor([[0.5], [0.1]])
-    coco = example["Coco"](p.detach().repeat(2, 1), window=4)
-    for row, rate in enumerate(rates.flatten().tolist()):
-        p.data = torch.tensor([3.0, -2.0])
-        optimizer = CocoOptimizer(torch.optim.SGD([p], lr=rate), L="1/lr", window=4)
-        draw, seen = torch.Generator().manual_seed(0), list[torch.Tensor]()
-        for _ in range(6):
-            p.grad = p.detach() + torch.randn(2, generator=draw)
+    alone = [torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in rates]
+    together = example["Coco"](torch.stack([p.detach() for p in alone]), window=4)
+    optimizers = [
+        CocoOptimizer(torch.optim.SGD([p], lr=rate.item()), L="1/lr", window=4)
+        for p, rate in zip(alone, rates, strict=True)
+    ]
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        noise = torch.randn(2, generator=draw)
+        together.step(together.w + noise, rates)
+        for p, optimizer in zip(alone, optimizers, strict=True):
+            p.grad = p.detach() + noise
             optimizer.step()
-            seen.append(p.detach().clone())
-        if row == 0:
-            draw = torch.Generator().manual_seed(0)
-            for expected in seen:
-                coco.step(coco.w + torch.randn(2, generator=draw), rates)
-                torch.testing.assert_close(coco.w[0], expected)
-    torch.testing.assert_close(coco.w[1], seen[-1])
+        torch.testing.assert_close(together.w, torch.stack([p.detach() for p in alone]))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
+from tests.torch.problems import adam
 
 STEPS = 12
 
@@ -27,7 +28,7 @@ def layer() -> nn.Linear:
 
 
 def coco(module: nn.Module) -> CocoOptimizer:
-    return CocoOptimizer(torch.optim.Adam(module.parameters(), lr=1e-2), L=0.5, window=4)
+    return adam(module.parameters(), L=0.5)
 
 
 def by_hand(steps: int = STEPS) -> tuple[torch.Tensor, CocoOptimizer]:

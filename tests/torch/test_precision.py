@@ -12,7 +12,7 @@ from torch import nn
 
 from coco_denoiser import ConvergenceWarning, Status
 from coco_denoiser.models.cocoercive import Cocoercive
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, vectors
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, denoiser
 from tests.torch.problems import (
     adam,
     begun,
@@ -31,32 +31,31 @@ WINDOWS = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_scaled_training_is_unscaled_training_and_overflow_changes_nothing(fused: bool) -> None:
-    torch.manual_seed(0)
-    x, y = torch.randn(20, 6, 5), torch.randn(20, 6, 1)
-    layers = [nn.Linear(5, 1) for _ in range(2)]
-    layers[1].load_state_dict(layers[0].state_dict())
+    tensors = parameters(torch.float32)
+    others = copies(tensors)
     plain, scaled = (
-        coco(torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)) for layer in layers
+        coco(torch.optim.Adam(each, lr=0.1, fused=fused), L=0.1) for each in (tensors, others)
     )
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
-    for a, b in zip(x, y, strict=True):
-        for layer, optimizer in zip(layers, (plain, scaled), strict=True):
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(layer(a), b)
-            torch.autograd.backward(scaler.scale(loss) if optimizer is scaled else loss)
-        plain.step()
+
+    def scaled_step() -> None:
+        for p in others:
+            p.grad = scaler.scale(p.grad)  # type: ignore[arg-type]
         scaler.step(scaled)
         scaler.update()
+
+    for seed in range(9):
+        noisy_gradients(tensors, 1, plain.step, seed=seed)
+        noisy_gradients(others, 1, scaled_step, seed=seed)
     assert plain.diagnostics().weights[-1] < 1.0
     # A power of two scales exactly, so even the last bits agree.
-    assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
+    assert equal(tensors, others)
     assert equal(history(plain), history(scaled))
-    for p in layers[1].parameters():
+    for p in others:
         p.grad = torch.full_like(p, torch.inf)
-    scaler.step(scaled)
-    scaler.update()
+    scaled_step()
     assert scaler.get_scale() == 2.0**11
-    assert equal(list(layers[0].parameters()), list(layers[1].parameters()))
+    assert equal(tensors, others)
     assert equal(history(plain), history(scaled))
 
 
@@ -66,38 +65,41 @@ LARGEST = {torch.float32: 1e37, torch.float64: 1e150}
 @WINDOWS
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("bad", ["nan", "gradient", "point"])
+@pytest.mark.parametrize("kind", [GradientDenoiser, adam])
 def test_what_no_window_holds_is_skipped_or_refused(
-    bad: str, dtype: torch.dtype, options: dict[str, Any]
+    kind: Any, bad: str, dtype: torch.dtype, options: dict[str, Any]
 ) -> None:
     tensors, largest = parameters(dtype), LARGEST[dtype]
-    optimizer, used = adam(tensors, **options), list[Any]()
-    noisy_gradients(tensors, 5, optimizer.step)
-    optimizer.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
+    some = kind(tensors, **{"L": 1.0, "window": 4, "nonfinite": "skip", **options})
+    denoiser, step = (
+        (some, some.denoise) if kind is GradientDenoiser else (some.denoiser, some.step)
+    )
+    noisy_gradients(tensors, 5, step)
     noisy_gradients(tensors, 1)
     value = torch.nan if bad == "nan" else 1.1 * largest
     if bad == "point":
         tensors[1].data[0, 0] = value
     else:
         tensors[1].grad = torch.full_like(tensors[1], value)
-    gradient = tensors[1].grad
-    before, values = history(optimizer, "coco_"), copies(tensors)
-    strict, lenient = (GradientDenoiser(tensors, L=1.0, nonfinite=n) for n in ("raise", "skip"))
-    optimizer.denoiser.nonfinite = "raise"
-    for refuse in (optimizer.step, strict.denoise):
-        with pytest.raises(ValueError, match=r"infinity or NaN, or .* 1e\+37 in .* and 1e\+150"):
-            refuse()
-    assert equal(tensors, values)
-    optimizer.denoiser.nonfinite = "skip"
-    for skip in (optimizer.step, lenient.denoise):
-        with nullcontext() if bad == "nan" else pytest.warns(UserWarning, match="was skipped"):
-            assert not skip()
-    assert used[1] is tensors[1].grad is gradient  # passed on as it is
-    assert equal(history(optimizer, "coco_"), before)
-    assert [optimizer.diagnostics().skipped, lenient.diagnostics().skipped] == [2, 1]
-    assert len(strict) == len(lenient) == 0
+    gradients, before, used = [p.grad for p in tensors], history(some, "coco_"), list[Any]()
+    if kind is adam:
+        some.wrapped.register_step_pre_hook(lambda *_: used.extend(p.grad for p in tensors))
+    denoiser.nonfinite = "raise"
+    with pytest.raises(ValueError, match=r"infinity or NaN, or .* 1e\+37 in .* and 1e\+150"):
+        step()
+    assert not used
+    denoiser.nonfinite = "skip"
+    with nullcontext() if bad == "nan" else pytest.warns(UserWarning, match="was skipped"):
+        assert not step()
+    for found in ([p.grad for p in tensors], used or gradients):  # passed on as they are
+        assert all(a is b for a, b in zip(found, gradients, strict=True))
+    assert equal(history(some, "coco_"), before)
+    assert some.diagnostics().skipped == 2
     for p in tensors:
         p.data, p.grad = torch.zeros_like(p), torch.full_like(p, 0.9 * largest)
-    assert strict.denoise()
+    some.reset()
+    step()
+    assert len(denoiser) == 1
 
 
 def call(function: Any) -> Any:
@@ -108,29 +110,28 @@ def call(function: Any) -> Any:
 def test_warnings_name_the_line_of_the_user(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     user = FunctionType(call.__code__.replace(co_filename="train.py"), {"__name__": module})
 
-    def tell(message: str, function: Any) -> Any:
+    def tell(message: str, function: Any) -> None:
         with pytest.warns(Warning, match=message) as caught:
-            result = user(function)
+            user(function)
         assert [found.filename for found in caught] == ["train.py"]
-        return result
 
     tensors, optimizer = begun(3)
     momentum = torch.optim.SGD(tensors, lr=0.1, momentum=0.9)
     tell("momentum", partial(CocoOptimizer, momentum, L=1.0))
     optimizer.param_groups[0]["momentum"] = 0.9  # told once
     tell("SGD has momentum.*may diverge", optimizer.step)
-    plain = momentum.state_dict()
-    tell("holds no window", partial(optimizer.load_state_dict, plain))
+    tell("holds no window", partial(optimizer.load_state_dict, momentum.state_dict()))
     noisy_gradients(tensors, 2, optimizer.step)
-    for value in (1e200, torch.nan):
-        tensors[0].grad = torch.full_like(tensors[0], value)
-        if value > 0.0:
-            tell("an observation was skipped: .*Rescale the loss", optimizer.step)
-    for _ in range(8):
+    tensors[0].grad = torch.full_like(tensors[0], 1e200)
+    tell("an observation was skipped: .*Rescale the loss", optimizer.step)
+    tensors[0].data.zero_()  # the wrapped step was as large
+    noisy_gradients(tensors, 1, optimizer.step)  # not in a row
+    tensors[0].grad.fill_(torch.nan)
+    for _ in range(9):
         optimizer.step()
     tell("10 observations in a row were skipped", optimizer.step)
     optimizer.step()
-    assert optimizer.diagnostics().skipped == 11
+    assert optimizer.diagnostics().skipped == 12
     honest = Cocoercive.estimate
 
     def short(*given: Any) -> Any:
@@ -141,7 +142,6 @@ def test_warnings_name_the_line_of_the_user(module: str, monkeypatch: pytest.Mon
     noisy_gradients(tensors, 1)
     with pytest.raises(ConvergenceWarning):  # as an error it loses nothing
         optimizer.step()
-    assert len(optimizer.denoiser) == 3
     tell("relative gap 5.0e-01", optimizer.step)
     found = optimizer.diagnostics()
     assert (found.gap, found.status, len(optimizer.denoiser)) == (0.5, Status.STALLED, 4)
@@ -158,7 +158,7 @@ def test_a_residual_that_is_too_large_is_named() -> None:
 @pytest.mark.parametrize("large", [10**6, 1])
 def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored of narrow parameters is exact: weights are those of wide ones."""
-    monkeypatch.setattr(vectors, "_LARGE", large)  # tensors that are read where they are
+    monkeypatch.setattr(denoiser, "LARGE", large)  # tensors that are read where they are
     narrow, double = [torch.bfloat16, torch.float16, torch.float64], parameters()
     mixed = [nn.Parameter(p.detach().to(t)) for p, t in zip(double, narrow, strict=True)]
     some, others = (GradientDenoiser(t, L=1.0, window=3) for t in (mixed, double))
@@ -179,27 +179,22 @@ def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch)
     assert kept == [torch.float32, torch.float32, torch.float64]
 
 
-@pytest.mark.parametrize("kind", [GradientDenoiser, coco])
-def test_gradients_may_be_wider_than_their_parameters(kind: Any) -> None:
+def test_gradients_may_be_wider_than_their_parameters() -> None:
     """Since PyTorch 2.9, where a parameter says so: nothing is rounded to its dtype."""
     narrow: Any = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
     if not hasattr(narrow, "grad_dtype"):
         return
     narrow.grad_dtype, wide = torch.float32, nn.Parameter(torch.ones(3))
-    some, other = (kind([p], L=0.1, window=3) for p in (narrow, wide))
-    used: dict[Any, Any] = {}
+    used, some = list[Any](), {p: coco([p], L=0.1, window=3) for p in (narrow, wide)}
+    for p, optimizer in some.items():
+        optimizer.wrapped.register_step_pre_hook(lambda *_, p=p: used.append(p.grad.clone()))
     for seed in range(3):
-        for p, each in ((wide, other), (narrow, some)):
+        for p, optimizer in some.items():
             p.data = torch.full_like(p, seed)
             p.grad = torch.randn(3, generator=torch.Generator().manual_seed(seed))
-            if isinstance(each, CocoOptimizer):
-                with each.wrapped.register_step_pre_hook(lambda *_, p=p: used.update({p: p.grad})):
-                    each.step()
-            else:
-                each.denoise()
-                used[p] = p.grad
-        assert torch.equal(used[narrow], used[wide])
-    assert other.diagnostics().moved > 0.0
+            optimizer.step()
+        assert torch.equal(*used[-2:])
+    assert some[wide].diagnostics().moved > 0.0
 
 
 @WINDOWS
@@ -219,27 +214,24 @@ def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> N
     torch.testing.assert_close(torch.view_as_complex(real[0].detach()).t(), mixed[0].detach())
     torch.testing.assert_close(real[1].detach(), mixed[1].detach())
     assert some.diagnostics().weights[-1] < 1.0
-    state = others.state_dict()["state"][0]
-    assert state["coco_point_0"].dtype == torch.complex128
-    assert state["coco_point_0"].shape == mixed[0].shape
+    point = others.state_dict()["state"][0]["coco_point_0"]
+    assert (point.dtype, point.shape) == (torch.complex128, mixed[0].shape)
     fresh = coco(copies(mixed), **options)
     fresh.load_state_dict(others.state_dict())
     assert equal(history(fresh), history(others))
 
 
 def test_a_step_has_a_noise_variance_of_its_own() -> None:
-    """Two gradients at one point are averaged by their precisions; a tensor may be a variance."""
-    p: Any = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    optimizer = CocoOptimizer(torch.optim.SGD([p], lr=0.0), L=1.0, window=4)
-    used: list[Any] = []
-    optimizer.wrapped.register_step_pre_hook(lambda *_: used.append(p.grad.clone()))
-    for value, variance in ((1.0, 1.0), (9.0, torch.tensor(3.0))):
-        p.grad = torch.full_like(p, value)
-        optimizer.step(noise_variance=variance)
-    np.testing.assert_allclose(used[-1], (1.0 + 9.0 / 3.0) / (1.0 + 1.0 / 3.0), rtol=1e-9)
+    """It may be a tensor; contracts/test_stream.py has what it does."""
+    (tensors, some), (others, other), (plain, equally) = (begun(3) for _ in range(3))
+    noisy_gradients(tensors, 1, partial(some.step, noise_variance=3.0))
+    noisy_gradients(others, 1, partial(other.step, noise_variance=torch.tensor([3.0])))
+    noisy_gradients(plain, 1, equally.step)
+    assert equal(tensors, others)
+    assert not equal(tensors, plain)
     with pytest.raises(TypeError, match="noise_variance must be a real number"):
-        optimizer.step(noise_variance=torch.ones(2))
-    optimizer.register_step_pre_hook(lambda _, args, __: (args, {"noise_variance": -1.0}))
+        some.step(noise_variance=torch.ones(2))
+    some.register_step_pre_hook(lambda _, args, __: (args, {"noise_variance": -1.0}))
     with pytest.raises(ValueError, match="noise_variance must be positive"):
-        optimizer.step()
-    assert len(optimizer.denoiser) == 2
+        some.step()
+    assert len(some.denoiser) == 4

@@ -1,24 +1,23 @@
 """CocoOptimizer: any first-order optimizer of torch.optim, given denoised gradients."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import attrgetter
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.distributed as dist
-from torch.optim import LBFGS, Optimizer, SparseAdam
+from torch.optim import LBFGS, Optimizer
 
 from coco_denoiser._warnings import warn_user
 from coco_denoiser.models import Model
 from coco_denoiser.models.base import Bound
-from coco_denoiser.torch import checkpoint, sharding
+from coco_denoiser.torch import checkpoint
 from coco_denoiser.torch.denoiser import (
     Diagnostics,
     GradientDenoiser,
     NonFinite,
     not_compiled,
-    observe,
 )
 from coco_denoiser.typing import State
 
@@ -26,8 +25,9 @@ Loss: TypeAlias = Any  # whatever a closure returns, and with it a step
 # What groups of optimizers have that divide by the size of the gradients they see.
 _ADAPTIVE = {"betas", "eps", "etas"}
 _SHARED = ("param_groups", "state", "defaults")  # with the wrapped optimizer
+_rate = itemgetter("lr")  # of a group
 _version = attrgetter("_version")  # of a tensor: how often it was written to
-_ONE_GRADIENT, _GIVEN_GRADIENTS = "take one gradient per step", "step with the gradients in .grad"
+_ONE_GRADIENT = "take one gradient per step"
 
 
 class CocoOptimizer(Optimizer):
@@ -100,8 +100,7 @@ class CocoOptimizer(Optimizer):
 
     wrapped: Optimizer
     denoiser: GradientDenoiser
-    _follows: bool  # whether L is 1 / lr
-    _warned: bool
+    _warned: bool  # of what harms
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class CocoOptimizer(Optimizer):
             raise ValueError("L='1/lr' needs an optimizer whose groups have an lr. Pass a number.")
         denoiser = GradientDenoiser(
             [],
-            L=partial(_inverse_rate, optimizer) if L == "1/lr" else L,
+            L=_InverseRate(optimizer) if L == "1/lr" else L,
             nonfinite=nonfinite,
             model=model,
             window=window,
@@ -128,14 +127,17 @@ class CocoOptimizer(Optimizer):
         )
         # Not Optimizer.__init__, which would make groups and a state of its own.
         self.__setstate__({"wrapped": optimizer, "denoiser": denoiser, "_warned": False})
-        self._follows = L == "1/lr"
-        self._warn_once()
+        self._look()
 
-    def _warn_once(self) -> None:
-        """Warn of an optimizer that harms denoised gradients, as it is at this step."""
-        name, harm = type(self.wrapped).__name__, None
-        unknown = self._follows or self.denoiser.model.name == "gaussian"
-        for group in () if self._warned else self.wrapped.param_groups:
+    def _look(self) -> State:
+        """Let the window follow the groups as they are, warn of harm; return how to observe."""
+        model, name, harm = self.denoiser.stream.model, type(self.wrapped).__name__, None
+        unknown = isinstance(getattr(model, "L", None), _InverseRate) or model.name == "gaussian"
+        parameters, maximize, idle = list[torch.Tensor](), set[bool](), True
+        for group in self.wrapped.param_groups:
+            parameters += group["params"]
+            maximize.add(bool(group.get("maximize")))
+            idle = idle and not group.get("lr", 1.0)
             # A schedule-free optimizer calls its interpolation momentum.
             if group.get("momentum") and "weight_lr_power" not in group:
                 harm = (
@@ -147,18 +149,19 @@ class CocoOptimizer(Optimizer):
                     f"{name} normalises gradients: its rate says nothing of the curvature, and "
                     "denoising increases its effective step size. Pass a known L, or use plain SGD."
                 )
-        if harm is not None:
+        if len(maximize) > 1:
+            raise ValueError(
+                "maximize must be the same in all param_groups: gradients of a saddle-point "
+                "problem are not co-coercive."
+            )
+        if harm is not None and not self._warned:
             self._warned = True
             warn_user(harm)
+        self.denoiser.parameters = parameters
+        return {"sign": -1.0 if True in maximize else 1.0, "idle": idle}
 
     def __getstate__(self) -> State:
-        names = ("wrapped", "denoiser", "_follows", "_warned")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: State) -> None:
-        # PyTorch adds an entry to `defaults`, which are the wrapped optimizer's: it gets others.
-        super().__setstate__({**state, "defaults": {}})
-        del self.defaults
+        return {name: getattr(self, name) for name in ("wrapped", "denoiser", "_warned")}
 
     def __getattr__(self, name: str) -> Any:
         if name == "wrapped":  # not set yet: it is being copied
@@ -173,8 +176,7 @@ class CocoOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         """Show the settings, then the wrapped optimizer."""
-        follows = "L='1/lr', " if self._follows else ""
-        return f"CocoOptimizer({follows}{self.denoiser.stream})\n{self.wrapped!r}"
+        return f"CocoOptimizer({self.denoiser.stream})\n{self.wrapped!r}"
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  # PyTorch's own
         """Clear the gradients, and whatever else the wrapped optimizer clears with them."""
@@ -211,16 +213,14 @@ class CocoOptimizer(Optimizer):
     def _step(
         self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0
     ) -> Loss:
-        self._warn_once()
-        self._find_parameters()
+        loss, how = None, self._look()
         parameters = self.denoiser.parameters
-        loss: Loss = None
-        replayed: list[Callable[[], Loss]] = []
+        told: list[Callable[[], Loss]] = []
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-            replayed = [self._replay_closure(loss, parameters)]
-        denoised = observe(self.denoiser, noise_variance, self.wrapped.param_groups)
+            told = [self._replay(loss, list(map(_version, parameters)))]
+        denoised = self.denoiser.observe(noise_variance, **how)
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
         given = denoised or [(p, p.grad) for p in parameters]
@@ -228,15 +228,7 @@ class CocoOptimizer(Optimizer):
         try:
             for p, theta in given:
                 p.grad = theta
-            self.wrapped.step(*replayed)
-        except RuntimeError as error:
-            if not any(g is not None and g.grad_fn is not None for g in originals):
-                raise
-            why = (
-                "it differentiates gradients again (create_graph=True), and denoised ones are "
-                "averages without a graph. Use a first-order optimizer."
-            )
-            raise _unsuitable(self.wrapped, _ONE_GRADIENT, why) from error
+            self.wrapped.step(*told)
         finally:
             for (p, theta), original in zip(given, originals, strict=True):
                 now = p.grad
@@ -248,7 +240,7 @@ class CocoOptimizer(Optimizer):
                 "it replaced them by its own, which were not denoised. Wrap the optimizer that it "
                 "wraps."
             )
-            raise _unsuitable(self.wrapped, _GIVEN_GRADIENTS, why)
+            raise _unsuitable(self.wrapped, "step with the gradients in .grad", why)
         return loss
 
     def diagnostics(self) -> Diagnostics:
@@ -272,11 +264,10 @@ class CocoOptimizer(Optimizer):
             before(self)
         state = self.wrapped.state_dict()
         state["state"] = {index: dict(entries) for index, entries in state["state"].items()}
-        self._find_parameters()
+        self._look()
         checkpoint.insert(state, self.denoiser)
         for after in self._optimizer_state_dict_post_hooks.values():
-            replaced = after(self, state)
-            state = state if replaced is None else replaced
+            state = after(self, state) or state
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
@@ -286,31 +277,20 @@ class CocoOptimizer(Optimizer):
         """
         state_dict = dict(state_dict)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
-            replaced = before(self, state_dict)
-            state_dict = state_dict if replaced is None else replaced
+            state_dict = before(self, state_dict) or state_dict
         with self.denoiser.stream:
-            self._find_parameters()
-            restore = None
-            if checkpoint.holds(state_dict):
-                restore = checkpoint.check(state_dict, self.denoiser)
-            self.wrapped.load_state_dict(checkpoint.remove(state_dict))
-            if restore is not None:
-                restore()
-        if restore is None:
-            self.reset()
-            warn_user(
-                "state_dict holds no window (it is one of the wrapped optimizer alone): "
-                "denoising starts with an empty one."
-            )
+            self._look()
+            plain, restore = checkpoint.split(state_dict, self.denoiser)
+            self.wrapped.load_state_dict(plain)
+            restore()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
-    def _replay_closure(self, loss: Loss, parameters: list[torch.Tensor]) -> Callable[[], Loss]:
+    def _replay(self, loss: Loss, versions: list[int]) -> Callable[[], Loss]:
         """Return a closure for the wrapped optimizer: it returns the loss and evaluates nothing."""
-        versions = list(map(_version, parameters))
 
         def replay() -> Loss:
-            if versions != list(map(_version, parameters)):
+            if versions != list(map(_version, self.denoiser.parameters)):
                 why = (
                     "it asks for another one elsewhere, which would not be denoised. Use a "
                     "first-order optimizer."
@@ -320,17 +300,20 @@ class CocoOptimizer(Optimizer):
 
         return replay
 
-    def _find_parameters(self) -> None:
-        """Let the window follow the parameters as they are now."""
-        groups = self.wrapped.param_groups
-        self.denoiser.parameters = [p for group in groups for p in group["params"]]
 
+@dataclass(repr=False)
+class _InverseRate:
+    """The bound that follows the learning rate: of several, the smallest positive one."""
 
-def _inverse_rate(optimizer: Optimizer) -> float:
-    """Return 1 / lr of the group with the smallest positive rate."""
-    rates = [rate for group in optimizer.param_groups if (rate := float(group["lr"])) > 0.0]
-    # Without a step nothing moves: a bound so large constrains nothing but equal points.
-    return 1.0 / max(min(rates, default=0.0), 1e-30)
+    optimizer: Optimizer
+
+    def __call__(self) -> float:
+        rates = map(float, map(_rate, self.optimizer.param_groups))
+        # Without a step nothing moves: a bound so large constrains nothing but equal points.
+        return 1.0 / max(min(filter(None, rates), default=0.0), 1e-30)
+
+    def __repr__(self) -> str:
+        return repr("1/lr")
 
 
 def _unsuitable(optimizer: object, must: str, why: str) -> TypeError:
@@ -349,15 +332,5 @@ def _refuse(optimizer: object) -> None:
             "falsify. Use a first-order optimizer."
         )
         raise _unsuitable(optimizer, _ONE_GRADIENT, why)
-    if isinstance(optimizer, SparseAdam):
-        why = "averages over the window are dense. Use Adam, with sparse=False in embeddings."
-        raise _unsuitable(optimizer, "take dense gradients", why)
     if isinstance(optimizer, CocoOptimizer):
         raise _unsuitable(optimizer, "denoise nothing itself", "wrap the one inside.")
-    if any(kind.__module__.startswith("opacus.") for kind in type(optimizer).__mro__):
-        why = (
-            "it makes private ones of its own, which would never be denoised. Wrap first: "
-            "make_private(optimizer=CocoOptimizer(...), ...)."
-        )
-        raise _unsuitable(optimizer, _GIVEN_GRADIENTS, why)
-    sharding.refuse_flattened(p for group in optimizer.param_groups for p in group["params"])

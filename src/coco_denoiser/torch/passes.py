@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 
 from coco_denoiser._core import kernels
@@ -20,7 +19,7 @@ class Passes(NamedTuple):
     """The two passes over vectors on a device; the core says what they do.
 
     Attributes:
-        read: returns a tensor as they take it.
+        read: returns a tensor without a graph, contiguous, as they take it.
         measure: adds up how an observation relates to the slots in use.
         commit: writes an observation, and its denoised gradient.
     """
@@ -86,14 +85,6 @@ def commit(
     residuals[slot] = h
 
 
-def _without_strides(tensor: torch.Tensor) -> Row:
-    return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
-
-
-HOST = Passes(_without_strides, kernels.measure, kernels.commit)
-DEVICE = Passes(lambda tensor: tensor.detach().view(-1), measure, commit)
-
-
-def passes_of(device: torch.device) -> Passes:
-    """Return the passes of a device."""
-    return HOST if device.type == "cpu" else DEVICE
+HOST = Passes(torch.Tensor.numpy, kernels.measure, kernels.commit)
+DEVICE = Passes(torch.Tensor.detach, measure, commit)
+PASSES = {"cpu": HOST}  # by the type of a device; elsewhere `DEVICE`

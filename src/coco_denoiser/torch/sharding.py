@@ -4,6 +4,7 @@ A window never gathers a parameter. Every rank holds its own part of each observ
 that part, and the sums, 3K + 2 numbers, are added over the ranks.
 """
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeGuard, cast
 
@@ -79,12 +80,6 @@ def share(parameter: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     """
     pieces = 1
     if is_sharded(parameter):
-        for axis, placement in enumerate(parameter.placements):
-            if placement.is_partial():
-                raise ValueError(
-                    "parameters must be sharded or replicated, got one that is a partial sum "
-                    f"({placement}). Redistribute it first."
-                )
-            if placement.is_shard():
-                pieces *= parameter.device_mesh.size(axis)
+        mesh, placements = parameter.device_mesh, parameter.placements
+        pieces = math.prod(mesh.size(k) for k, how in enumerate(placements) if how.is_shard())
     return 1.0 if group is None else pieces / dist.get_world_size(group)

@@ -1,4 +1,4 @@
-"""The vectors of a window whose points are parameters: on any devices, on any number of ranks.
+"""The vectors of a window whose points are parameters, on one device.
 
 Parameters that share a device and a dtype form a block: two tensors, (K, D) each, in which a slot
 is one row and each parameter has its columns. Three rows more take an observation and its denoised
@@ -11,23 +11,25 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
-from operator import attrgetter, is_
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from coco_denoiser._validation import LIMITS
 from coco_denoiser.torch import sharding
-from coco_denoiser.torch.passes import Average, Passes, Row, passes_of
-from coco_denoiser.typing import Float64, State
+from coco_denoiser.torch.passes import DEVICE, PASSES, Average, Passes, Row
+from coco_denoiser.typing import State
 
 # It has no type hints. Unlike flattening it allocates nothing, converts, and resolves conjugate
 # and negative bits.
 _copy: Any = vars(torch)["_foreach_copy_"]
-_kind = attrgetter("shape", "dtype", "device")
-_LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
+_grad = attrgetter("grad")
+# A point, its gradient, and room for the denoised one, as the passes take them; then that room in
+# the shapes of the parameters. On every rank its part.
+Rows: TypeAlias = tuple[Row, Row, Row, list[torch.Tensor]]
+LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
 
 
 def dtype_of(parameter: torch.Tensor) -> torch.dtype:
@@ -54,13 +56,11 @@ class Block:
     Attributes:
         seen: which of the parameters ever had a gradient.
         passes: those of the device.
-        rows: during a step, this rank's part of the observed point, of its gradient, and of the
-            denoised one, as the passes take them.
+        held: points and residuals, as the passes take them.
     """
 
     passes: Passes
-    rows: list[Row]
-    _held: list[Row]  # points and residuals, as the passes take them
+    held: list[Row]
     _buffers: dict[int, tuple[Row, list[torch.Tensor]]]
 
     def __init__(
@@ -83,14 +83,13 @@ class Block:
         self.__setstate__(self.__dict__)
 
     def __getstate__(self) -> State:
-        views = ("passes", "rows", "_held", "_buffers")  # which would not survive pickling as views
+        views = ("passes", "held", "_buffers")  # which would not survive pickling as views
         return {k: v for k, v in self.__dict__.items() if k not in views}
 
     def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
-        self.passes = passes_of(self.points.device)
-        self._held = [self.passes.read(v).reshape(v.shape) for v in (self.points, self.residuals)]
-        self.rows, self._buffers = [], {}
+        self.passes = PASSES.get(self.points.device.type, DEVICE)
+        self.held, self._buffers = list(map(self.passes.read, (self.points, self.residuals))), {}
 
     def _split(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Return views of a row in the shapes of the parameters."""
@@ -105,16 +104,19 @@ class Block:
         """Make a row to write to, and its views in the shapes of the parameters."""
         with torch.inference_mode(mode=False):
             row = self.points.new_empty(self.points.shape[1])
-        self._buffers[number] = self.passes.read(row), self._split(row)
-        return self._buffers[number]
+        made = self.passes.read(row), self._split(row)
+        if row.device.type == "cpu":  # elsewhere an allocator makes another one cheaply
+            self._buffers[number] = made
+        return made
 
     def _row(self, number: int, tensors: Sequence[torch.Tensor | None]) -> Row:
         """Return tensors as a row to read: a single one as it is, if the passes can take it."""
         first, kind = tensors[0], (self._shapes[0], self.points.dtype)
         if len(tensors) == 1 and first is not None and (first.shape, first.dtype) == kind:
-            # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
             with suppress(TypeError, RuntimeError):  # sparse, or not plain in memory
-                return self.passes.read(first.clone() if first._is_zerotensor() else first)  # noqa: SLF001 - no other
+                # A zero tensor has no memory, which NumPy is not told before PyTorch 2.10.
+                if first.is_contiguous() and not first._is_zerotensor():  # noqa: SLF001 - no other
+                    return self.passes.read(first.detach().view(-1))
         row, views = self._buffers.get(number) or self._buffer(number)
         try:
             _copy(views, tensors)
@@ -131,59 +133,46 @@ class Block:
                     ) from None
         return row
 
-    def hold(self) -> None:
-        """Read the parameters and their gradients; None is zeros."""
-        here, gradients = self.members, [p.grad for p in self.members]
+    def read(self) -> Rows:
+        """Read the parameters and their gradients; None is zeros. Valid until the next time."""
+        here, gradients = self.members, list(map(_grad, self.members))
         if self._sharded:
             gradients = [p.grad if p.grad is None else sharding.local(p.grad, p) for p in here]
             here = list(map(sharding.local, here))
-        theta = self._buffers.get(2) or self._buffer(2)
-        self.rows = [self._row(0, here), self._row(1, gradients), theta[0]]
+        out = self._buffers.get(2) or self._buffer(2)
+        return self._row(0, here), self._row(1, gradients), *out
 
-    def release(self) -> None:
-        """Drop the observation, and its memory where an allocator makes that cheap."""
-        self.rows = []
-        if self.points.device.type != "cpu":
-            self._buffers = {}
-
-    def measure(
-        self, used: int, centre: float, skip: int, reach: float = 0.0, *, at: int | None = None
-    ) -> torch.Tensor:
+    def measure(self, new: Rows, used: int, centre: float, skip: int, reach: float) -> torch.Tensor:
         """Return this rank's part of what `kernels.measure` adds up.
 
         Args:
+            new: the observation.
             used: how many slots are in use.
             centre: c of the residuals.
             skip: a slot that is left out.
             reach: the largest number that enters besides the observation.
-            at: the slot of an observation that is already stored, to measure it instead.
         """
-        x, g, limit = *self.rows[:2], self._limit if reach <= self._limit else -1.0
-        if at is not None:
-            (x, g), limit = (held[at] for held in self._held), math.inf
+        limit = self._limit if reach <= self._limit else -1.0
         sums = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
-        self.passes.measure(*self._held, x, g, centre, limit, skip, self.passes.read(sums))
+        self.passes.measure(*self.held, *new[:2], centre, limit, skip, self.passes.read(sums))
         if self.share != 1.0:
             sums[:-2] *= self.share
         return sums
 
-    def commit(
-        self, centre: float, slot: int, average: Average | None, *, at: int | None = None
-    ) -> None:
-        """Write the observation, or one that is stored, and make its gradient ready."""
-        x, g = self.rows[:2] if at is None else (held[at] for held in self._held)
-        self.passes.commit(*self._held, x, g, centre, slot, average, self.rows[2])
+    def commit(self, new: Rows, centre: float, slot: int, average: Average | None) -> None:
+        """Write an observation, and make its gradient ready."""
+        self.passes.commit(*self.held, *new[:2], centre, slot, average, new[2])
         if not all(self.seen):
             pairs = zip(self.seen, self.members, strict=True)
             self.seen = [was or p.grad is not None for was, p in pairs]
 
-    def theta(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def theta(self, new: Rows) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return parameters with gradients that are like them, valid until the next step.
 
         Without those that never had a gradient: they have not moved, and a gradient of zeros in
         place of None would let an optimizer begin to decay them.
         """
-        found = zip(self.members, self._buffers[2][1], self._dtypes, strict=True)
+        found = zip(self.members, new[3], self._dtypes, strict=True)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
             return [(p, part.data) for p, part, _ in compress(found, self.seen)]
@@ -202,65 +191,3 @@ class Block:
         }
         for j, p in enumerate(self.members):
             yield p, {name: sharding.placed(p, parts[j]) for name, parts in rows.items()}
-
-
-class TensorVectors:
-    """All parameters together as one point, in blocks.
-
-    Args:
-        slots: how many observations are stored.
-        process_group: the ranks that together hold the parameters; None derives it.
-
-    Attributes:
-        members: the parameters that are part of the point.
-        blocks: where their history is kept.
-        d: the number of coordinates, on all ranks together.
-    """
-
-    _group: Any  # the ranks over which to add, or None
-
-    def __init__(self, slots: int, process_group: dist.ProcessGroup | None) -> None:
-        self.slots, self.process_group = slots, process_group
-        self.prepare([])
-
-    def __getstate__(self) -> State:
-        # A process group belongs to its process; elsewhere it is derived anew, or set again.
-        return {**self.__dict__, "process_group": None, "_group": None}
-
-    def __setstate__(self, state: State) -> None:
-        self.__dict__.update(state)
-        self._group = sharding.group_of(self.members, None)
-
-    def prepare(self, members: Sequence[torch.Tensor]) -> None:
-        """Make room for the history of these parameters."""
-        self.members, self.blocks = list[torch.Tensor](), list[Block]()  # frees their memory
-        sharding.refuse_flattened(members)
-        self._group = sharding.group_of(members, self.process_group)
-        alike: dict[tuple[Any, ...], list[torch.Tensor]] = {}  # by key, below
-        for number, p in enumerate(members):
-            alone = number if p.numel() >= _LARGE else -1
-            # Complex ones apart: views of pairs must begin at an even entry.
-            key = alone, p.is_complex(), p.device, dtype_of(p), sharding.share(p, self._group)
-            alike.setdefault(key, []).append(p)
-        self.blocks = [Block(p, self.slots, *key[3:]) for key, p in alike.items()]
-        self.members, self._kinds = list(members), list(map(_kind, members))
-        self.d = sum(p.numel() * (2 if p.is_complex() else 1) for p in members)
-
-    def covers(self, members: Sequence[torch.Tensor]) -> bool:
-        """Return whether the point consists of these parameters, as they are now."""
-        alike = list(map(_kind, members)) == self._kinds
-        return alike and all(map(is_, members, self.members))
-
-    def measure(self, used: int, *how: Any, at: int | None = None) -> Float64:
-        """Add up over blocks and ranks.
-
-        A step waits for the device, and for other ranks, here alone: twice where it folds.
-        """
-        parts = [block.measure(used, *how, at=at) for block in self.blocks]
-        total = parts[0] if parts else torch.zeros(3 * used + 2, dtype=torch.float64)
-        for part in parts[1:]:
-            total = total.to(part.device) + part
-        if self._group is not None:
-            dist.all_reduce(total, group=self._group)
-        sums: Float64 = total.cpu().numpy()
-        return sums
