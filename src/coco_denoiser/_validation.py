@@ -141,6 +141,8 @@ def curvature(L: object, mu: object) -> tuple[float, float]:
 
 def positive(name: str, value: object) -> float:
     """Return a positive, finite number."""
+    if type(value) is float and 0.0 < value < math.inf:  # in every step
+        return value
     result = number(name, value)
     if result <= 0.0:
         raise ValueError(f"{name} must be positive and finite, got {result}.")

@@ -62,10 +62,10 @@ def test_memory_that_is_used_again_is_as_good_as_new() -> None:
     for q in (12, 3, 7, 1, 12, 2):
         problem = Case(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q))).reduced()
         h, bounds, n = problem.residuals, problem.bounds, problem.precisions
-        used = build.solve(h, bounds, n, 1e-9, -1, 1e-10, "auto")
+        used = build.solve(h, bounds, n, None, 1e-9, -1, 1e-10, "auto")
         kept = build._idle.copy()
         build._idle.clear()
-        new = build.solve(h, bounds, n, 1e-9, -1, 1e-10, "auto")
+        new = build.solve(h, bounds, n, None, 1e-9, -1, 1e-10, "auto")
         build._idle.update(kept)
         for one, other in zip(used, new, strict=True):
             np.testing.assert_array_equal(one, other)

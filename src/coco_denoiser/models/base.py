@@ -112,8 +112,11 @@ class Model:
         raise NotImplementedError(f"{type(self).__name__} has no answer to a batch.")
 
 
-def now(bound: Any) -> Any:  # the caller checks it
-    """Return a bound as it is at this step; a tensor with one entry is a number."""
-    value: Any = bound() if callable(bound) else bound
-    foreign = getattr(value, "ndim", None) == 0 and not isinstance(value, np.ndarray)
-    return value.item() if foreign else value
+def now(*bounds: Any) -> Any:  # the caller checks them
+    """Return bounds as they are at this step; a tensor with one entry is a number."""
+    found = []
+    for bound in bounds:
+        value: Any = bound() if callable(bound) else bound
+        foreign = getattr(value, "ndim", None) == 0 and not isinstance(value, np.ndarray)
+        found.append(value.item() if foreign else value)
+    return found

@@ -85,7 +85,7 @@ class Cocoercive(Model):
 
     def ask(self) -> Limits:
         """Return the curvature bounds as they are now."""
-        L, mu = check.curvature(now(self.L), now(self.mu))
+        L, mu = check.curvature(*now(self.L, self.mu))
         return Limits(L, mu, *centre_and_radius(L, mu))
 
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:

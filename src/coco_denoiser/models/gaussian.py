@@ -51,7 +51,8 @@ class Gaussian(Model):
 
     def ask(self) -> Limits:
         """Return the cap as it is now: a slope has either sign."""
-        cap = math.inf if (L := now(self.L)) is None else check.positive("L", L)
+        (L,) = now(self.L)
+        cap = math.inf if L is None else check.positive("L", L)
         return Limits(cap, -cap, 0.0, math.nan)
 
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:

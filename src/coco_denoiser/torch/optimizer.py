@@ -224,13 +224,14 @@ class CocoOptimizer(Optimizer):
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
         given = denoised or [(p, p.grad) for p in parameters]
-        originals, replaced = [p.grad for p, _ in given], False
+        originals, replaced = list[torch.Tensor | None](), False
         try:
             for p, theta in given:
+                originals.append(p.grad)
                 p.grad = theta
             self.wrapped.step(*told)
         finally:
-            for (p, theta), original in zip(given, originals, strict=True):
+            for (p, theta), original in zip(given, originals, strict=False):
                 now = p.grad
                 if now is not None:  # else the wrapped one has cleared it
                     replaced = replaced or (now is not theta and theta is not None)

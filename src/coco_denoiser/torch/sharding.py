@@ -81,5 +81,10 @@ def share(parameter: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     pieces = 1
     if is_sharded(parameter):
         mesh, placements = parameter.device_mesh, parameter.placements
+        if any(how.is_partial() for how in placements):
+            raise ValueError(
+                "parameters must be sharded or replicated, got one that is a partial sum. "
+                "Redistribute it first."
+            )
         pieces = math.prod(mesh.size(k) for k, how in enumerate(placements) if how.is_shard())
     return 1.0 if group is None else pieces / dist.get_world_size(group)
