@@ -55,7 +55,8 @@ def newest(x: Any, g: Any, L: Any, mu: Any, tol: Any) -> Any:
 def difference(x: Float64, g: Float64, L: float, mu: float, dtype: Any, tol: float = 1e-9) -> float:
     """Return how far JAX is from the core, relative to the gradients."""
     x, g = x.astype(dtype), g.astype(dtype)
-    core = coco_denoiser.solve(x, g, L=L, mu=mu, tol=tol, throw=False).gradients
+    model = coco_denoiser.Cocoercive(L, mu=mu, tol=tol)
+    core = coco_denoiser.solve(x, g, model=model, throw=False).gradients
     with jax.enable_x64(dtype is np.float64):
         bounds = (jnp.asarray(v, dtype) for v in (L, mu, TIGHT[dtype]))
         theta, _ = newest(jnp.asarray(x), jnp.asarray(g), *bounds)
