@@ -189,7 +189,9 @@ def _transformation(
         number = state.window.centre.dtype
         variance = jnp.asarray(_number("noise_variance", noise_variance, positive=True), number)
         within = solver.precision(number).tol if tol is None else tol
-        theta, state = advance(state, new, variance, within)
+        # Where a user is strict about promotion, that is about code of their own.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            theta, state = advance(state, new, variance, within)
         return tree.without(updates, theta), state
 
     return optax.GradientTransformationExtraArgs(init, update)
