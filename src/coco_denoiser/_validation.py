@@ -1,9 +1,8 @@
 """What input must be, for every interface. Every error names the argument and what is allowed."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -211,28 +210,6 @@ def count(name: str, value: object, *, optional: bool) -> int | None:
     if int(value) < 1:
         raise ValueError(f"{name} must be {what}, got {value}.")
     return int(value)
-
-
-def model(
-    name: object, L: object, *, cocoercive: Mapping[str, object]
-) -> Literal["cocoercive", "gaussian"]:
-    """Return the model that was asked for, by every interface; None is the paper's, which needs L.
-
-    Args:
-        name: "cocoercive", "gaussian" or None.
-        L: upper bound on the curvature, or None.
-        cocoercive: options that only this model has; None for those that were not given.
-    """
-    if name is not None:
-        one_of("model", name, ("cocoercive", "gaussian"))
-    if name != "gaussian" and L is None:
-        raise ValueError("Pass L for the paper's method, or model='gaussian', which needs none.")
-    if name != "gaussian":
-        return "cocoercive"
-    for option, value in cocoercive.items():
-        if value is not None:
-            raise ValueError(f"`{option}` is only supported with model='cocoercive'.")
-    return "gaussian"
 
 
 def one_of(name: str, value: object, allowed: Collection[str]) -> str:

@@ -1,7 +1,7 @@
 """Names for the types in signatures."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,4 +23,3 @@ State: TypeAlias = dict[str, Any]
 Saved: TypeAlias = Mapping[str, Any]
 Float64: TypeAlias = NDArray[np.float64]
 Int64: TypeAlias = NDArray[np.int64]
-ModelName: TypeAlias = Literal["gaussian", "cocoercive"]

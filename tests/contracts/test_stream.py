@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import coco_denoiser as coco
-from coco_denoiser.optax import coco_denoise
+from coco_denoiser.optax import coco_denoise, gaussian_denoise
 from coco_denoiser.solution import Status
 from coco_denoiser.torch import GradientDenoiser
 from coco_denoiser.torch.passes import DEVICE, PASSES
@@ -86,7 +86,10 @@ class Torch(NumPy):
 @cache
 def compiled(window: int, forget: Any, model: Any) -> Any:
     def update(g: Any, state: Any, x: Any, v: Any, L: Any = None, mu: Any = 0.0) -> Any:
-        tx = coco_denoise(L, window, model=model, mu=mu, forget=forget, tol=1e-12)
+        if model == "gaussian":
+            tx = gaussian_denoise(L, window, tol=1e-12)
+        else:
+            tx = coco_denoise(L, window, mu=mu, forget=forget, tol=1e-12)
         return tx.update(g, state, x, noise_variance=v)
 
     return jax.jit(update)

@@ -68,7 +68,7 @@ def test_the_best_answer_passes_and_others_are_judged_worse(dtype: str, tol: flo
         rng, c = np.random.default_rng(seed), 0.5  # with L = 1: bounds are half the distances
         x = rng.normal(size=(K, 2 * Q))
         g = rng.normal(size=(K, 2 * Q)) + c * x
-        best = coco_denoiser.solve(x, g, L=1.0, tol=1e-12)
+        best = coco_denoiser.solve(x, g, model=coco_denoiser.Cocoercive(1.0, tol=1e-12))
         h = g - c * x
         h -= h.mean(0)
         top = np.abs(h).max()

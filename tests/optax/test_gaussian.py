@@ -10,9 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from coco_denoiser import Denoiser
+from coco_denoiser import Denoiser, Gaussian
 from coco_denoiser.models import slope as core
-from coco_denoiser.optax import CocoState, coco_denoise
+from coco_denoiser.optax import CocoState, coco_denoise, gaussian_denoise
 from coco_denoiser.optax.models import gaussian
 from coco_denoiser.optax.window import Window
 from coco_denoiser.solution import Status
@@ -20,7 +20,6 @@ from coco_denoiser.typing import Array, Float64
 from tests.optax.streams import as_tree, noisy_gradient, same
 
 K = 6
-GAUSSIAN: dict[str, Any] = {"model": "gaussian"}
 
 
 def distances(v: Float64) -> Float64:
@@ -112,8 +111,8 @@ def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> N
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         tx, denoiser = (
-            coco_denoise(model="gaussian", window=K, **known),
-            Denoiser(model="gaussian", window=K, **known),
+            gaussian_denoise(window=K, **known),
+            Denoiser(model=Gaussian(**known), window=K),
         )
         update = jax.jit(optax.chain(tx, optax.identity()).update)
         state: Any = (tx.init(jnp.ones(5)), optax.EmptyState())
@@ -136,7 +135,7 @@ def test_a_stream_with_variances_is_that_of_the_core(known: dict[str, Any]) -> N
 
 
 def test_a_variance_that_is_none_changes_nothing() -> None:
-    tx = coco_denoise(model="gaussian", window=K)
+    tx = gaussian_denoise(window=K)
     params = as_tree(jnp.float32)
     g, state = noisy_gradient(params, 0), tx.init(params)
     with pytest.raises(ValueError, match="noise_variance must be positive and finite, got 0"):
@@ -148,11 +147,11 @@ def test_a_variance_that_is_none_changes_nothing() -> None:
     assert after.status is Status.REFUSED
 
 
-def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> None:
+def test_the_default_window_is_that_of_the_model() -> None:
     sizes = {
         16: coco_denoise(1.0),
-        32: coco_denoise(model="gaussian"),
-        3: coco_denoise(1.0, 3, model="gaussian"),
+        32: gaussian_denoise(),
+        3: gaussian_denoise(1.0, 3),
     }
     for K, tx in sizes.items():
         state = tx.init(jnp.ones(2))
@@ -160,7 +159,7 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         assert state.status is Status.UNCHANGED
     spoken = {
         Status.UNCHANGED: coco_denoise(1.0, 2),
-        Status.ESTIMATED: coco_denoise(1.0, 1, **GAUSSIAN),
+        Status.ESTIMATED: gaussian_denoise(1.0, 1),
     }
     for status, tx in spoken.items():
         _, state = jax.jit(tx.update)(jnp.ones(2), tx.init(jnp.ones(2)), jnp.ones(2))
@@ -171,13 +170,12 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({}, ValueError, "Pass L for the paper's method, or model='gaussian'"),
-        ({"model": "cocoercive"}, ValueError, "Pass L"),
-        ({"model": "bayes"}, ValueError, "model must be"),
-        (GAUSSIAN | {"mu": 0.5}, ValueError, "`mu` is only supported with model='cocoercive'"),
-        (GAUSSIAN | {"L": -1.0}, ValueError, "L must be positive"),
-        (GAUSSIAN | {"forget": "fold"}, ValueError, "`forget='fold'` is only supported"),
-        (GAUSSIAN | {"window": "large"}, TypeError, "window must be"),
+        ({}, TypeError, "missing 1 required positional argument: 'L'"),
+        (
+            {"L": None},
+            TypeError,
+            "L must be a number, got None. coco_denoiser.optax.hessian_bounds",
+        ),
         ({"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
         ({"L": np.ones(2)}, TypeError, "L must be a real number, got array"),
         ({"L": 0.0}, ValueError, "L must be positive"),
@@ -188,16 +186,32 @@ def test_the_model_follows_from_the_bound_and_the_window_from_the_model() -> Non
         ({"L": 1.0, "forget": "merge"}, ValueError, "forget"),
     ],
 )
-def test_bad_settings_and_those_of_another_model_are_refused(
+def test_bad_settings_are_refused(
     options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=re.escape(words)):
         coco_denoise(**options)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"mu": 0.5}, TypeError, "unexpected keyword argument 'mu'"),
+        ({"forget": "fold"}, TypeError, "unexpected keyword argument 'forget'"),
+        ({"L": -1.0}, ValueError, "L must be positive"),
+        ({"window": "large"}, TypeError, "window must be"),
+    ],
+)
+def test_bad_settings_and_those_of_another_model_are_refused(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=re.escape(words)):
+        gaussian_denoise(**options)
+
+
 def test_hyperparameters_may_be_injected() -> None:
-    inject = optax.inject_hyperparams(coco_denoise, static_args="window")
-    tx = inject(L=lambda n: 1.0 / (1 + n), window=3, model="gaussian")
+    inject = optax.inject_hyperparams(gaussian_denoise, static_args="window")
+    tx = inject(L=lambda n: 1.0 / (1 + n), window=3)
     params = as_tree(jnp.float32)
     with pytest.raises(TypeError, match="static_args"):
         optax.inject_hyperparams(coco_denoise)(L=1.0, window=3).init(params)

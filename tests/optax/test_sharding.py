@@ -12,13 +12,13 @@ PROGRAM = """
 import json, re
 import jax, jax.numpy as jnp, numpy as np, optax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from coco_denoiser import Denoiser
-from coco_denoiser.optax import coco_denoise
+from coco_denoiser import Denoiser, Gaussian
+from coco_denoiser.optax import coco_denoise, gaussian_denoise
 
 K, STEPS, LONG, KINDS = {K}, 2 * {K}, 1 << 19, ("Auto", "Explicit")
 def chain(L):
-    model = "gaussian" if L is None else None
-    return optax.chain(coco_denoise(L, K, model=model), optax.sgd(0.2))
+    denoised = gaussian_denoise(window=K) if L is None else coco_denoise(L, K)
+    return optax.chain(denoised, optax.sgd(0.2))
 
 draw = np.random.default_rng(0)
 params = {{"w": 10 + draw.standard_normal((LONG // 64, 64)), "v": np.ones(64), "b": np.ones(7)}}
@@ -44,7 +44,7 @@ def run(step, params, state):
     return params, state
 
 def by_numpy(params, L=1.0):
-    denoiser = Denoiser(L, window=K, model="gaussian" if L is None else None)
+    denoiser = Denoiser(L, window=K, model=Gaussian() if L is None else None)
     tree = jax.tree.structure(params)
     x = [np.asarray(p, dtype=float) for p in jax.tree.leaves(params)]
     ends = np.cumsum([p.size for p in x])[:-1]

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from coco_denoiser import Denoiser, Status
-from coco_denoiser.optax import coco_denoise, hessian_bounds
+from coco_denoiser.optax import coco_denoise, gaussian_denoise, hessian_bounds
 from tests.optax.streams import K, as_tree, flat, noisy_gradient, same, update
 
 ONES = {"w": jnp.ones((2, 3))}
@@ -132,16 +132,15 @@ def test_a_complex_leaf_is_its_two_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "options"),
+    ("tree", "tx"),
     [
-        ({}, {"L": 1.0, "window": K}),
-        ({}, {"model": "gaussian", "window": 2}),
-        ((), {"L": 1.0, "window": 1}),
-        ([None, 2.0, optax.MaskedNode()], {"L": 1.0, "window": 1}),
+        ({}, coco_denoise(1.0, K)),
+        ({}, gaussian_denoise(window=2)),
+        ((), coco_denoise(1.0, 1)),
+        ([None, 2.0, optax.MaskedNode()], coco_denoise(1.0, 1)),
     ],
 )
-def test_what_is_no_leaf_passes(tree: Any, options: Any) -> None:
-    tx = coco_denoise(**options)
+def test_what_is_no_leaf_passes(tree: Any, tx: Any) -> None:
     state, advance = tx.init(tree), jax.jit(tx.update)
     for _ in range(3):
         u, state = advance(tree, state, tree)

@@ -13,7 +13,7 @@ from typing import Any
 import optax
 import pytest
 
-from coco_denoiser.optax import coco_denoise
+from coco_denoiser.optax import coco_denoise, gaussian_denoise
 from tests.optax.streams import printed_with_devices
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install -e '.[test]'")
@@ -41,10 +41,8 @@ def borrowed(name: str, table: str, ours: Any) -> ModuleType:
 
 
 def coco_sgd(learning_rate: float, L: float | None = None) -> optax.GradientTransformation:
-    denoised = optax.chain(
-        coco_denoise(L, 3, model="gaussian" if L is None else None), optax.trace(0.9)
-    )
-    return optax.chain(denoised, optax.scale_by_learning_rate(learning_rate))
+    denoised = gaussian_denoise(window=3) if L is None else coco_denoise(L, 3)
+    return optax.chain(denoised, optax.trace(0.9), optax.scale_by_learning_rate(learning_rate))
 
 
 class TestAlias(

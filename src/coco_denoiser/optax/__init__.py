@@ -13,7 +13,7 @@ except ImportError as error:
     ) from error
 
 from coco_denoiser.optax.state import CocoState
-from coco_denoiser.optax.transform import coco_denoise
+from coco_denoiser.optax.transform import coco_denoise, gaussian_denoise
 from coco_denoiser.optax.tree import hessian_bounds
 
-__all__ = ["CocoState", "coco_denoise", "hessian_bounds"]
+__all__ = ["CocoState", "coco_denoise", "gaussian_denoise", "hessian_bounds"]

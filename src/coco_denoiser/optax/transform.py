@@ -1,7 +1,8 @@
-"""coco_denoise(): the sliding window, as an Optax gradient transformation."""
+"""The sliding window as Optax gradient transformations, one for each model."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +15,20 @@ from coco_denoiser import _validation as check
 from coco_denoiser.models.gaussian import Gaussian
 from coco_denoiser.optax import models, solver, tree
 from coco_denoiser.optax.state import CocoState, check_version, empty
-from coco_denoiser.optax.step import Model, step
-from coco_denoiser.optax.tree import DType, Passed, Tree
+from coco_denoiser.optax.step import step
+from coco_denoiser.optax.tree import Number, Passed, Tree
 from coco_denoiser.problem import centre_and_radius
-from coco_denoiser.typing import ModelName
 
 _WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
+WindowSize: TypeAlias = int | Literal["auto"]
+# A step of one model: state, point and gradient, variance and tolerance.
+_Step: TypeAlias = Callable[[CocoState, tuple[Tree, Tree], Array, Number], tuple[Tree, CocoState]]
 
 
 def coco_denoise(
-    L: float | Array | None = None,
-    window: int | Literal["auto"] = "auto",
+    L: float | Array,
+    window: WindowSize = "auto",
     *,
-    model: ModelName | None = None,
     mu: float | Array = 0.0,
     tol: float | Array | None = None,
     forget: Literal["drop", "fold"] = "drop",
@@ -48,9 +50,7 @@ def coco_denoise(
 
         tx = optax.chain(coco_denoise(L=4.0), optax.sgd(0.1))
 
-    With `model="gaussian"`, which needs no L, gradients are averaged as those of a field with a
-    random slope, whose size and noise are estimated from the window; see
-    `coco_denoiser.Denoiser`.
+    `gaussian_denoise` needs no L.
 
     Adam and similar methods normalise gradients, so denoising increases their effective step
     size: before them, pass a known L. Momentum averages over time as well, and the delays add up.
@@ -76,17 +76,14 @@ def coco_denoise(
         Array([1.5, 2. ], dtype=float32)
 
     Args:
-        L: upper bound on the curvature of the objective; may be traced, and may change. The
-            Gaussian model takes it as a cap on its slope.
-        window: how many observations are kept, K; a Python int. "auto" is 32 for the Gaussian
-            model, 16 for the other.
-        model: "cocoercive" (the default), which needs L, or "gaussian".
+        L: upper bound on the curvature of the objective; may be traced, and may change.
+        window: how many observations are kept, K; a Python int. "auto" is 16.
         mu: lower bound: 0 convex, > 0 strongly convex, -L merely smooth; may be traced.
         tol: relative gap and violation to reach; None for 1e-9 in float64 and 1e-6 in float32,
             which cannot resolve less.
         forget: what becomes of the observation that leaves the window: "drop" it, as the paper
             does, or "fold" it into its successor, which then counts for more. With window=2,
-            folding is a recursive filter, which needs no solver. Not for the Gaussian model.
+            folding is a recursive filter, which needs no solver.
         state_dtype: floating dtype of the window; None for each parameter's own, which holds
             points exactly. Sums are in float64 if a leaf of the window is, else in float32.
 
@@ -99,11 +96,82 @@ def coco_denoise(
         Madeira, Negrinho, Xavier and Aguiar, [COCO denoiser: using co-coercivity for variance
         reduction in stochastic convex optimization](https://arxiv.org/abs/2109.03207), 2021.
     """
-    is_gaussian = _is_gaussian(model, forget, {"L": L, "mu": mu, "tol": tol})
-    K = _size(window, Gaussian.window if is_gaussian else _WINDOW)
+    L, mu = _number("L", L, positive=True), _number("mu", mu)
+    if not isinstance(L, jax.core.Tracer) and not isinstance(mu, jax.core.Tracer):
+        check.curvature(L, mu)
+    K = _size(window, _WINDOW)
     folds = check.forgetting(forget, K) == "fold"
-    slots = 1 if folds and K == 2 else K
-    dtype = None if state_dtype is None else _floating(state_dtype)
+
+    def advance(
+        state: CocoState, new: tuple[Tree, Tree], variance: Array, tol: Number
+    ) -> tuple[Tree, CocoState]:
+        bounds: list[Any] = [jnp.asarray(v, variance.dtype) for v in (L, mu)]
+        centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
+        # Traced, they may be wrong: refused, as an observation without a variance is.
+        variance = jnp.where(jnp.minimum(bounds[0], radius) > 0.0, variance, 0.0)
+        model = partial(models.cocoercive, radius=radius, tol=tol)
+        merged = radius if folds else None
+        return step(state, new, variance, model, centre=centre, radius=merged)
+
+    return _transformation(advance, K, 1 if folds and K == 2 else K, tol, state_dtype)
+
+
+def gaussian_denoise(
+    L: float | Array | None = None,
+    window: WindowSize = "auto",
+    *,
+    tol: float | Array | None = None,
+    state_dtype: DTypeLike | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    r"""Average each gradient with the K - 1 before it, as those of a field with a random slope.
+
+    $g_i = \theta + E (x_i - x_K) + n_i$ with Gaussian E and n, whose sizes are estimated from the
+    window: neither L nor the noise has to be known. The estimate of $\theta$ by generalised least
+    squares replaces the updates; the state tells its standard error, `std`. All else is as in
+    `coco_denoise`.
+
+    Examples:
+        >>> import jax
+        >>> import optax
+        >>> from coco_denoiser.optax import gaussian_denoise
+        >>> tx = optax.chain(gaussian_denoise(), optax.sgd(1.0))
+        >>> params = jax.numpy.array([3.0, 4.0])
+        >>> state = tx.init(params)
+        >>> for gradient in (params, 3.0 * params):  # at one point
+        ...     updates, state = jax.jit(tx.update)(gradient, state, params)
+        >>> updates
+        Array([-6., -8.], dtype=float32)
+
+    Args:
+        L: a cap on the slope; may be traced, and may change.
+        window: how many observations are kept, K; a Python int. "auto" is 32.
+        tol: relative residual of the linear system to reach; None as in `coco_denoise`.
+        state_dtype: floating dtype of the window, as in `coco_denoise`.
+
+    Returns:
+        A transformation that needs `params`. Its `update` takes `noise_variance`, too.
+    """
+    cap = None if L is None else _number("L", L, positive=True)
+    K = _size(window, Gaussian.window)
+
+    def advance(
+        state: CocoState, new: tuple[Tree, Tree], variance: Array, tol: Number
+    ) -> tuple[Tree, CocoState]:
+        model = partial(models.gaussian, d=tree.coordinates(new[0]), L=cap, tol=tol)
+        return step(state, new, variance, model, centre=None, radius=None)
+
+    return _transformation(advance, K, K, tol, state_dtype)
+
+
+def _transformation(
+    advance: _Step, K: int, slots: int, tol: Passed, state_dtype: DTypeLike | None
+) -> optax.GradientTransformationExtraArgs:
+    """Return the transformation that makes these steps, in a window of K, of which some stored."""
+    if tol is not None:
+        tol = _number("tol", tol, positive=True)
+    dtype = None if state_dtype is None else jax.dtypes.canonicalize_dtype(state_dtype)
+    if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(f"state_dtype must be a real floating dtype, got {dtype}.")
 
     def init(params: Tree) -> CocoState:
         return empty(tree.parameters(params), slots, K, dtype)
@@ -119,67 +187,35 @@ def coco_denoise(
         check_version(state)
         new = tree.observation(updates, params, state.points, slots)
         number = state.window.centre.dtype
-        variance = jnp.asarray(_positive("noise_variance", noise_variance), number)
+        variance = jnp.asarray(_number("noise_variance", noise_variance, positive=True), number)
         within = solver.precision(number).tol if tol is None else tol
-        answer: Model = partial(models.gaussian, d=tree.coordinates(new[0]), L=L, tol=within)
-        centre = radius = None
-        if not is_gaussian:
-            bounds: list[Any] = [jnp.asarray(v, number) for v in (L, mu)]
-            centre, radius = map(jnp.asarray, centre_and_radius(*bounds))
-            # Traced, they may be wrong: refused, as an observation without a variance is.
-            variance = jnp.where(jnp.minimum(bounds[0], radius) > 0.0, variance, 0.0)
-            answer = partial(models.cocoercive, radius=radius, tol=within)
-        merged = radius if folds else None
         # Where a user is strict about promotion, that is about code of their own.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            theta, state = step(state, new, variance, answer, centre=centre, radius=merged)
+            theta, state = advance(state, new, variance, within)
         return tree.without(updates, theta), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _is_gaussian(model: str | None, forget: str, settings: dict[str, Passed]) -> bool:
-    """Return whether the Gaussian model is asked for; refuse settings of the other."""
-    given = {name: _setting(name, value) for name, value in settings.items()}
-    known = {name: v for name, v in given.items() if not isinstance(v, jax.core.Tracer)}
-    own = {"mu": known.get("mu") or None, "forget='fold'": forget if forget == "fold" else None}
-    chosen = check.model(model, settings["L"], cocoercive=own)
-    if chosen == "cocoercive" and {"L", "mu"} <= known.keys():
-        check.curvature(known["L"], known["mu"])
-    for name in ("L", "tol"):
-        if given[name] is not None:
-            _positive(name, given[name])
-    return chosen == "gaussian"
-
-
-def _setting(name: str, value: Passed) -> Passed:
-    """Return a number; refuse a schedule or a word in place of it."""
+def _number(name: str, value: Passed, *, positive: bool = False) -> Passed:
+    """Return a finite number; only one that is traced may be out of range."""
     if callable(value):
         raise TypeError(
             f"{name} must be a number, got the function {value!r}. For a schedule, "
-            "optax.inject_hyperparams(coco_denoise, static_args='window')"
-            f"({name}=schedule, ...) calls it at every update."
+            f"optax.inject_hyperparams(..., static_args='window')({name}=schedule, ...) calls it "
+            "at every update."
         )
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         raise TypeError(
-            f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds "
-            "computes L and mu of a loss."
+            f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds computes "
+            "L and mu of a loss; coco_denoiser.optax.gaussian_denoise needs none."
         )
-    return _number(name, value)
-
-
-def _positive(name: str, value: Passed) -> Passed:
-    """Return a number; only one that is traced may be out of range."""
-    value = _number(name, value)
-    return value if isinstance(value, jax.core.Tracer) else check.positive(name, value)
-
-
-def _number(name: str, value: Passed) -> Passed:
-    """Return an array without axes as a number, unless it is traced; refuse one with axes."""
     if np.ndim(value):
         raise TypeError(f"{name} must be a real number, got {value!r}.")
-    plain = isinstance(value, jax.core.Tracer) or not hasattr(value, "item")
-    return value if plain else value.item()
+    if isinstance(value, jax.core.Tracer):
+        return value
+    value = value.item() if hasattr(value, "item") else value
+    return check.positive(name, value) if positive else check.number(name, value)
 
 
 def _size(window: Passed, default: int) -> int:
@@ -189,10 +225,3 @@ def _size(window: Passed, default: int) -> int:
             "inject_hyperparams, pass static_args='window'."
         )
     return default if window == "auto" else check.count("window", window, optional=False) or 0
-
-
-def _floating(value: DTypeLike) -> DType:
-    dtype = jnp.dtype(value)
-    if not jnp.issubdtype(dtype, jnp.floating):
-        raise TypeError(f"state_dtype must be a real floating dtype, got {dtype}.")
-    return jax.dtypes.canonicalize_dtype(dtype)
