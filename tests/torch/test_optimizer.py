@@ -138,13 +138,12 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
     assert (len(optimizer.denoiser), empty.nbytes, empty.weights.size) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("options", [{}, {"forget": "fold"}, {"L": "1/lr"}], ids=str)
+@pytest.mark.parametrize("L", [1.0, "1/lr"])
+@pytest.mark.parametrize("forget", ["drop", "fold"])
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_step_passes_few_functions_however_many_tensors(
-    options: dict[str, Any], count: int
-) -> None:
+def test_a_step_passes_few_functions_however_many_tensors(L: Any, forget: Any, count: int) -> None:
     tensors, passed = [nn.Parameter(torch.ones(3)) for _ in range(count)], list[str]()
-    optimizer = coco(tensors, **options)
+    optimizer = coco(tensors, L=L, forget=forget)
 
     def record(frame: Any, event: str, _: object) -> None:
         if event == "call" and ROOT in frame.f_code.co_filename:
