@@ -1,6 +1,6 @@
 """Many windows of two points at once, for Monte Carlo: the closed form of Theorem 3.1.
 
-Formula and letters are those of `coco_denoiser.solvers.closed_form`.
+Both move along the line between them, the noisier one more.
 """
 
 import numpy as np
