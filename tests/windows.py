@@ -33,8 +33,8 @@ def by(method: str, problem: Problem, **options: Any) -> tuple[Float64, int]:
 def average(multipliers: Float64, problem: Problem) -> tuple[Float64, Float64]:
     """W and phi of finite multipliers, drawn together until every pair fits."""
     h, n, shares = problem.residuals, problem.precisions, problem.coordinate_precisions
-    given = map(np.ascontiguousarray, (h, problem.bounds, n, shares, multipliers))
-    return kernels.average(*given, 1e-12)[:2]
+    h = np.ascontiguousarray(h)
+    return kernels.average(h, problem.bounds, n, shares, multipliers, 1e-12)[:2]
 
 
 @st.composite

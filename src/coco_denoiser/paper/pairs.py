@@ -1,6 +1,6 @@
 """Many windows at once, for Monte Carlo; those of two points by the closed form of Theorem 3.1.
 
-Its formula and letters are those of `coco_denoiser.solvers.closed_form`.
+Both move along the line between them, the noisier one more.
 """
 
 import numpy as np
