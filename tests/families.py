@@ -48,6 +48,11 @@ class Case(NamedTuple):
         x, g = (float(np.ptp(v, axis=0).max()) for v in (self.points, self.gradients))
         return g + self.L * x + 1e-300
 
+    def drift(self, theta: Float64) -> float:
+        """How far the weighted centroid has moved, which Theorem 4.1 says it does not."""
+        moved = np.average(theta - self.gradients, axis=0, weights=1.0 / self.variances)
+        return float(np.abs(moved).max() / self.size)
+
     def solve(self, **options: Any) -> coco.Solution:
         """Denoise it, with further options or other ones."""
         return coco.solve(**modelled(**self._asdict() | options))

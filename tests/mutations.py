@@ -31,7 +31,7 @@ TESTS = {
     "solvers/barrier.py": ("solvers/test_barrier.py solvers/test_near.py", SOLVERS),
     "solvers/closed_form.py": ("solvers/test_closed_form.py test_covariance.py", SOLVERS),
     "solvers/interior_point.py": (
-        "solvers/test_interior_point.py solvers/test_near.py solvers/test_newton.py",
+        "solvers/test_large.py solvers/test_near.py solvers/test_newton.py",
         f"solvers/test_barrier.py {SOLVERS}",
     ),
     "solvers/large.py": ("solvers/test_large.py test_covariance.py", SOLVERS),

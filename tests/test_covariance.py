@@ -53,24 +53,10 @@ def test_everything_at_once_agrees_with_cvxpy(coloured: bool, mu: float) -> None
             assert unchanged or np.isnan(ours.weights).all() == coloured
 
 
-@given(case=windows(max_points=5), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
-def test_answers_are_certified_and_keep_the_weighted_centroid(case: Case, seed: int) -> None:
-    """Theorem 4.1, which the appendix proves for a general covariance."""
-    rng = np.random.default_rng(seed)
-    variance = rng.uniform(0.1, 10.0, len(case.points))
-    solution = case.solve(noise_variance=variance, covariance=spread(rng, case.points.shape[1]))
-    assert max(solution.gap, solution.violation) <= 1e-9
-    drift = ((solution.gradients - case.gradients) / variance[:, None]).sum(axis=0)
-    assert np.abs(drift).max() <= 1e-8 * case.size
-
-
-@given(case=windows(max_points=6), s=st.floats(0.01, 100.0), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=6), s=st.floats(0.01, 100.0))
 @settings(max_examples=30)
-def test_a_multiple_of_the_identity_changes_nothing(case: Case, s: float, seed: int) -> None:
-    variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(case.points))
-    case, d = case._replace(noise_variance=variance), case.points.shape[1]
-    without = case.solve()
+def test_a_multiple_of_the_identity_changes_nothing(case: Case, s: float) -> None:
+    without, d = case.solve(), case.points.shape[1]
     for covariance in (np.full(d, s), s * np.eye(d)):
         same = case.solve(covariance=covariance)
         assert np.abs(same.gradients - without.gradients).max() <= 3e-4 * case.size

@@ -22,6 +22,7 @@ def test_what_is_called_solved_is_solved(name: str, seed: int, size: int) -> Non
     solution, _ = fuzz.attempt(case)
     verdict = fuzz.judge(case, solution)
     assert verdict.violation <= 1.0  # whatever the status
+    assert case.drift(solution.gradients) <= 1e-9
     assert not (solution.status.success and verdict.wrong), verdict
 
 

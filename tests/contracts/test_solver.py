@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser.models import cocoercive
-from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.problem import Problem
 from coco_denoiser.solvers import METHODS
 from coco_denoiser.typing import Float64
@@ -35,40 +33,23 @@ UNCLAIMED = {
 }
 
 
-def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
-    """Return whether two answers agree, on the scale of the observations' spread."""
-    spread = np.abs(gradients - gradients.mean(axis=0)).max()
-    return bool(np.abs(a - b).max() <= tol * max(spread, 1e-300))
-
-
 @pytest.mark.parametrize("method", [*GENERAL, "line"])
-@given(case=windows(max_points=6), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=6))
 @settings(max_examples=60)
-def test_all_methods_agree(method: str, case: Case, seed: int) -> None:
-    points, gradients, L, mu, *_ = case
+def test_all_methods_agree(method: str, case: Case) -> None:
     if method == "line":
-        points, gradients = points[:, :1], gradients[:, :1]
-    variance = np.ones(len(points))
-    if seed % 2:
-        variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    case = Case(points, gradients, L, mu, variance)
+        case = case._replace(points=case.points[:, :1], gradients=case.gradients[:, :1])
     exact, other = case.solve(), case.solve(method=method, throw=False)
     assert max(exact.gap, exact.violation, other.violation) <= 1e-9
-    for answer in (exact, other):  # the weighted form of Theorem 4.1
-        drift = ((answer.gradients - gradients) / variance[:, None]).sum(axis=0)
-        assert same(drift, np.zeros_like(drift), gradients, 1e-8)
+    assert max(case.drift(answer.gradients) for answer in (exact, other)) <= 1e-9
     # Two answers with gaps a and b are within sqrt(2a) + sqrt(2b) of each other, relative to
     # the distance from the observations to the answer.
-    weight = variance[:, None] ** -0.5
+    weight, gradients = case.variances[:, None] ** -0.5, case.gradients
     moved = np.linalg.norm(weight * (exact.gradients - gradients))
     floor = 1e-6 * np.linalg.norm(weight * (gradients - gradients.mean(axis=0)))
     reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
     apart = np.linalg.norm(weight * (exact.gradients - other.gradients))
     assert apart <= 2.0 * reach * max(moved, floor)
-    x, g, v = points[:2], gradients[:2], variance[:2]
-    pairs = denoise_pairs(x, g, L=L, mu=mu, noise_variance=(v[0], v[1]))
-    two = Case(x, g, L, mu, v).solve(method=method)
-    assert same(two.gradients, pairs, gradients, 1e-3)
 
 
 @pytest.mark.parametrize(("method", "d"), [*product(GENERAL, (1, 2, 3, 10, 112)), ("line", 1)])

@@ -8,11 +8,9 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import solvers
-from coco_denoiser.certificate import certify
 from coco_denoiser.models.base import Limits
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
-from coco_denoiser.solvers import solve_fast
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
 from tests.test_streaming import follow
@@ -86,22 +84,6 @@ def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch
 
 def _walk(points: Any, gradients: Any) -> Float64:
     return follow(coco.Denoiser(L=1.0, window=5), points, gradients)
-
-
-@pytest.mark.parametrize(("K", "d"), [(2, 3), (3, 1), (8, 10), (16, 2), (24, 6)])
-def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int) -> None:
-    for seed in range(5):
-        x, h, variances = observed(K, d, seed)
-        problem = problem_of(window_of(x, h, variances, vectors=True), 0.0, 0.5)
-        answer = solve_fast(problem, 1e-9)
-        W, phi, lam = answer.weights, answer.phi, answer.multipliers
-        assert max(certify(problem, phi, lam)) <= 1e-9
-        np.testing.assert_allclose(W @ problem.residuals, phi, atol=1e-13)
-        np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=1e-12)
-        n = np.diag(problem.precisions)
-        inverse = np.linalg.inv(n + np.diag(lam.sum(axis=1)) - lam)
-        np.testing.assert_allclose(W, inverse @ n, atol=1e-9)
-        assert lam.any()
 
 
 @pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (8, 5), (12, 40)])

@@ -7,7 +7,7 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser._core import kernels
-from coco_denoiser.solvers import large
+from coco_denoiser.solvers import interior_point, large
 from tests.families import Case, box, path
 from tests.fuzz import _stationary
 from tests.windows import distances
@@ -41,14 +41,19 @@ def test_elimination_keeps_every_digit_however_strong_the_pulls(strongest: float
     np.testing.assert_allclose(np.hstack((x, inverse)), exact.astype(float), rtol=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("method", "limits"),
+    [(large, {"_ALLOWED": 1.0, "_MOST_SMALL": 1.0}), (interior_point, {"ALLOWED": 1e-3})],
+)
 def test_a_window_that_costs_too_much_is_given_up_with_a_status(
-    monkeypatch: pytest.MonkeyPatch,
+    method: Any, limits: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    points, gradients = box(np.random.default_rng(4), 40, 4)
-    solved = Case(points, gradients).solve(method="large")
-    monkeypatch.setattr(large, "_ALLOWED", 1.0)
-    monkeypatch.setattr(large, "_MOST_SMALL", 1.0)
-    given_up = Case(points, gradients).solve(method="large", throw=False)
+    case = Case(*box(np.random.default_rng(4), 40, 4))
+    name = method.__name__.rpartition(".")[2].replace("_", "-")
+    solved = case.solve(method=name)
+    for limit, value in limits.items():
+        monkeypatch.setattr(method, limit, value)
+    given_up = case.solve(method=name, throw=False)
     assert given_up.iterations < solved.iterations
     assert given_up.status is coco.Status.STALLED
     assert given_up.violation <= 1e-9
