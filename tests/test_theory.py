@@ -226,17 +226,6 @@ def test_short_steps_gain_what_the_first_order_law_says(K: int) -> None:
 # 7. L = 1/step.
 
 
-@given(problem=problems(), step=st.floats(0.01, 100.0))
-def test_the_step_is_firmly_non_expansive_over_the_window(problem: Problem, step: float) -> None:
-    gradient, _, points, noise = problem
-    observed = gradient(points) + noise
-    moved = step * coco.denoise(points, observed, L=1 / step)
-    after = points - moved
-    slack = ROUNDING * scale(points, step * observed) ** 2
-    squares = [distances(x) ** 2 for x in (after, moved, points)]
-    assert np.all(squares[0] + squares[1] <= squares[2] + slack)
-
-
 @given(
     K=st.integers(2, 7), d=st.integers(1, 4), share=st.floats(0.5, 1.5), seed=st.integers(0, 2**32)
 )

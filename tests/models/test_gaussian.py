@@ -215,8 +215,7 @@ def test_standard_errors_average_over_all_ratios(K: int, d: int, far: float) -> 
         S = np.eye(K) + best * math.exp(u) * z @ z.T
         w = np.linalg.solve(S, v)
         w, spread = w / w.sum(), 1.0 / w.sum()
-        r = g - w @ g
-        noise = np.trace(r.T @ np.linalg.solve(S, r)) / df
+        noise = contrasts(x, g, v, best * math.exp(u))[2] / df
         total += p * (wider * noise * spread + (((w - found.weights[j]) @ g) ** 2).mean())
     assert found.std[j] == pytest.approx(math.sqrt(total), rel=1e-3)
 
