@@ -154,7 +154,7 @@ CHANGES = {
         ("if self.distinct <= 2:", "if self.K <= 2:"),
         ("return ws.gap <= ws.tol and ws.violation <= ws.tol", "return True"),
     ],
-    ("_core/line.pxi", "solvers/test_line.py solvers/test_near.py"): [
+    ("_core/line.pxi", "solvers/test_line.py solvers/test_near.py test_denoise.py"): [
         ("row(bounds, new)[order[first]] < row(bounds, new)[order[last]]", "k % 2"),
         ("(ahead[k] if size[k] <= total else force)", "ahead[k]"),
         ("k = right if self.value[right] < -self.value[right - 1] else right - 1", "k = right"),

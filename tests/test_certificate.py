@@ -13,8 +13,6 @@ from coco_denoiser.certificate import certify
 from coco_denoiser.problem import (
     Problem,
     average,
-    expand_multipliers,
-    subproblem,
 )
 from coco_denoiser.typing import Float64
 from tests.families import Case, box, path
@@ -98,21 +96,6 @@ def test_points_apart_that_move_as_one_are_held_by_forces_between_every_two() ->
     assert gap == pytest.approx(expected / value, rel=1e-12)
 
 
-def test_points_alone_feel_what_the_others_pull() -> None:
-    """1/2 n ||phi - h||^2 - <f, phi> is least where 1/2 n ||phi - h - f / n||^2 is."""
-    problem = noisy(0, SPREAD).reduced()
-    members, pull = np.array([1, 2, 4]), np.random.default_rng(0).normal(size=(3, 4))
-    own = subproblem(problem, members, pull)
-    np.testing.assert_allclose(
-        own.precisions, problem.precisions[members] / problem.precisions[members].max()
-    )
-    scale = problem.bounds[1, 2] / own.bounds[0, 1]
-    expected = problem.residuals[members] + pull / problem.table[members]
-    np.testing.assert_allclose(
-        scale * (own.residuals - own.residuals[0]), expected - expected[0], atol=1e-12
-    )
-
-
 def test_any_multipliers_average_to_something_feasible() -> None:
     """Too weak ones leave bounds broken: W h is drawn to the centroid; equal points share it."""
     case = noisy(0)
@@ -131,16 +114,6 @@ def test_any_multipliers_average_to_something_feasible() -> None:
     alone, lam = plain(np.array([[0.0], [1.0], [9.0]]), bounds), np.zeros((3, 3))
     lam[0, 1] = lam[1, 0] = 1e-3
     np.testing.assert_allclose(average(lam, alone)[1], [[0.25], [0.75], [9.0]], rtol=1e-9)
-
-
-def test_what_pulls_groups_together_acts_where_they_are_nearest() -> None:
-    bounds = np.array([[0, 1, 5, 7], [1, 0, 6, 4], [5, 6, 0, 1], [7, 4, 1, 0]], dtype=float)
-    problem = plain(np.zeros((4, 1)), bounds)
-    table, labels = np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([0, 0, 1, 1])
-    full = expand_multipliers(table, problem, labels)
-    expected = np.zeros((4, 4))
-    expected[1, 3] = expected[3, 1] = 2.0
-    np.testing.assert_array_equal(full, expected)
 
 
 @given(case=windows(max_points=5), seed=st.integers(0, 2**32))
