@@ -22,11 +22,12 @@ def fitted(x: Array, g: Array, v: Array | None = None, **known: float) -> Fit:
 
 def drawn(
     rng: np.random.Generator, K: int, d: int, *, s: float = 0.3, sigma: float = 1.0
-) -> tuple[Array, Array, Array]:
-    """Draw a walk and gradients from the model: points, gradients, and their true means."""
+) -> tuple[Array, Array, Array, Array]:
+    """Draw a walk and gradients from the model: points, gradients, their true means, variances."""
     x = np.cumsum(rng.standard_normal((K, d)), axis=0) / math.sqrt(d)
     truth = rng.standard_normal(d) + x @ (s * rng.standard_normal((d, d)))
-    return x, truth + sigma * rng.standard_normal((K, d)), truth
+    g = truth + sigma * rng.standard_normal((K, d))
+    return x, g, truth, rng.uniform(0.5, 2.0, K)
 
 
 def contrasts(x: Array, g: Array, v: Array, t: float) -> tuple[Array, Array, float]:
@@ -48,8 +49,7 @@ def likelihood(x: Array, g: Array, v: Array, t: float) -> float:
 @pytest.mark.parametrize(("K", "d"), [(3, 1), (3, 4), (8, 1), (8, 5), (16, 40)])
 def test_weights_are_generalised_least_squares_in_all_coordinates(K: int, d: int) -> None:
     rng = np.random.default_rng(K + d)
-    x, g, _ = drawn(rng, K, d)
-    v = rng.uniform(0.5, 2.0, K)
+    x, g, _, v = drawn(rng, K, d)
     found = fitted(x, g, v)
     assert found.gap.max() < 1e-12
     # What is used is the most likely slope, guarded, with the noise that then is most likely.
@@ -68,8 +68,7 @@ def test_weights_are_generalised_least_squares_in_all_coordinates(K: int, d: int
 @pytest.mark.parametrize(("K", "d"), [(4, 1), (8, 2), (8, 20)])
 def test_no_ratio_is_more_likely_nor_another_noise(K: int, d: int) -> None:
     rng = np.random.default_rng(7 * K + d)
-    x, g, _ = drawn(rng, K, d)
-    v = rng.uniform(0.5, 2.0, K)
+    x, g, _, v = drawn(rng, K, d)
     found = fitted(x, g, v)
     best = (found.scale / found.noise_std) ** 2
     top = likelihood(x, g, v, best)
@@ -92,8 +91,7 @@ def test_without_noise_gradients_of_a_linear_field_are_returned() -> None:
 @pytest.mark.parametrize(("K", "d"), [(3, 3), (8, 1), (16, 40)])
 def test_what_a_change_of_units_or_axes_does(K: int, d: int) -> None:
     rng = np.random.default_rng(K + d)
-    x, g, _ = drawn(rng, K, d)
-    v = rng.uniform(0.5, 2.0, K)
+    x, g, _, v = drawn(rng, K, d)
     found = fitted(x, g, v)
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     order = rng.permutation(K)
@@ -121,7 +119,7 @@ def test_standard_errors_cover(K: int, d: int) -> None:
     once = twice = total = 0
     newest = np.array([K - 1])
     for _ in range({1: 2000, 6: 600, 50: 100}[d]):
-        x, g, truth = drawn(rng, K, d, s=0.3)
+        x, g, truth, _ = drawn(rng, K, d, s=0.3)
         found = fit(distances(x), distances(g), np.ones(K), newest, d)
         error = np.abs(found.weights[0] @ g - truth[-1])
         once += int((error <= found.std[0]).sum())
@@ -140,7 +138,7 @@ def test_points_that_coincide_are_averaged() -> None:
     contrasts = (g - found.weights[0] @ g) / np.sqrt(v)[:, None]
     assert found.noise_std == pytest.approx(math.sqrt((contrasts**2).sum() / 20), rel=1e-9)
     # Two of eight: they have the same gradient.
-    x, g, _ = drawn(rng, 8, 4)
+    x, g, *_ = drawn(rng, 8, 4)
     x[3] = x[6]
     theta = fitted(x, g).weights @ g
     np.testing.assert_allclose(theta[3], theta[6], atol=1e-9)
@@ -175,8 +173,7 @@ def test_identical_gradients_stay() -> None:
 
 def test_the_cap_is_kept_and_does_not_matter_when_loose() -> None:
     rng = np.random.default_rng(0)
-    x, g, _ = drawn(rng, 16, 6, s=1.0)
-    v = rng.uniform(0.5, 2.0, 16)
+    x, g, _, v = drawn(rng, 16, 6, s=1.0)
     flat = fitted(x, g, v, L=1e-9)
     np.testing.assert_allclose(flat.weights, np.tile((1 / v) / (1 / v).sum(), (16, 1)), atol=1e-9)
     free = fitted(x, g)
@@ -201,7 +198,7 @@ def test_contrasts_that_moved_almost_equally_far_are_told_apart() -> None:
 def test_standard_errors_average_over_all_ratios(K: int, d: int, far: float) -> None:
     """Integrated over log t by brute force, with weights from dense matrices."""
     rng = np.random.default_rng(7 * K + d)
-    x, g, _ = drawn(rng, K, d)
+    x, g, *_ = drawn(rng, K, d)
     found = fitted(x, g)
     best = (found.scale / found.noise_std) ** 2
     logs, j = np.linspace(-far, far, 1001), K - 1
@@ -222,7 +219,7 @@ def test_standard_errors_average_over_all_ratios(K: int, d: int, far: float) -> 
 
 def test_the_gap_is_the_residual_of_the_weights() -> None:
     rng = np.random.default_rng(0)
-    x, g, _ = drawn(rng, 8, 3)
+    x, g, *_ = drawn(rng, 8, 3)
     found, X = fitted(x, g), distances(x) ** 2
     slope2, noise2, one = (found.scale**2) * GUARD, found.noise_std**2, np.ones(8)
     for size in (1e-9, 1e-5, 1e-2):
