@@ -107,6 +107,13 @@ def decades(rng: Generator, low: float, high: float, size: int | None = None) ->
     return np.asarray(10.0 ** rng.uniform(low, high, size))
 
 
+def full(rng: Generator, eigenvalues: Float64) -> Float64:
+    """A covariance with these eigenvalues in random directions."""
+    Q = np.linalg.qr(rng.normal(size=(eigenvalues.size,) * 2))[0]
+    covariance = (Q * eigenvalues) @ Q.T
+    return np.asarray(0.5 * (covariance + covariance.T))
+
+
 def _drawn(
     draw: Callable[..., tuple[Float64, Float64]],
     *given: float,
@@ -278,9 +285,7 @@ def _coloured(family: Family) -> Family:
         case = family(rng, K, d)
         covariance = decades(rng, 0, float(rng.uniform(0, 4)), d)
         if rng.integers(2):
-            Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-            covariance = (Q * covariance) @ Q.T
-            covariance = 0.5 * (covariance + covariance.T)
+            covariance = full(rng, covariance)
         return case._replace(covariance=covariance)
 
     return coloured

@@ -195,22 +195,19 @@ def report(outcomes: list[Outcome], seed: int) -> str:
     for outcome in outcomes:
         times[outcome.K].append(outcome.seconds)
     limits = {K: SLOW * float(np.median(seconds)) for K, seconds in times.items()}
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    lines = []
-    for outcome in outcomes:
-        slow = ["slow"] * (outcome.seconds > limits[outcome.K])
-        counts[outcome.name].update(["windows", outcome.verdict, *slow])
-        if slow or outcome.verdict != "solved":
-            again = f"--seed {seed} --only {outcome.name!r} {outcome.number}"
-            what = ", ".join([outcome.verdict, *slow])
-            lines.append(
-                f"{what}: {again}: K = {outcome.K}, {outcome.seconds:.2f} s, {outcome.detail}"
-            )
-    counts["all"] = sum(counts.values(), Counter())
+    counts, lines = {name: Counter[str]() for name in (*FAMILIES, "all")}, []
+    for name, number, K, seconds, verdict, detail in outcomes:
+        found = [verdict, *["slow"] * (seconds > limits[K])]
+        for row in (name, "all"):
+            counts[row].update(["windows", *found])
+        if found != ["solved"]:
+            again = f"--seed {seed} --only {name!r} {number}"
+            lines.append(f"{', '.join(found)}: {again}: K = {K}, {seconds:.2f} s, {detail}")
     columns = ("windows", "solved", "given up", "wrong", "slow", "raised")
     lines += ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
-    for name in (*(name for name in FAMILIES if name in counts), "all"):
-        lines.append(f"| {name} | " + " | ".join(f"{counts[name][c]:,}" for c in columns) + " |")
+    for name, count in counts.items():
+        if count:
+            lines.append(f"| {name} | " + " | ".join(f"{count[c]:,}" for c in columns) + " |")
     return "\n".join(lines)
 
 
