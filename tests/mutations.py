@@ -23,7 +23,6 @@ CHANGES = {
     ],
     ("descent.py", "test_minimize.py"): [
         ("points=[*earlier.points], history=[*earlier.history]", "prox=None"),
-        ("replace(earlier, points=[*earlier.points], history=[*earlier.history])", "earlier"),
     ],
     ("path.py", "test_minimize.py"): [
         ("if gap > _APART * chance:", "if False:"),

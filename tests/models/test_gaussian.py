@@ -144,13 +144,10 @@ def test_points_that_coincide_are_averaged() -> None:
     np.testing.assert_allclose(theta[3], theta[6], atol=1e-9)
 
 
-def test_one_observation_is_its_own_estimate() -> None:
-    found = fitted(np.ones((1, 3)), np.ones((1, 3)))
-    assert found.weights.tolist() == [[1.0]]
-    assert math.isnan(found.std[0])
-
-
-def test_two_observations_tell_nothing_unless_the_curvature_is_known() -> None:
+def test_one_or_two_observations_tell_nothing_unless_the_curvature_is_known() -> None:
+    one = fitted(np.ones((1, 3)), np.ones((1, 3)))
+    assert one.weights.tolist() == [[1.0]]
+    assert math.isnan(one.std[0])
     x, g = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 2.0]])
     found = fitted(x, g)
     np.testing.assert_array_equal(found.weights, np.eye(2))
