@@ -119,13 +119,13 @@ def _drawn(
     *given: float,
     x: Any = np.array,
     g: Any = np.array,
-    **bounds: float,
+    L: float = 1.0,
 ) -> Family:
     """The family of what draws points and gradients, or of functions of them."""
 
     def family(rng: Generator, K: int, d: int) -> Case:
         points, gradients = draw(rng, K, d, *given)
-        return Case(x(points), g(gradients), **bounds)
+        return Case(x(points), g(gradients), L)
 
     return family
 
