@@ -42,22 +42,15 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup() -> Generator[None, object, object]:
-    """Make every fixture by the same rule."""
-    return (yield from _skipping())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call() -> Generator[None, object, object]:
-    """Run every test by the same rule."""
-    return (yield from _skipping())
-
-
-def _skipping() -> Generator[None, object, object]:
+    """Make every fixture, and run every test, by the same rule."""
     try:
         return (yield)
     except ImportError as error:
         _skip_if_not_installed(error)
         raise
+
+
+pytest_pyfunc_call = pytest_fixture_setup
 
 
 def _skip_if_not_installed(error: BaseException | None) -> None:

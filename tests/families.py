@@ -48,6 +48,11 @@ class Case(NamedTuple):
         x, g = (float(np.ptp(v, axis=0).max()) for v in (self.points, self.gradients))
         return g + self.L * x + 1e-300
 
+    def drift(self, theta: Float64) -> float:
+        """How far the weighted centroid has moved, which Theorem 4.1 says it does not."""
+        moved = np.average(theta - self.gradients, axis=0, weights=1.0 / self.variances)
+        return float(np.abs(moved).max() / self.size)
+
     def solve(self, **options: Any) -> coco.Solution:
         """Denoise it, with further options or other ones."""
         return coco.solve(**modelled(**self._asdict() | options))
@@ -64,7 +69,7 @@ Points: TypeAlias = Callable[[Generator, int, int], Float64]
 
 def curvatures(d: int) -> Float64:
     """Eigenvalues of the quadratic whose gradients are observed: from 1 down to 1/3."""
-    return np.linspace(1.0, 1.0 / 3.0, d) if d > 1 else np.ones(1)
+    return np.linspace(1.0, 1.0 / 3.0, d)
 
 
 def noisy(points: Float64, rng: Generator, sigma: float = 10.0) -> Float64:
@@ -102,9 +107,27 @@ def decades(rng: Generator, low: float, high: float, size: int | None = None) ->
     return np.asarray(10.0 ** rng.uniform(low, high, size))
 
 
-def _drawn(draw: Callable[..., tuple[Float64, Float64]], *given: float, L: float = 1.0) -> Family:
-    """The family of what draws points and gradients."""
-    return lambda rng, K, d: Case(*draw(rng, K, d, *given), L)
+def full(rng: Generator, eigenvalues: Float64) -> Float64:
+    """A covariance with these eigenvalues in random directions."""
+    Q = np.linalg.qr(rng.normal(size=(eigenvalues.size,) * 2))[0]
+    covariance = (Q * eigenvalues) @ Q.T
+    return np.asarray(0.5 * (covariance + covariance.T))
+
+
+def _drawn(
+    draw: Callable[..., tuple[Float64, Float64]],
+    *given: float,
+    x: Any = np.array,
+    g: Any = np.array,
+    L: float = 1.0,
+) -> Family:
+    """The family of what draws points and gradients, or of functions of them."""
+
+    def family(rng: Generator, K: int, d: int) -> Case:
+        points, gradients = draw(rng, K, d, *given)
+        return Case(x(points), g(gradients), L)
+
+    return family
 
 
 def _at(points: Points, low: float | None = None, high: float = 1.0) -> Family:
@@ -223,16 +246,6 @@ def _shrinking(factor: float) -> Points:
     )
 
 
-def _changed(draw: Callable[..., tuple[Float64, Float64]], x: Any, g: Any) -> Family:
-    """The family of what draws points and gradients, each replaced by a function of it."""
-
-    def family(rng: Generator, K: int, d: int) -> Case:
-        points, gradients = draw(rng, K, d)
-        return Case(x(points), g(gradients))
-
-    return family
-
-
 def _heavy_tails(rng: Generator, K: int, d: int) -> Case:
     points, _ = path(rng, K, d)
     return Case(points, points * curvatures(d) + 10.0 * rng.standard_t(1.0, size=(K, d)))
@@ -272,15 +285,13 @@ def _coloured(family: Family) -> Family:
         case = family(rng, K, d)
         covariance = decades(rng, 0, float(rng.uniform(0, 4)), d)
         if rng.integers(2):
-            Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-            covariance = (Q * covariance) @ Q.T
-            covariance = 0.5 * (covariance + covariance.T)
+            covariance = full(rng, covariance)
         return case._replace(covariance=covariance)
 
     return coloured
 
 
-_HARD: dict[str, Family] = {
+HARD: dict[str, Family] = {  # that every solver is held to
     **{f"box of {half}": _drawn(box, half) for half in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)},
     **{f"path with step {step}": _drawn(path, step) for step in (0.7, 0.05, 1e-4)},
     **{f"L off by {factor}": _drawn(path, L=factor) for factor in (0.1, 1e-4, 10.0)},
@@ -296,14 +307,14 @@ _HARD: dict[str, Family] = {
     "two clusters": _at(_two_clusters),
     **{f"steps shrinking by {factor}": _at(_shrinking(factor)) for factor in (0.5, 0.8)},
     **{
-        f"scaled by {scale}": _changed(
-            path, partial(np.multiply, scale), partial(np.multiply, scale)
+        f"scaled by {scale}": _drawn(
+            path, x=partial(np.multiply, scale), g=partial(np.multiply, scale)
         )
         for scale in (1e8, 1e-8)
     },
     "no noise": lambda rng, K, d: Case(x := box(rng, K, d)[0], noisy(x, rng, 0.0)),
-    "equal gradients": _changed(box, np.array, lambda g: np.tile(g[0], (len(g), 1))),
-    "one outlier": _changed(box, np.array, lambda g: np.vstack((1e6 * g[:1], g[1:]))),
+    "equal gradients": _drawn(box, g=lambda g: np.tile(g[0], (len(g), 1))),
+    "one outlier": _drawn(box, g=lambda g: np.vstack((1e6 * g[:1], g[1:]))),
 }
 _MORE: dict[str, Family] = {
     "tight": _tight(False),
@@ -317,7 +328,7 @@ _MORE: dict[str, Family] = {
     "ladder": _at(_ladder, -2),
     "nested": _at(_nested),
     "simplex": _at(_simplex, -3),
-    "shifted": _changed(path, lambda x: x + 1e7, np.array),
+    "shifted": _drawn(path, x=lambda x: x + 1e7),
     "faint noise": _at(lambda rng, K, d: box(rng, K, d)[0], -12, -3),
     "heavy tails": _heavy_tails,
     "logistic": _slow_descent,
@@ -336,18 +347,13 @@ _COLOURED = (
     *("clusters", "near-duplicates at 1e-06"),
 )
 _VARIED = {
-    **_HARD,
+    **HARD,
     **_MORE,
-    **{f"moved by {by:.0e}": _changed(box, partial(np.add, by), np.array) for by in (1e8, 1e12)},
-    "path with step 0.7, variances 1e±1": _weighted(_HARD["path with step 0.7"], 1),
+    **{f"moved by {by:.0e}": _drawn(box, x=partial(np.add, by)) for by in (1e8, 1e12)},
+    "path with step 0.7, variances 1e±1": _weighted(HARD["path with step 0.7"], 1),
 }
 FAMILIES: dict[str, Family] = {
     **{name: family for name, family in _VARIED.items() if not name.startswith("moved")},
     **{f"{name}, variances 1e±6": _weighted(_VARIED[name], 6) for name in _WEIGHTED},
     **{f"{name}, covariance": _coloured(_VARIED[name]) for name in _COLOURED},
 }
-
-
-def hard(rng: Generator, K: int, d: int) -> dict[str, Case]:
-    """One window of each family that every solver is held to."""
-    return {name: family(rng, K, d) for name, family in _HARD.items()}

@@ -59,25 +59,28 @@ def judge(case: Case, solution: coco.Solution, tol: float = TOL) -> Verdict:
         a.astype(np.longdouble) for a in (case.points, case.gradients, solution.gradients)
     )
     c, r = (np.longdouble(case.L) + case.mu) / 2, (np.longdouble(case.L) - case.mu) / 2
-    K, d = x.shape
-    n = 1 / case.variances.astype(np.longdouble)[:, None]
-    S, P = _covariance(np.eye(d) if case.covariance is None else case.covariance)
-    first, second = np.triu_indices(K, 1)
+    D, n = _differences(len(x)), 1 / case.variances.astype(np.longdouble)[:, None]
+    S, P = _covariance(np.eye(x.shape[1]) if case.covariance is None else case.covariance)
     h, phi = g - c * x, theta - c * x
-    v, rho = phi[first] - phi[second], r * _norms(x[first] - x[second])
+    v, rho = D @ phi, r * _norms(D @ x)
     size = _norms(g) + _norms(theta) + abs(c) * _norms(x)
-    rounding = 16 * EPS * (size[first] + size[second])
+    rounding = 16 * EPS * (abs(D) @ size)
     excess = (_norms(v) - rho) / np.maximum(tol * rho + rounding, np.finfo(float).tiny)
     y = _forces(h, n, S, P, solution.multipliers.astype(np.longdouble))
-    unbalanced = n * ((h - phi) @ P)
-    np.subtract.at(unbalanced, first, y)
-    np.add.at(unbalanced, second, y)
+    unbalanced = n * ((h - phi) @ P) - D.T @ y
     gap = np.sum(rho * _norms(y) - np.sum(y * v, axis=1))
     gap += 0.5 * np.sum(unbalanced * (unbalanced @ S) / n)
     value = 0.5 * np.sum(n * (h - phi) * ((h - phi) @ P))
     allowed = 2 * tol * value + np.sum(rounding * _norms(y))
     allowed += 0.5 * np.sum(n * np.abs(P).max() * (EPS * size[:, None]) ** 2)
     return Verdict(float(gap / allowed) if allowed > 0 else 0.0, float(excess.max(initial=0.0)))
+
+
+def _differences(K: int) -> NDArray[np.longdouble]:
+    """Return the matrix, (pairs, K), that makes differences of rows."""
+    first, second = np.triu_indices(K, 1)
+    one = np.eye(K, dtype=np.longdouble)
+    return np.asarray(one[first] - one[second])
 
 
 def _covariance(covariance: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -104,35 +107,24 @@ def _forces(
 
     Points with infinite multipliers between them move as one.
     """
-    K = len(h)
-    together = np.isinf(lam) | np.eye(K, dtype=bool)
-    leader = together.argmax(axis=1)
-    groups, label = np.unique(leader, return_inverse=True)
+    together = np.isinf(lam) | np.eye(len(h), dtype=bool)
+    G, D = np.unique(together, axis=0).astype(np.longdouble), _differences(len(h))
     finite = np.where(np.isinf(lam), 0, lam)
-    pull = np.zeros((len(groups),) * 2, np.longdouble)
-    np.add.at(pull, (label[:, None], label), finite)
-    weight = np.zeros(len(groups), np.longdouble)
-    np.add.at(weight, label, n[:, 0])
+    pull, weight, pulls = G @ finite @ G.T, (G @ n)[:, 0], finite[np.triu_indices(len(h), 1)]
     spread, axes = np.linalg.eigh(S.astype(np.float64))
     if np.ptp(spread) == 0:
         axes = np.eye(len(S))
-    first, second = np.triu_indices(K, 1)
-    y, hat, rest = np.zeros((first.size, h.shape[1]), np.longdouble), 0 * h, n * (h @ P)
+    hat, y = 0 * h, 0 * D @ h
     for _ in range(3):  # strong pulls magnify the rounding of what they pull: again, on the rest
-        total = np.zeros((len(groups), h.shape[1]), np.longdouble)
-        np.add.at(total, label, rest @ axes)
+        total = G @ (n * ((h - hat) @ P) - D.T @ y) @ axes
         for share in np.unique(spread):
             here = spread == share
             total[:, here] = _stationary(pull, weight / share, total[:, here])
-        move = (total @ axes.T)[label]
+        move = G.T @ total @ axes.T
         hat += move
-        y += finite[first, second][:, None] * (move[first] - move[second])
-        rest = n * ((h - hat) @ P)
-        np.subtract.at(rest, first, y)
-        np.add.at(rest, second, y)
-    inside = together[first, second]
-    members = together.sum(axis=1)[first]
-    return np.asarray(np.where(inside[:, None], (rest[first] - rest[second]) / members[:, None], y))
+        y += pulls[:, None] * (D @ move)
+    inside = D @ (n * ((h - hat) @ P) - D.T @ y) / (abs(D) @ together.sum(axis=1) / 2)[:, None]
+    return np.asarray(np.where(together[np.triu_indices(len(h), 1)][:, None], inside, y))
 
 
 def _stationary(
@@ -203,22 +195,19 @@ def report(outcomes: list[Outcome], seed: int) -> str:
     for outcome in outcomes:
         times[outcome.K].append(outcome.seconds)
     limits = {K: SLOW * float(np.median(seconds)) for K, seconds in times.items()}
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    lines = []
-    for outcome in outcomes:
-        slow = ["slow"] * (outcome.seconds > limits[outcome.K])
-        counts[outcome.name].update(["windows", outcome.verdict, *slow])
-        if slow or outcome.verdict != "solved":
-            again = f"--seed {seed} --only {outcome.name!r} {outcome.number}"
-            what = ", ".join([outcome.verdict, *slow])
-            lines.append(
-                f"{what}: {again}: K = {outcome.K}, {outcome.seconds:.2f} s, {outcome.detail}"
-            )
-    counts["all"] = sum(counts.values(), Counter())
+    counts, lines = {name: Counter[str]() for name in (*FAMILIES, "all")}, []
+    for name, number, K, seconds, verdict, detail in outcomes:
+        found = [verdict, *["slow"] * (seconds > limits[K])]
+        for row in (name, "all"):
+            counts[row].update(["windows", *found])
+        if found != ["solved"]:
+            again = f"--seed {seed} --only {name!r} {number}"
+            lines.append(f"{', '.join(found)}: {again}: K = {K}, {seconds:.2f} s, {detail}")
     columns = ("windows", "solved", "given up", "wrong", "slow", "raised")
     lines += ["| family | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
-    for name in (*(name for name in FAMILIES if name in counts), "all"):
-        lines.append(f"| {name} | " + " | ".join(f"{counts[name][c]:,}" for c in columns) + " |")
+    for name, count in counts.items():
+        if count:
+            lines.append(f"| {name} | " + " | ".join(f"{count[c]:,}" for c in columns) + " |")
     return "\n".join(lines)
 
 

@@ -111,10 +111,10 @@ def test_the_gap_bounds_the_error_of_any_weights(case: Case, seed: int) -> None:
     # Any mixture of the optimum with the centroid is feasible.
     mix = rng.uniform()
     W = mix * best.weights + (1.0 - mix) / len(best.weights)
-    lam = best.multipliers * rng.uniform(0.5, 1.5)
+    lam = best.multipliers * case.variances.min() * rng.uniform(0.5, 1.5)
     gap, violation = certify(observed, W @ observed.residuals, lam)
-    h = observed.residuals
-    value, least = 0.5 * np.sum((W @ h - h) ** 2), 0.5 * np.sum((best.weights @ h - h) ** 2)
+    h, n = observed.residuals, observed.precisions
+    value, least = (0.5 * n @ np.sum((w @ h - h) ** 2, axis=1) for w in (W, best.weights))
     assert violation <= 1e-9
     if value > 0.0:
         assert gap * value >= (value - least) - 1e-8 * least - 1e-14

@@ -1,15 +1,12 @@
 """A little of the fuzz in every run, and its judge put to the test."""
 
-import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import coco_denoiser as coco
 from tests import fuzz
 from tests.families import FAMILIES
 
@@ -22,26 +19,8 @@ def test_what_is_called_solved_is_solved(name: str, seed: int, size: int) -> Non
     solution, _ = fuzz.attempt(case)
     verdict = fuzz.judge(case, solution)
     assert verdict.violation <= 1.0  # whatever the status
+    assert case.drift(solution.gradients) <= 1e-9
     assert not (solution.status.success and verdict.wrong), verdict
-
-
-def test_a_window_that_warns_is_told_from_one_that_is_solved(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    window = ("grid", 1, 0)
-    assert fuzz.examine(window).verdict == "solved"
-    real = coco.solve
-
-    def warns(*given: Any, **options: Any) -> coco.Solution:
-        warnings.warn("overflow", RuntimeWarning, stacklevel=1)
-        return real(*given, **options)
-
-    monkeypatch.setattr(coco, "solve", warns)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # as in the processes of the fuzz
-        found = fuzz.examine(window)
-    assert found.verdict == "raised"
-    assert "overflow" in fuzz.report([found], 1)
 
 
 @pytest.mark.parametrize("name", ["path with step 0.7", "duplicates in groups", "clusters"])

@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -23,16 +24,7 @@ LAYERS = (
     {"paper.cli"},
 )
 
-EXTRAS = (
-    "bokeh",
-    "cvxpy",
-    "hypothesis",
-    "jax",
-    "matplotlib",
-    "pooch",
-    "sklearn",
-    "torch",
-)
+EXTRAS = ("bokeh", "cvxpy", "hypothesis", "jax", "matplotlib", "pooch", "sklearn", "torch")
 
 
 def test_importing_the_core_and_the_command_imports_no_extra() -> None:
@@ -68,28 +60,20 @@ def test_imports_go_down() -> None:
 @cache
 def _imports() -> dict[str, set[str]]:
     """Return what each module imports: files and folders of the package, or of `paper`."""
-    modules: dict[str, set[str]] = {}
+    modules: defaultdict[str, set[str]] = defaultdict(set)
     for path in ROOT.rglob("*.py"):
         module = _module(path.relative_to(ROOT).with_suffix("").parts)
-        modules.setdefault(module, set()).update(_imported(ast.parse(path.read_text("utf-8"))))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                above = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                for alias in node.names:
+                    package, *rest = ".".join((*above, alias.name)).split(".")
+                    if package == "coco_denoiser":
+                        modules[module].add(_module(rest))
     return {module: others - {module} for module, others in modules.items()}
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            package, *rest = name.split(".")
-            if package == "coco_denoiser":
-                module = _module((*rest,))
-                place = ROOT / module.replace(".", "/")
-                exists = place.is_dir() or place.with_suffix(".py").exists()
-                yield module if exists else "__init__"  # a name that the package collects
-
-
-def _module(parts: tuple[str, ...]) -> str:
-    return ".".join(parts[: 2 if parts[:1] == ("paper",) else 1]) or "__init__"
+def _module(parts: Sequence[str]) -> str:
+    name = ".".join(parts[: 2 if "paper" in parts[:1] else 1])
+    place = ROOT / name.replace(".", "/")
+    return name if place.is_dir() or place.with_suffix(".py").exists() else "__init__"

@@ -1,7 +1,8 @@
-"""The theorems of docs/theory.md.
+"""The theorems of docs/theory.md, or what their proofs rest on, for every draw of the noise.
 
-Most of them hold for every draw of the noise and are tested that way. Where an expectation is
-meant, differences are paired and judged at five standard errors.
+What is left to the proofs: that errors grow, with maxima of the noise (1), that variances fall
+where an answer moves no further than its gradients (2), and that steps along an answer whose error
+is bounded converge (5) and find the zeros (8).
 """
 
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 import coco_denoiser as coco
 from coco_denoiser.paper.experiments.counterexample import star
-from coco_denoiser.paper.optimizers import soft_threshold
 from coco_denoiser.typing import Float64
 from tests.windows import distances
 
@@ -54,10 +54,6 @@ def scale(*arrays: Float64) -> float:
     return max(float(np.abs(each).max()) for each in arrays)
 
 
-def t_statistic(differences: Float64) -> float:
-    return float(differences.mean() / (differences.std(ddof=1) / np.sqrt(len(differences))))
-
-
 # 1. The error of one gradient can grow.
 
 
@@ -80,45 +76,7 @@ def test_far_away_the_root_is_the_largest_running_mean(leaves: int, seed: int) -
     np.testing.assert_allclose(theta[1:, 0] - exact[1:, 0], below, atol=1e-3)
 
 
-def test_the_error_of_one_gradient_grows_though_its_variance_and_the_total_fall() -> None:
-    rng = np.random.default_rng(1)
-    points = star(33, 100.0)
-    exact = cone(points)
-    noise = rng.normal(size=(300, *points.shape))
-    error = np.stack([coco.denoise(points, exact + each, L=1.0) for each in noise]) - exact
-    after, before = (np.sum(each[:, 0] ** 2, axis=1) for each in (error, noise))
-    assert t_statistic(after - before) > 5
-    spread = [
-        np.sum((each[:, 0] - each[:, 0].mean(axis=0)) ** 2, axis=1) for each in (error, noise)
-    ]
-    assert t_statistic(spread[1] - spread[0]) > 5
-    total = np.sum(error**2, axis=(1, 2)), np.sum(noise**2, axis=(1, 2))
-    assert np.all(total[0] <= total[1] * (1 + 1e-6))
-
-
 # 2. Every variance falls, whatever L.
-
-
-@pytest.mark.parametrize("assumed", [0.3, 1.0, 3.0])
-@pytest.mark.parametrize(("K", "d", "size"), [(2, 1, 2.0), (3, 2, 1.0), (6, 3, 0.3)])
-def test_the_covariance_falls_in_every_direction(
-    assumed: float, K: int, d: int, size: float
-) -> None:
-    """Cov(theta) <= Cov(noise, theta) <= Cov(noise), strictly if constraints are active."""
-    rng = np.random.default_rng([K, d])
-    points = size * rng.normal(size=(K, d))
-    exact = cone(points) if d > 1 else np.maximum(points, 0.0)
-    noise = rng.normal(size=(500, K, d))
-    theta = np.stack([coco.denoise(points, exact + each, L=assumed) for each in noise])
-    flat, flat_noise = (
-        each.reshape(500, -1) - each.mean(axis=0).ravel() for each in (theta, noise)
-    )
-    for u in rng.normal(size=(5, K * d)):
-        along, raw = flat @ u, flat_noise @ u
-        assert t_statistic(along * raw - along**2) > -5
-        assert t_statistic(raw**2 - along * raw) > -5
-    gain = np.sum((flat_noise**2 - flat**2).reshape(500, K, d), axis=2)
-    assert min(t_statistic(gain[:, k]) for k in range(K)) > 5
 
 
 @given(problem=problems(), seed=st.integers(0, 2**32), factor=st.sampled_from([0.1, 1.0, 10.0]))
@@ -199,32 +157,6 @@ def test_no_other_l_has_a_smaller_error_whatever_the_noise(
     assert right <= wrong + 1e-6
 
 
-# 5. SGD with COCO converges as SGD does.
-
-
-@pytest.mark.parametrize("K", [2, 4, 9])
-@pytest.mark.parametrize("step", [0.02, 0.3, 1.2])
-def test_sgd_with_coco_stays_within_its_guarantee_at_every_step(K: int, step: float) -> None:
-    rng = np.random.default_rng(K)
-    d, sigma, mu, L = 5, 3.0, 0.25, 1.0
-    x, denoiser = np.full(d, 20.0), coco.Denoiser(L=L, window=K)
-    points: list[Float64] = []
-    noises: list[Float64] = []
-    for _ in range(80):
-        exact = mu * x + (L - mu) * np.tanh(x)  # curvature between mu and L
-        noise = sigma * rng.normal(size=d)
-        theta = denoiser(x, exact + noise)
-        points, noises = [*points[1 - K :], x], [*noises[1 - K :], noise]
-        error = np.linalg.norm(theta - exact)
-        apart = np.mean(np.linalg.norm(np.array(points) - x, axis=1))
-        assert error <= np.linalg.norm(noises) * (1 + ROUNDING)
-        assert error <= np.linalg.norm(np.mean(noises, axis=0)) + L * apart + ROUNDING * sigma
-        following = x - step * theta
-        contracted = (1 - step * mu) * np.linalg.norm(x)
-        assert np.linalg.norm(following) <= contracted + step * error + 1e-12
-        x = following
-
-
 # 6. In high dimension COCO is a fixed filter, and its gain can be computed.
 
 
@@ -293,22 +225,11 @@ def test_short_steps_gain_what_the_first_order_law_says(K: int) -> None:
 # 7. L = 1/step.
 
 
-@given(problem=problems(), step=st.floats(0.01, 100.0))
-def test_the_step_is_firmly_non_expansive_over_the_window(problem: Problem, step: float) -> None:
-    gradient, _, points, noise = problem
-    observed = gradient(points) + noise
-    moved = step * coco.denoise(points, observed, L=1 / step)
-    after = points - moved
-    slack = ROUNDING * scale(points, step * observed) ** 2
-    squares = [distances(x) ** 2 for x in (after, moved, points)]
-    assert np.all(squares[0] + squares[1] <= squares[2] + slack)
-
-
 @given(
     K=st.integers(2, 7), d=st.integers(1, 4), share=st.floats(0.5, 1.5), seed=st.integers(0, 2**32)
 )
 @settings(max_examples=40)
-def test_equal_curvatures_allow_steps_up_to_k_plus_1_over_the_curvature(
+def test_of_equal_curvatures_a_multiple_of_the_centroid_is_left(
     K: int, d: int, share: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -322,49 +243,3 @@ def test_equal_curvatures_allow_steps_up_to_k_plus_1_over_the_curvature(
         path.append(points[-1] - step * theta)
         expected = factor * points.mean(axis=0)
         np.testing.assert_allclose(path[-1], expected, atol=ROUNDING * K * scale(points))
-    companion = np.eye(K, k=-1)
-    companion[0] = factor / K
-    radius = float(np.abs(np.linalg.eigvals(companion)).max())
-    if abs(share - 1) > 1e-6 or share * (K + 1) < 1.05:
-        assert (radius < 1) == (step * curvature < K + 1)
-
-
-@pytest.mark.parametrize("K", [2, 5])
-def test_noise_does_not_make_those_steps_diverge(K: int) -> None:
-    rng = np.random.default_rng(K)
-    step = 0.8 * (K + 1)
-    denoiser, x, largest = coco.Denoiser(L=1 / step, window=K), np.ones(3), 0.0
-    for _ in range(200):
-        x = x - step * denoiser(x, x + rng.normal(size=3))
-        largest = max(largest, float(np.linalg.norm(x)))
-    assert largest < 100 * step
-
-
-# 8. Which coordinates are zero is found as soon as the error is below the margin.
-
-
-def test_a_proximal_step_finds_the_zeros_once_the_error_is_below_the_margin() -> None:
-    """One step of the lasso from near its solution; the window averages the noise."""
-    rng = np.random.default_rng(2)
-    d, K, step, weight, sigma = 40, 32, 0.5, 1.0, 0.7
-    solution = np.where(np.arange(d) < 5, 3.0, 0.0)
-    slope = np.where(np.arange(d) < 5, -weight, weight * rng.uniform(-0.4, 0.4, d))
-    margin = weight - np.abs(slope[5:]).max()
-    right = {"COCO": 0, "one gradient": 0, "bound": 0}
-    for _ in range(30):
-        points = solution + 0.002 * rng.normal(size=(K, d))
-        exact = slope + (points - solution)  # L = 1
-        noise = sigma * rng.normal(size=(K, d))
-        theta = coco.denoise(points, exact + noise, L=1.0)
-        x = points[-1]
-        used = (theta[-1], exact[-1] + noise[-1])
-        mine, theirs = (soft_threshold(x - step * g, step * weight) != 0 for g in used)
-        error = np.abs(theta[-1] - exact[-1])[5:].max()
-        near = (1 / step + 1) * np.linalg.norm(x - solution) + error <= margin
-        same = np.array_equal(mine, solution != 0)
-        assert same or not near
-        right["bound"] += near
-        right["COCO"] += same
-        right["one gradient"] += np.array_equal(theirs, solution != 0)
-    assert right["one gradient"] == 0
-    assert right["COCO"] >= right["bound"] >= 20

@@ -39,7 +39,7 @@ def average(multipliers: Float64, problem: Problem) -> tuple[Float64, Float64]:
 
 @st.composite
 def windows(draw: st.DrawFn, max_points: int = 8) -> Case:
-    """Points, gradients, L and mu: any shape, scale, arrangement of points and tightness."""
+    """A window of any shape, scale, arrangement of points, tightness and noise."""
     K, d = draw(st.integers(2, max_points)), draw(st.integers(1, 6))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     spread = 10.0 ** draw(st.integers(-4, 4))
@@ -55,7 +55,8 @@ def windows(draw: st.DrawFn, max_points: int = 8) -> Case:
     mu = draw(st.sampled_from([-L, 0.0, L / 3]))
     noise = L * spread * draw(st.sampled_from([0.0, 0.1, 1.0, 10.0]))
     gradients = L * points * np.linspace(1.0, 1.0 / 3.0, d) + noise * rng.normal(size=(K, d))
-    return Case(points, gradients, L, mu)
+    variances = rng.uniform(0.1, 10.0, K) if draw(st.booleans()) else None
+    return Case(points, gradients, L, mu, variances)
 
 
 def batches(

@@ -5,13 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import coco_denoiser as coco
-from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.solvers import METHODS
-from coco_denoiser.typing import Float64
-from tests.families import Case, hard
+from tests.families import HARD, Case
 from tests.fuzz import judge
 from tests.windows import windows
 
@@ -28,66 +25,47 @@ UNCLAIMED = {
 }
 
 
-def same(a: Float64, b: Float64, gradients: Float64, tol: float) -> bool:
-    """Return whether two answers agree, on the scale of the observations' spread."""
-    spread = np.abs(gradients - gradients.mean(axis=0)).max()
-    return bool(np.abs(a - b).max() <= tol * max(spread, 1e-300))
-
-
 @pytest.mark.parametrize("method", [*GENERAL, "line"])
-@given(case=windows(max_points=6), seed=st.integers(0, 2**32))
+@given(case=windows(max_points=6))
 @settings(max_examples=60)
-def test_all_methods_agree(method: str, case: Case, seed: int) -> None:
-    points, gradients, L, mu, *_ = case
+def test_all_methods_agree(method: str, case: Case) -> None:
     if method == "line":
-        points, gradients = points[:, :1], gradients[:, :1]
-    variance = np.ones(len(points))
-    if seed % 2:
-        variance = np.random.default_rng(seed).uniform(0.1, 10.0, len(points))
-    case = Case(points, gradients, L, mu, variance)
+        case = case._replace(points=case.points[:, :1], gradients=case.gradients[:, :1])
     exact, other = case.solve(), case.solve(method=method, throw=False)
     assert max(exact.gap, exact.violation, other.violation) <= 1e-9
-    for answer in (exact, other):  # the weighted form of Theorem 4.1
-        drift = ((answer.gradients - gradients) / variance[:, None]).sum(axis=0)
-        assert same(drift, np.zeros_like(drift), gradients, 1e-8)
+    assert max(case.drift(answer.gradients) for answer in (exact, other)) <= 1e-9
     # Two answers with gaps a and b are within sqrt(2a) + sqrt(2b) of each other, relative to
     # the distance from the observations to the answer.
-    weight = variance[:, None] ** -0.5
+    weight, gradients = case.variances[:, None] ** -0.5, case.gradients
     moved = np.linalg.norm(weight * (exact.gradients - gradients))
     floor = 1e-6 * np.linalg.norm(weight * (gradients - gradients.mean(axis=0)))
     reach = np.sqrt(exact.gap) + np.sqrt(other.gap) + 1e-9
     apart = np.linalg.norm(weight * (exact.gradients - other.gradients))
     assert apart <= 2.0 * reach * max(moved, floor)
-    x, g, v = points[:2], gradients[:2], variance[:2]
-    pairs = denoise_pairs(x, g, L=L, mu=mu, noise_variance=(v[0], v[1]))
-    two = Case(x, g, L, mu, v).solve(method=method)
-    assert same(two.gradients, pairs, gradients, 1e-3)
 
 
-@pytest.mark.parametrize(("method", "d"), [*product(GENERAL, (1, 2, 3, 10, 112)), ("line", 1)])
-@pytest.mark.parametrize("K", [2, 3, 8, 16])
+@pytest.mark.parametrize(
+    ("method", "d", "K"),
+    [
+        *product(GENERAL, (1, 2, 3, 10, 112), (2, 3, 8, 16)),
+        *product(["line"], [1], (2, 3, 8, 16)),
+        *product(["auto"], (1, 2, 3, 10), (32, 48)),
+    ],
+)
 def test_hard_cases_are_solved(method: str, K: int, d: int) -> None:
     if method == "fdpg" and K > 8:
         K = 5  # its cost grows too fast for a test; what it claims is claimed for small windows
     rng = np.random.default_rng([K, d])
-    for name, case in hard(rng, K, d).items():
+    for name, family in HARD.items():
+        case = family(rng, K, d)
         solution = case.solve(method=method, throw=False)
         assert solution.violation <= 1e-9, name
-        if not any(word in name for word in UNCLAIMED[method]):
+        if not any(word in name for word in UNCLAIMED.get(method, ())):
             assert solution.status.success, (name, solution.gap)
             assert solution.gap <= 1e-9, name
             assert d > 1 or not judge(case, solution).wrong, name
         else:  # it may fall short, but then it says so
             assert solution.status.success == (solution.gap <= 1e-9), name
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 10])
-@pytest.mark.parametrize("K", [32, 48])
-def test_large_hard_cases_are_solved_one_way_or_another(K: int, d: int) -> None:
-    rng = np.random.default_rng([K, d])
-    for name, case in hard(rng, K, d).items():
-        solution = case.solve(throw=False)
-        assert solution.status.success, (name, solution)
 
 
 @pytest.mark.parametrize("method", GENERAL)
@@ -105,12 +83,13 @@ def test_the_iteration_limit_is_a_status_with_the_best_answer(method: str) -> No
     np.testing.assert_array_equal(caught.value.solution.gradients, solution.gradients)
 
 
-@pytest.mark.parametrize("method", GENERAL)
+@pytest.mark.parametrize("method", ["auto", *GENERAL])
 def test_no_method_touches_what_is_feasible(method: str) -> None:
     points = np.random.default_rng(0).normal(size=(5, 3))
-    for covariance in (None, [1.0, 2.0, 3.0])[: 1 + METHODS[method].covariance]:
+    answers = "newton" if method == "auto" else method
+    for covariance in (None, np.array([1.0, 2.0, 3.0]))[: 1 + METHODS[answers].covariance]:
         solution = Case(points, 0.5 * points, covariance=covariance).solve(method=method)
         np.testing.assert_array_equal(solution.gradients, 0.5 * points)
         assert solution.status is coco.Status.UNCHANGED
-        assert solution.method == method
+        assert solution.method == answers
         assert solution.gap == 0.0

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
-from coco_denoiser import solvers
-from coco_denoiser.certificate import certify
 from coco_denoiser.models.base import Limits
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
-from tests.test_streaming import follow
 from tests.windows import distances
 
 
@@ -66,68 +63,6 @@ def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
     x, h, variances = observed(6, 3, 0)
     h[:, 2] *= 1e-6
     assert problem_of(window_of(x, h, variances), 0.0, 1.0).residuals.shape[1] == 3
-
-
-def test_what_newton_cannot_solve_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer of the compiled step is good enough here; another method must answer."""
-    x, g, _ = observed(12, 4, 2)
-    expected, hard, solve = _walk(x, g), [], solvers.solve
-
-    def counted(problem: Problem, **settings: Any) -> Any:
-        hard.append(len(problem.bounds))
-        return solve(problem, **settings)
-
-    monkeypatch.setattr(solvers, "solve", counted)
-    monkeypatch.setattr(sys, "maxsize", 0)  # the largest window that the core takes
-    np.testing.assert_allclose(_walk(x, g), expected, atol=1e-6)
-    assert hard == [2, 3, 4] + 8 * [5]
-
-
-def _walk(points: Any, gradients: Any) -> Float64:
-    return follow(coco.Denoiser(L=1.0, window=5), points, gradients)
-
-
-@pytest.mark.parametrize(("K", "d"), [(2, 3), (3, 1), (8, 10), (16, 2), (24, 6)])
-def test_phi_is_the_average_that_the_weights_say_and_is_certified(K: int, d: int) -> None:
-    for seed in range(5):
-        x, h, variances = observed(K, d, seed)
-        problem = problem_of(window_of(x, h, variances, vectors=True), 0.0, 0.5)
-        answer = solvers.solve(problem)
-        W, phi, lam = answer.weights, answer.phi, answer.multipliers
-        assert max(certify(problem, phi, lam)) <= 1e-9
-        np.testing.assert_allclose(W @ problem.residuals, phi, atol=1e-13)
-        np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=1e-12)
-        n = np.diag(problem.precisions)
-        inverse = np.linalg.inv(n + np.diag(lam.sum(axis=1)) - lam)
-        np.testing.assert_allclose(W, inverse @ n, atol=1e-9)
-        assert lam.any()
-
-
-@pytest.mark.parametrize(("K", "d"), [(3, 1), (8, 10), (8, 5), (12, 40)])
-@pytest.mark.parametrize("options", [{}, {"forget": "fold"}, {"forget": "fold", "window": 2}])
-@pytest.mark.parametrize("changing", [False, True])
-def test_one_compiled_call_does_what_two_do(
-    K: int, d: int, options: dict[str, Any], changing: bool
-) -> None:
-    x, g, variances = observed(40, d, 3)
-    x[20], x[30], g[35] = x[19], 1e100, 0.0  # duplicates, and squares of all sizes
-
-    def walk(*, most: int) -> tuple[Float64, Window]:
-        L = iter(np.linspace(1.0, 4.0, 40))
-        bound: Any = (lambda: float(next(L))) if changing else 2.0
-        denoiser = coco.Denoiser(model=Cocoercive(bound, -0.5), **{"window": K, **options})
-        denoiser._model.most = most
-        return follow(denoiser, x, g, variances), denoiser._stream.window
-
-    (theta, once), (expected, twice) = walk(most=159), walk(most=0)
-    np.testing.assert_allclose(theta, expected, rtol=1e-6, atol=1e-7)
-    for name in ("count", "members", "next", "newest", "centre", "d"):
-        assert getattr(once, name) == getattr(twice, name)
-    np.testing.assert_array_equal(np.asarray(once.points), np.asarray(twice.points))
-    close: dict[str, Any] = (
-        {"rtol": 1e-13} if options.get("window") != 2 else {"rtol": 1e-6, "atol": 1e-7}
-    )
-    np.testing.assert_allclose(np.asarray(once.residuals), np.asarray(twice.residuals), **close)
 
 
 @pytest.mark.parametrize("options", [{}, {"forget": "fold"}, {"forget": "fold", "window": 2}])

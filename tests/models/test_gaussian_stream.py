@@ -7,8 +7,6 @@ import pytest
 
 import coco_denoiser as coco
 from coco_denoiser import Denoiser
-from coco_denoiser.paper.optimizers import SGD, run
-from coco_denoiser.paper.problems import Quadratic
 from coco_denoiser.typing import Array
 from tests.test_streaming import follow
 
@@ -51,17 +49,6 @@ def test_a_stream_knows_its_whole_window() -> None:
     assert denoiser.std == pytest.approx(expected.std[-1], rel=1e-5)
     assert found.noise_std == pytest.approx(expected.noise_std, rel=1e-5)
     assert found.curvature == pytest.approx(expected.curvature, rel=1e-5)
-
-
-def test_it_needs_no_curvature_and_gains() -> None:
-    problem, start = Quadratic.spaced(6, noise_std=10.0), np.full(6, 30.0)
-
-    def end(denoiser: Denoiser | None) -> float:
-        rng, sgd = np.random.default_rng(1), SGD(1.0, denoiser=denoiser)
-        path = run(sgd, problem, start, steps=200, rng=rng)
-        return float(problem.value(path[101:]).mean())
-
-    assert end(Denoiser(model=coco.Gaussian())) < 0.4 * end(None)
 
 
 def test_the_standard_error_is_there_as_soon_as_it_can_be() -> None:

@@ -1,32 +1,11 @@
 """Points on a line are solved by dynamic programming, in a stream and in a batch alike."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import coco_denoiser as coco
 from coco_denoiser._core import kernels
-from tests.families import FAMILIES, sgd
-
-
-@pytest.mark.parametrize("K", [3, 8, 16])
-def test_ordinary_windows_on_a_line_are_solved_so(K: int) -> None:
-    rng = np.random.default_rng(K)
-    denoiser = coco.Denoiser(L=1.0, window=K)
-    points, gradients = sgd(rng, 40, 1, 0.7, start=100.0)
-    variances = rng.uniform(0.5, 2.0, 40)
-    for k in range(40):
-        denoiser(points[k], gradients[k], noise_variance=variances[k])
-        if k + 1 >= K:
-            window = slice(k + 1 - K, k + 1)
-            given: Any = {"L": 1.0, "noise_variance": variances[window]}
-            for found in (
-                denoiser.solution,
-                coco.solve(points[window], gradients[window], **given),
-            ):
-                assert found.status.success
-                assert found.method == "line"
+from tests.families import FAMILIES
 
 
 @pytest.mark.parametrize("name", ["far point", "very far point"])

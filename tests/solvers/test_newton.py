@@ -52,37 +52,17 @@ def test_one_pair_at_its_bound_takes_one_step() -> None:
         assert verdict(window, lam) <= 1e-9
 
 
-@pytest.mark.parametrize(("K", "d"), [(8, 2), (16, 2), (32, 2), (16, 3)])
-def test_more_pairs_than_degrees_of_freedom_are_no_obstacle(K: int, d: int) -> None:
-    """In the plane the multipliers are not unique; without ridge and line search, half fail."""
-    rng = np.random.default_rng([K, d])
-    solved, count = 0, 800 // K
-    for _ in range(count):
-        points = rng.uniform(-10.0, 10.0, (K, d))
-        window = Case(points, points + 10.0 * rng.normal(size=(K, d))).reduced()
-        lam, _ = by("newton", window)
-        solved += verdict(window, lam) <= 1e-9
-    assert solved >= 0.92 * count
-
-
-@pytest.mark.parametrize("near", [1e-4, 1e-7])
-def test_near_points_are_no_obstacle(near: float) -> None:
-    """Every point has a near one; with multipliers from the model alone, half are solved."""
-    solved = 0
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        points = rng.uniform(-10.0, 10.0, (8, 2))
-        points = np.concatenate([points, points + near * rng.normal(size=points.shape)])
-        window = Case(points, points + 10.0 * rng.normal(size=points.shape)).reduced()
-        lam, _ = by("newton", window, max_iter=24)
-        solved += verdict(window, lam) <= 1e-9
-    assert solved >= 22
-
-
-@pytest.mark.parametrize("name", ["L off by 0.1", "rotated tight, variances 1e±6", "far gradients"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("box of 10.0", "near-duplicates at 1e-06", "L off by 0.1", "far gradients"),
+        "rotated tight, variances 1e±6",
+    ],
+)
 def test_hard_windows_are_solved_without_another_method(name: str) -> None:
-    """Those of the first need the line search and multipliers that stay above zero, of the second
-    the first guess, of the third the rounding of each pair."""
+    """In the plane the multipliers are not unique: without ridge and line search, half fail, and
+    so they do next to near points with multipliers from the model alone. Others need multipliers
+    that stay above zero, the rounding of each pair, and the first guess."""
     rng, solved = np.random.default_rng(1), 0
     for K, d in ((8, 2), (16, 2), (16, 3), (16, 10), (24, 2)):
         for _ in range(20):
@@ -90,7 +70,7 @@ def test_hard_windows_are_solved_without_another_method(name: str) -> None:
             given = window.residuals, window.bounds, window.precisions
             *_, gap, violation, _ = kernels.solve(*given, None, 1e-9, -1, 1e-10, "newton")
             solved += max(gap, violation) <= 1e-9
-    assert solved >= 90
+    assert solved >= 95
 
 
 @pytest.mark.parametrize("method", ["newton", "barrier"])
