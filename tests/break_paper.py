@@ -60,7 +60,8 @@ def denoisers(
 
 def rows(L: float, window: int) -> Any:
     """Return a denoiser for every run."""
-    return paths.Rows(lambda: Denoiser(L, window, tol=paths.TOLERANCE)) if window > 1 else None
+    model = Cocoercive(L, tol=paths.TOLERANCE)
+    return paths.Rows(lambda: Denoiser(model=model, window=window)) if window > 1 else None
 
 
 def nothing() -> Any:
