@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from coco_denoiser import Denoiser, denoise
+from coco_denoiser import Cocoercive, Denoiser, denoise
 from coco_denoiser.paper import fdpg, pairs
 from coco_denoiser.paper.experiments import pair_errors, paths
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
