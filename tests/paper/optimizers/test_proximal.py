@@ -51,7 +51,7 @@ def test_a_projection_is_nearer_than_any_other_point_of_the_set(project: Any) ->
         Adam(0.1),
         DualAveraging(3.0),
     ],
-    ids=repr,
+    ids=lambda optimizer: type(optimizer).__name__,
 )
 def test_exact_gradients_lead_to_the_lasso_solution(optimizer: Any) -> None:
     """With a diagonal quadratic it is known: soft_threshold(centre, weight / curvature)."""
