@@ -3,7 +3,6 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -41,8 +40,6 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert not getattr(outer, "_step_supports_amp_scaling", False)
     for shown in ("Adam", "window=16", "model=Cocoercive(L=1.0, mu=0.1"):
         assert shown in repr(outer)
-    gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model=Gaussian())
-    assert gaussian.denoiser.window == 32
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -69,29 +66,25 @@ def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
     tensors, optimizer = begun(0)
     calls: list[Any] = []
 
-    def note(name: str) -> Callable[..., None]:
-        return lambda *_: calls.append(name)
-
-    optimizer.register_step_pre_hook(note("outer before"))
-    optimizer.wrapped.register_step_pre_hook(note("inner before"))
-    optimizer.wrapped.register_step_post_hook(note("inner after"))
-    optimizer.register_step_post_hook(note("outer after"))
-    optimizer.register_state_dict_pre_hook(note("save"))
-    optimizer.register_state_dict_post_hook(note("saved"))
-    optimizer.register_load_state_dict_pre_hook(note("load"))
-    optimizer.register_load_state_dict_post_hook(note("loaded"))
-    handles = [
-        register_optimizer_step_pre_hook(note("any before")),
-        register_optimizer_step_post_hook(note("any after")),
-    ]
-    try:
-        noisy_gradients(tensors, 1, lambda: calls.append(optimizer.step()))
-    finally:
-        for handle in handles:
-            handle.remove()
+    hooks = {
+        "before": optimizer.register_step_pre_hook,
+        "before inside": optimizer.wrapped.register_step_pre_hook,
+        "after inside": optimizer.wrapped.register_step_post_hook,
+        "after": optimizer.register_step_post_hook,
+        "save": optimizer.register_state_dict_pre_hook,
+        "saved": optimizer.register_state_dict_post_hook,
+        "load": optimizer.register_load_state_dict_pre_hook,
+        "loaded": optimizer.register_load_state_dict_post_hook,
+        "before any": register_optimizer_step_pre_hook,
+        "after any": register_optimizer_step_post_hook,
+    }
+    handles = [add(lambda *_, name=name: calls.append(name)) for name, add in hooks.items()]
+    noisy_gradients(tensors, 1, lambda: calls.append(optimizer.step()))
+    for handle in handles[-2:]:
+        handle.remove()
     optimizer.load_state_dict(optimizer.state_dict())
     assert calls == [
-        *("outer before", "any before", "inner before", "inner after", "any after", "outer after"),
+        *("before", "before any", "before inside", "after inside", "after any", "after"),
         None,  # without a closure there is no loss
         *("save", "saved", "load", "loaded"),
     ]
@@ -127,9 +120,6 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
         told = answer.gap, answer.violation
         assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
     assert found.moved > 0.0
-    again = copy.deepcopy(optimizer).diagnostics()
-    np.testing.assert_array_equal(again.weights, found.weights)
-    assert again[1:] == pytest.approx(found[1:], nan_ok=True)
     held = 1 if options.get("window") == 2 else 4
     # As docs/torch.md says: 2 K copies, or two; here in double precision.
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
@@ -188,17 +178,14 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
         (lambda p: CocoOptimizer(p, L=1.0), TypeError, "got list: wrap one, CocoOptimizer"),
         (lambda p: coco(p, lr=0.1), TypeError, "unexpected keyword argument 'lr'"),
         (lambda p: coco(p, mu=0.1), TypeError, "unexpected keyword argument 'mu'"),
-        (lambda p: coco(p, model=Gaussian(mu=0.1)), TypeError, "argument 'mu'"),  # type: ignore[call-arg]
+        # Type checkers see these too, through what keeps torch.compile out.
+        (lambda p: coco(p).step(variance=2.0), TypeError, "'variance'"),  # type: ignore[call-arg]
+        (lambda p: coco(p).denoiser.denoise(v=2.0), TypeError, "'v'"),  # type: ignore[call-arg]
         (lambda p: coco(p, L=1.0, model=Gaussian()), ValueError, "L is an option of the model"),
         (lambda p: coco(p, model="gaussian"), TypeError, "must be a model, such as Gaussian"),
         (lambda p: coco(p, L=None), ValueError, "Pass L .* or model=Gaussian"),
         (lambda p: coco(p, window=0), ValueError, "window must be a positive integer"),
         (lambda p: coco(p, nonfinite="ignore"), ValueError, "nonfinite must be one of"),
-        (
-            lambda p: coco(p, forget="fold", model=Gaussian()),
-            ValueError,
-            "only supported by Cocoercive",
-        ),
         (
             lambda p: CocoOptimizer(pytorch_optimizer.AliG(p, max_lr=0.1), L="1/lr"),
             ValueError,
@@ -219,11 +206,3 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
 def test_refused_with_a_reason(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make(parameters())
-
-
-def test_a_misspelt_argument_of_a_step_is_refused_and_seen_by_type_checkers() -> None:
-    optimizer = coco(parameters())
-    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
-        optimizer.step(variance=2.0)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
-        optimizer.denoiser.denoise(variance=2.0)  # type: ignore[call-arg]
