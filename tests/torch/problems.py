@@ -98,9 +98,15 @@ def begun(
 
 
 def alike(
-    some: Sequence[nn.Parameter], one: Any, others: Sequence[nn.Parameter], other: Any, steps: int
+    some: Sequence[nn.Parameter],
+    one: Any,
+    others: Sequence[nn.Parameter],
+    other: Any,
+    steps: int,
+    *,
+    seed: int = 5,
 ) -> bool:
     """Take the same steps with two optimizers; return whether they end in the same bits."""
-    noisy_gradients(some, steps, one.step, seed=5)
-    noisy_gradients(others, steps, other.step, seed=5)
+    noisy_gradients(some, steps, one.step, seed=seed)
+    noisy_gradients(others, steps, other.step, seed=seed)
     return equal(some, others)
