@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from coco_denoiser import Cocoercive, Denoiser, Gaussian, Status
+from coco_denoiser import Cocoercive, Denoiser, Gaussian
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
 from tests.torch.problems import begun, coco, copies, flat, noisy_gradients, parameters
 
@@ -65,7 +65,6 @@ def test_gradients_are_put_back(fails: bool) -> None:
 def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
     tensors, optimizer = begun(0)
     calls: list[Any] = []
-
     hooks = {
         "before": optimizer.register_step_pre_hook,
         "before inside": optimizer.wrapped.register_step_pre_hook,
@@ -97,9 +96,7 @@ def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
 )
-def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
-    options: dict[str, Any],
-) -> None:
+def test_diagnostics_are_those_of_numpys_denoiser(options: dict[str, Any]) -> None:
     tensors = parameters()
     frozen = nn.Parameter(torch.ones(1000), requires_grad=False)  # costs nothing
     inner = torch.optim.SGD([*tensors, frozen], lr=0.1)
@@ -112,13 +109,10 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
         found, answer = optimizer.diagnostics(), core.solution
         assert found.moved == pytest.approx(np.linalg.norm(theta - raw), rel=1e-6)
         assert found.weights.sum() == pytest.approx(1.0)
-        if seed == 0:  # one observation has no answer
-            continue
-        assert found.status is answer.status
-        assert answer.status is (Status.SOLVED if found.moved else Status.UNCHANGED)
-        assert max(found.gap, found.violation) <= 1e-9
-        told = answer.gap, answer.violation
-        assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
+        if seed:  # one observation has no answer
+            assert found.status is answer.status
+            told = answer.gap, answer.violation
+            assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
     assert found.moved > 0.0
     held = 1 if options.get("window") == 2 else 4
     # As docs/torch.md says: 2 K copies, or two; here in double precision.

@@ -12,7 +12,7 @@ from torch import nn
 
 from coco_denoiser import ConvergenceWarning, Status
 from coco_denoiser.models.cocoercive import Cocoercive
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, denoiser
+from coco_denoiser.torch import CocoOptimizer, GradientDenoiser, denoiser, passes
 from coco_denoiser.torch.passes import DEVICE, HOST, PASSES, Passes
 from tests.torch.problems import (
     adam,
@@ -232,3 +232,37 @@ def test_a_step_has_a_noise_variance_of_its_own() -> None:
     with pytest.raises(ValueError, match="noise_variance must be positive"):
         some.step()
     assert len(some.denoiser) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("used", "skip"), [(2, 0), (6, 1), (6, -1)])
+def test_every_device_sums_and_averages_as_the_core_does(
+    dtype: torch.dtype, used: int, skip: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of close points far from the origin, in double precision, a piece at a time."""
+    monkeypatch.setattr(passes, "_BLOCK", 1000)
+    D, draw = 20_048, torch.Generator().manual_seed(0)
+    centre = torch.randn(D, generator=draw, dtype=torch.float64)
+    held = [
+        (centre + 1e-3 * torch.randn(*rows, D, generator=draw, dtype=torch.float64)).to(dtype)
+        for rows in ((6,), (6,), (), ())
+    ]
+    found = list[tuple[Any, ...]]()
+    for each in (HOST, DEVICE):
+        own, sums = [v.clone() for v in held], torch.zeros(3 * used + 2, dtype=torch.float64)
+        rows, theta = [each.read(v) for v in own], torch.zeros(D, dtype=dtype)
+        each.measure(*rows, 0.5, 1e37, skip, each.read(sums))
+        each.commit(
+            *rows, 0.5, 3, (np.array([0.1, 0.2, 0.0, 0.3, 0.4]), 0.2, True), each.read(theta)
+        )
+        found.append((sums.numpy(), theta, *own))
+    (core, *written), (device, *others) = found
+    scale, eps = core[:-2].max(), torch.finfo(dtype).eps
+    # Kernels subtract in double precision, PyTorch in the dtype itself: unbiased rounding.
+    rtol, atol = (3e-7, 1e-4 * scale) if dtype is torch.float32 else (1e-12, 1e-12 * scale)
+    np.testing.assert_allclose(device[:-2], core[:-2], rtol, atol)
+    np.testing.assert_array_equal(device[:-2] == 0.0, core[:-2] == 0.0)
+    assert device[-2] == core[-2] == 0.0
+    assert device[-1] == pytest.approx(core[-1], rel=1e-6)
+    for mine, theirs in zip(written, others, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=8 * eps, atol=30 * eps)

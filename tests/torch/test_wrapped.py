@@ -1,6 +1,8 @@
 """What a wrapped optimizer may need and offer, and what would harm it in silence."""
 
+import copy
 import pickle
+import warnings
 from functools import partial
 from typing import Any, cast
 
@@ -13,9 +15,42 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from coco_denoiser import Denoiser, Gaussian
+from coco_denoiser import Cocoercive, Denoiser, Gaussian
 from coco_denoiser.torch import GradientDenoiser
 from tests.torch.problems import alike, coco, equal, flat, noisy_gradients, parameters
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal import common_optimizers as database
+
+REFUSED: tuple[Any, ...] = (torch.optim.LBFGS, torch.optim.SparseAdam)
+TAKEN = [info for info in database.optim_db if info.optim_cls not in REFUSED]
+
+
+def settings(info: Any) -> list[dict[str, Any]]:
+    """Every set in PyTorch's own database; a step to differentiate takes no parameters."""
+    inputs_of = vars(database)["_get_optim_inputs_including_global_cliquey_kwargs"]
+    found = inputs_of("cpu", torch.float64, info, skip=("differentiable",))
+    return [each.kwargs for each in found if not each.kwargs.get("differentiable")]
+
+
+@pytest.mark.filterwarnings("ignore")  # what PyTorch thinks of some of its settings
+@pytest.mark.parametrize("info", TAKEN, ids=lambda info: info.optim_cls.__name__)
+def test_every_setting_is_kept(info: Any) -> None:
+    """Where no constraint is active it is the wrapped optimizer, with states loaded in between."""
+    assert len(settings(info)) > 1
+    for kwargs in settings(info):
+        tensors, others, states = parameters(), parameters(), list[Any]()
+        for _ in range(3):
+            inner, alone = (
+                info.optim_cls(each, **copy.deepcopy(kwargs)) for each in (tensors, others)
+            )
+            around = coco(inner, model=Cocoercive(1e9, mu=-1e9))
+            for each, state in zip((around, alone), states, strict=False):
+                each.load_state_dict(state)
+            assert alike(tensors, around, others, alone, 2), kwargs
+            states = copy.deepcopy([around.state_dict(), alone.state_dict()])
+        assert len(around.denoiser) == 4
 
 
 def test_what_the_wrapped_one_has_is_found() -> None:
