@@ -192,7 +192,7 @@ def a_grid_with_ignored_parameters_equals_one_process(rank: int, size: int, _: P
         return part
 
     for p in left_out.parameters():  # replicated, and nobody else averages it
-        p.register_hook(average)
+        p.register_hook(average)  # type: ignore[no-untyped-call]  # PyTorch's
     train(module, wrapped(module), range(STEPS), rank, size)
     assert_equals_one_process(module)
 

@@ -65,7 +65,7 @@ def test_gradients_are_put_back(fails: bool) -> None:
 def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
     tensors, optimizer = begun(0)
     calls: list[Any] = []
-    hooks = {
+    hooks: dict[str, Any] = {
         "before": optimizer.register_step_pre_hook,
         "before inside": optimizer.wrapped.register_step_pre_hook,
         "after inside": optimizer.wrapped.register_step_post_hook,

@@ -216,13 +216,10 @@ def test_complex_parameters_are_pairs_of_real_ones(options: dict[str, Any]) -> N
 
 def test_a_step_has_a_noise_variance_of_its_own() -> None:
     """It may be a tensor; contracts/test_stream.py has what it does."""
-    given, ends = (
-        ({}, {"noise_variance": 3.0}, {"noise_variance": torch.tensor([3.0])}),
-        list[Any](),
-    )
-    for each in given:
+    ends = list[Any]()
+    for variance in (1.0, 3.0, torch.tensor([3.0])):
         tensors, some = begun(3)
-        noisy_gradients(tensors, 1, partial(some.step, **each))
+        noisy_gradients(tensors, 1, partial(some.step, noise_variance=variance))
         ends.append(tensors)
     assert equal(*ends[1:])
     assert not equal(*ends[:2])
