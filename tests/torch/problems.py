@@ -34,11 +34,6 @@ def adam(tensors: Any, **options: Any) -> CocoOptimizer:
     return coco(torch.optim.Adam(tensors, lr=0.1), **options)
 
 
-def copies(tensors: Sequence[nn.Parameter]) -> list[nn.Parameter]:
-    """Return parameters with the same values."""
-    return [nn.Parameter(p.detach().clone()) for p in tensors]
-
-
 def equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Return whether two sets of tensors agree in every bit."""
     return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))

@@ -15,7 +15,6 @@ from tests.torch.problems import (
     alike,
     begun,
     coco,
-    copies,
     equal,
     flat,
     noisy_gradients,
@@ -104,8 +103,7 @@ def test_a_step_in_inference_mode_is_a_step() -> None:
 
 
 def test_a_missing_gradient_counts_as_zero() -> None:
-    tensors = parameters()
-    others = copies(tensors)
+    tensors, others = parameters(), parameters()
     some, zeros = coco(tensors), coco(others)
     draw = np.random.default_rng(0)
     for seed in range(12):

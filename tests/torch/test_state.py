@@ -20,7 +20,6 @@ from tests.torch.problems import (
     alike,
     begun,
     coco,
-    copies,
     equal,
     history,
     noisy_gradients,
@@ -49,12 +48,12 @@ def test_shape_is_the_standard_one() -> None:
 
 def test_states_of_the_wrapped_optimizer_alone_load_with_one_warning_and_ours_load_there() -> None:
     tensors, optimizer = begun(3, adam, window=1)
-    others = copies(tensors)
+    others = copy.deepcopy(tensors)
     plain, alone = (torch.optim.Adam(others, lr=0.1) for _ in range(2))
     plain.load_state_dict(saved(optimizer))
     assert alike(tensors, optimizer, others, plain, 3)
     noisy_gradients(others, 2, alone.step)
-    fresh = adam(again := copies(others))
+    fresh = adam(again := copy.deepcopy(others))
     with pytest.warns(UserWarning, match="state_dict holds no window") as found:
         fresh.load_state_dict(saved(alone))
     assert len(found) == 1

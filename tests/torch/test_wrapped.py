@@ -175,7 +175,7 @@ def test_gradients_without_plain_memory_count_as_what_they_say(stand_in: Any, co
         for each in (some, plain):
             noisy_gradients(tensors, 1, seed=seed)
             for p in tensors:
-                gradient = stand_in(p.grad) if seed % 2 else p.grad
+                gradient: Any = stand_in(p.grad) if seed % 2 else p.grad
                 p.grad = gradient if each is some else torch.zeros(3).copy_(gradient)
             assert each.denoise()
             found.append(flat(tensors, gradients=True))
