@@ -54,7 +54,7 @@ def saved(thing: Any) -> dict[str, Any]:
     return state
 
 
-def history(optimizer: CocoOptimizer, prefix: str = "") -> list[torch.Tensor]:
+def history(optimizer: Any, prefix: str = "") -> list[torch.Tensor]:
     """Return a copy of everything in the state, or of the window alone."""
     state = optimizer.state_dict()
     entries = [pair for entries in state["state"].values() for pair in entries.items()]

@@ -38,6 +38,7 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert outer.step.__self__ is outer
     # Lightning refuses to clip gradients, and GradScaler to unscale them, where this is true.
     assert not getattr(outer, "_step_supports_amp_scaling", False)
+    assert outer.denoiser.window == 16
     for shown in ("Adam", "window=16", "model=Cocoercive(L=1.0, mu=0.1"):
         assert shown in repr(outer)
 

@@ -150,6 +150,20 @@ def test_a_residual_that_is_too_large_is_named(each: Passes, monkeypatch: Any) -
         GradientDenoiser([p], L=1e30).denoise()
 
 
+def test_what_would_be_too_large_when_merged_is_refused() -> None:
+    """Where the bounds change, the gradient that is merged enters with their centre."""
+    scale, p = 1.0, nn.Parameter(torch.zeros(3))
+    model = Cocoercive(lambda: scale, mu=lambda: 0.9 * scale)
+    some = GradientDenoiser(p, model=model, window=3, forget="fold")
+    for k in range(4):
+        p.data, p.grad = torch.full((3,), k * 1e10), torch.ones(3)
+        some.denoise()
+    before, scale = history(some), 1e30
+    with pytest.raises(ValueError, match="exceed the largest magnitude"):
+        some.denoise()
+    assert equal(history(some), before)
+
+
 @pytest.mark.parametrize("large", [10**6, 1])
 def test_mixed_dtypes_are_one_point(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored of narrow parameters is exact: weights are those of wide ones."""
