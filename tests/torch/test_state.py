@@ -33,10 +33,10 @@ def test_shape_is_the_standard_one() -> None:
     state = saved(optimizer)
     assert list(state) == ["state", "param_groups"]
     assert list(state["state"]) == state["param_groups"][0]["params"] == [0, 1, 2]
-    history = {f"coco_{kind}_{k}" for kind in ("point", "residual") for k in range(4)}
+    slots = {f"coco_{kind}_{k}" for kind in ("point", "residual") for k in range(4)}
     for p, entries in zip(tensors, state["state"].values(), strict=True):
-        assert entries.keys() == {"exp_avg", "exp_avg_sq", "step", "coco_seen"} | history
-        assert all(entries[name].shape == p.shape for name in history)
+        assert entries.keys() == {"exp_avg", "exp_avg_sq", "step", "coco_seen"} | slots
+        assert all(entries[name].shape == p.shape for name in slots)
     # A new optimizer has room for the window, into which a checkpoint can be read in place.
     assert saved(coco(parameters()))["state"].keys() == state["state"].keys()
     # The wrapped optimizer stays free of our entries.
