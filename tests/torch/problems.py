@@ -34,11 +34,6 @@ def adam(tensors: Any, **options: Any) -> CocoOptimizer:
     return coco(torch.optim.Adam(tensors, lr=0.1), **options)
 
 
-def copies(tensors: Sequence[nn.Parameter]) -> list[nn.Parameter]:
-    """Return parameters with the same values."""
-    return [nn.Parameter(p.detach().clone()) for p in tensors]
-
-
 def equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Return whether two sets of tensors agree in every bit."""
     return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
@@ -59,7 +54,7 @@ def saved(thing: Any) -> dict[str, Any]:
     return state
 
 
-def history(optimizer: CocoOptimizer, prefix: str = "") -> list[torch.Tensor]:
+def history(optimizer: Any, prefix: str = "") -> list[torch.Tensor]:
     """Return a copy of everything in the state, or of the window alone."""
     state = optimizer.state_dict()
     entries = [pair for entries in state["state"].values() for pair in entries.items()]
@@ -98,9 +93,15 @@ def begun(
 
 
 def alike(
-    some: Sequence[nn.Parameter], one: Any, others: Sequence[nn.Parameter], other: Any, steps: int
+    some: Sequence[nn.Parameter],
+    one: Any,
+    others: Sequence[nn.Parameter],
+    other: Any,
+    steps: int,
+    *,
+    seed: int = 5,
 ) -> bool:
     """Take the same steps with two optimizers; return whether they end in the same bits."""
-    noisy_gradients(some, steps, one.step, seed=5)
-    noisy_gradients(others, steps, other.step, seed=5)
+    noisy_gradients(some, steps, one.step, seed=seed)
+    noisy_gradients(others, steps, other.step, seed=seed)
     return equal(some, others)

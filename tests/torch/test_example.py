@@ -71,17 +71,13 @@ def test_the_bound_of_the_example_is_that_of_the_optimizer() -> None:
     """What the example denoises by itself, several rates at a time, is what CocoOptimizer would."""
     example = runpy.run_path(str(EXAMPLE.with_name("torch_inverse_rate.py")))
     rates = torch.tensor([[0.5], [0.1]])
-    alone = [torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in rates]
-    together = example["Coco"](torch.stack([p.detach() for p in alone]), window=4)
-    optimizers = [
-        CocoOptimizer(torch.optim.SGD([p], lr=rate.item()), L="1/lr", window=4)
-        for p, rate in zip(alone, rates, strict=True)
-    ]
-    draw = torch.Generator().manual_seed(0)
-    for _ in range(6):
-        noise = torch.randn(2, generator=draw)
+    together = example["Coco"](torch.tensor([[3.0, -2.0]] * 2), window=4)
+    for noise in (noises := torch.randn(6, 2, generator=torch.Generator().manual_seed(0))):
         together.step(together.w + noise, rates)
-        for p, optimizer in zip(alone, optimizers, strict=True):
+    for rate, end in zip(rates, together.w, strict=True):
+        p = torch.nn.Parameter(torch.tensor([3.0, -2.0]))
+        optimizer = CocoOptimizer(torch.optim.SGD([p], lr=rate.item()), L="1/lr", window=4)
+        for noise in noises:
             p.grad = p.detach() + noise
             optimizer.step()
-        torch.testing.assert_close(together.w, torch.stack([p.detach() for p in alone]))
+        torch.testing.assert_close(p.detach(), end)

@@ -55,40 +55,26 @@ class Regression(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
 
-def trainer(folder: Path, **options: Any) -> lightning.Trainer:
-    return lightning.Trainer(
-        accelerator="cpu",
-        devices=1,
-        default_root_dir=folder,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        logger=False,
-        **options,
-    )
-
-
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, and its own imports
 def test_lightning_trains_saves_and_resumes(tmp_path: Path) -> None:
+    shown = "enable_progress_bar", "enable_model_summary", "logger"
+    quiet: Any = {"default_root_dir": tmp_path, "accelerator": "cpu", **dict.fromkeys(shown, False)}
     expected, optimizer = by_hand()
     assert optimizer.diagnostics().weights[-1] < 1.0
-    straight = Regression()
-    trainer(tmp_path / "straight", max_epochs=2).fit(straight, data())
-    half = Regression()
-    stopped = trainer(tmp_path / "half", max_epochs=1)
-    stopped.fit(half, data())
-    torch.testing.assert_close(half.layer.weight.detach(), expected)
-    stopped.save_checkpoint(tmp_path / "half.ckpt")
-    resumed = Regression()
-    trainer(tmp_path / "rest", max_epochs=2).fit(
-        resumed, data(), ckpt_path=tmp_path / "half.ckpt", weights_only=True
-    )
-    assert torch.equal(resumed.layer.weight, straight.layer.weight)
+    saved: Any = {"ckpt_path": tmp_path / "half.ckpt", "weights_only": True}
+    ends = []
+    for epochs, start in ((1, {}), (2, {}), (2, saved)):
+        module, trainer = Regression(), lightning.Trainer(max_epochs=epochs, devices=1, **quiet)
+        trainer.fit(module, data(), **start)
+        ends.append(module.layer.weight.detach())
+        if epochs == 1:
+            trainer.save_checkpoint(saved["ckpt_path"])
+    torch.testing.assert_close(ends[0], expected)
+    assert torch.equal(*ends[1:])
 
 
 def test_accelerate_prepares_steps_saves_and_loads(tmp_path: Path) -> None:
-    expected, reference = by_hand()
-    accelerator = Accelerator(cpu=True)
-    module = layer()
+    accelerator, module = Accelerator(cpu=True), layer()
     optimizer = coco(module)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10**6)
     prepared: Any = accelerator.prepare(module, optimizer, data(), scheduler)
@@ -106,25 +92,23 @@ def test_accelerate_prepares_steps_saves_and_loads(tmp_path: Path) -> None:
             accelerator.clip_grad_norm_(model.parameters(), 1e9)
             wrapped.step()
             rate.step()
-        torch.testing.assert_close(accelerator.unwrap_model(model).weight.detach(), expected)
-    assert len(optimizer.denoiser) == len(reference.denoiser)
+        torch.testing.assert_close(accelerator.unwrap_model(model).weight.detach(), by_hand()[0])
+    assert len(optimizer.denoiser) == 4
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_whole_train_step_is_compiled_around_the_denoising() -> None:
     """Tracing stops at the denoiser, whose functions it cannot look into."""
     torch.compiler.reset()
-    expected, _ = by_hand()
-    module = layer()
+    module, tracing = layer(), []
     optimizer = coco(module)
-    denoiser = GradientDenoiser(module.parameters(), L=lambda: float(traced()), window=1)
-    tracing = []
 
-    def traced(*_: object) -> Any:
+    def bound(*_: object) -> Any:
         tracing.append(torch.compiler.is_compiling())
-        return True
+        return 1.0
 
-    optimizer.wrapped.register_step_post_hook(traced)
+    denoiser = GradientDenoiser(module.parameters(), L=bound, window=1)
+    optimizer.wrapped.register_step_pre_hook(lambda *_: bound() and None)
 
     @torch.compile(backend="aot_eager")
     def train(x: torch.Tensor, y: torch.Tensor) -> None:
@@ -136,5 +120,5 @@ def test_a_whole_train_step_is_compiled_around_the_denoising() -> None:
     with torch._dynamo.config.patch(error_on_recompile=True):
         for x, y in data():
             train(x, y)
-    torch.testing.assert_close(module.weight.detach(), expected)
+    torch.testing.assert_close(module.weight.detach(), by_hand()[0])
     assert tracing == [False] * 2 * STEPS

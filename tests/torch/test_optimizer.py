@@ -3,7 +3,6 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from coco_denoiser import Cocoercive, Denoiser, Gaussian, Status
+from coco_denoiser import Cocoercive, Denoiser
 from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
-from tests.torch.problems import begun, coco, copies, flat, noisy_gradients, parameters
+from tests.torch.problems import begun, coco, flat, noisy_gradients, parameters
 
 ROOT = str(Path(inspect.getfile(CocoOptimizer)).parents[1])
 
@@ -39,10 +38,9 @@ def test_it_is_an_optimizer_with_the_wrapped_ones_own_objects() -> None:
     assert outer.step.__self__ is outer
     # Lightning refuses to clip gradients, and GradScaler to unscale them, where this is true.
     assert not getattr(outer, "_step_supports_amp_scaling", False)
+    assert outer.denoiser.window == 16
     for shown in ("Adam", "window=16", "model=Cocoercive(L=1.0, mu=0.1"):
         assert shown in repr(outer)
-    gaussian = CocoOptimizer(torch.optim.SGD(parameters(), lr=0.1), model=Gaussian())
-    assert gaussian.denoiser.window == 32
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -68,30 +66,25 @@ def test_gradients_are_put_back(fails: bool) -> None:
 def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
     tensors, optimizer = begun(0)
     calls: list[Any] = []
-
-    def note(name: str) -> Callable[..., None]:
-        return lambda *_: calls.append(name)
-
-    optimizer.register_step_pre_hook(note("outer before"))
-    optimizer.wrapped.register_step_pre_hook(note("inner before"))
-    optimizer.wrapped.register_step_post_hook(note("inner after"))
-    optimizer.register_step_post_hook(note("outer after"))
-    optimizer.register_state_dict_pre_hook(note("save"))
-    optimizer.register_state_dict_post_hook(note("saved"))
-    optimizer.register_load_state_dict_pre_hook(note("load"))
-    optimizer.register_load_state_dict_post_hook(note("loaded"))
-    handles = [
-        register_optimizer_step_pre_hook(note("any before")),
-        register_optimizer_step_post_hook(note("any after")),
-    ]
-    try:
-        noisy_gradients(tensors, 1, lambda: calls.append(optimizer.step()))
-    finally:
-        for handle in handles:
-            handle.remove()
+    hooks: dict[str, Any] = {
+        "before": optimizer.register_step_pre_hook,
+        "before inside": optimizer.wrapped.register_step_pre_hook,
+        "after inside": optimizer.wrapped.register_step_post_hook,
+        "after": optimizer.register_step_post_hook,
+        "save": optimizer.register_state_dict_pre_hook,
+        "saved": optimizer.register_state_dict_post_hook,
+        "load": optimizer.register_load_state_dict_pre_hook,
+        "loaded": optimizer.register_load_state_dict_post_hook,
+        "before any": register_optimizer_step_pre_hook,
+        "after any": register_optimizer_step_post_hook,
+    }
+    handles = [add(lambda *_, name=name: calls.append(name)) for name, add in hooks.items()]
+    noisy_gradients(tensors, 1, lambda: calls.append(optimizer.step()))
+    for handle in handles[-2:]:
+        handle.remove()
     optimizer.load_state_dict(optimizer.state_dict())
     assert calls == [
-        *("outer before", "any before", "inner before", "inner after", "any after", "outer after"),
+        *("before", "before any", "before inside", "after inside", "after any", "after"),
         None,  # without a closure there is no loss
         *("save", "saved", "load", "loaded"),
     ]
@@ -104,9 +97,7 @@ def test_hooks_of_both_run_and_those_for_all_optimizers_once() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"forget": "fold"}, {"window": 2, "forget": "fold"}], ids=str
 )
-def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
-    options: dict[str, Any],
-) -> None:
+def test_diagnostics_are_those_of_numpys_denoiser(options: dict[str, Any]) -> None:
     tensors = parameters()
     frozen = nn.Parameter(torch.ones(1000), requires_grad=False)  # costs nothing
     inner = torch.optim.SGD([*tensors, frozen], lr=0.1)
@@ -119,17 +110,11 @@ def test_diagnostics_tell_what_was_done_how_good_it_is_and_what_it_costs(
         found, answer = optimizer.diagnostics(), core.solution
         assert found.moved == pytest.approx(np.linalg.norm(theta - raw), rel=1e-6)
         assert found.weights.sum() == pytest.approx(1.0)
-        if seed == 0:  # one observation has no answer
-            continue
-        assert found.status is answer.status
-        assert answer.status is (Status.SOLVED if found.moved else Status.UNCHANGED)
-        assert max(found.gap, found.violation) <= 1e-9
-        told = answer.gap, answer.violation
-        assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
+        if seed:  # one observation has no answer
+            assert found.status is answer.status
+            told = answer.gap, answer.violation
+            assert (found.gap, found.violation) == pytest.approx(told, abs=1e-12)
     assert found.moved > 0.0
-    again = copy.deepcopy(optimizer).diagnostics()
-    np.testing.assert_array_equal(again.weights, found.weights)
-    assert again[1:] == pytest.approx(found[1:], nan_ok=True)
     held = 1 if options.get("window") == 2 else 4
     # As docs/torch.md says: 2 K copies, or two; here in double precision.
     assert found.nbytes == 2 * held * 8 * sum(p.numel() for p in tensors)
@@ -163,8 +148,7 @@ def test_a_step_passes_few_functions_however_many_tensors(L: Any, forget: Any, c
 
 @pytest.mark.parametrize("options", [{"window": 4}, {"window": 2, "forget": "fold"}], ids=str)
 def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
-    some = parameters()
-    others, optimizers = copies(some), list[CocoOptimizer]()
+    some, others, optimizers = parameters(), parameters(), list[CocoOptimizer]()
     for tensors, maximize in ((some, False), (others, True)):
         bounds = iter([1.0, 0.3, 2.5, 2.5, 0.7, 1.0] * 2)
         inner = torch.optim.SGD(tensors, lr=0.3, maximize=maximize)
@@ -187,18 +171,12 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
         (lambda p: coco(coco(p)), TypeError, "got CocoOptimizer: wrap the one inside"),
         (lambda p: CocoOptimizer(p, L=1.0), TypeError, "got list: wrap one, CocoOptimizer"),
         (lambda p: coco(p, lr=0.1), TypeError, "unexpected keyword argument 'lr'"),
-        (lambda p: coco(p, mu=0.1), TypeError, "unexpected keyword argument 'mu'"),
-        (lambda p: coco(p, model=Gaussian(mu=0.1)), TypeError, "argument 'mu'"),  # type: ignore[call-arg]
-        (lambda p: coco(p, L=1.0, model=Gaussian()), ValueError, "L is an option of the model"),
+        # Type checkers see these too, through what keeps torch.compile out.
+        (lambda p: coco(p).step(variance=2.0), TypeError, "'variance'"),  # type: ignore[call-arg]
+        (lambda p: coco(p).denoiser.denoise(v=2.0), TypeError, "'v'"),  # type: ignore[call-arg]
         (lambda p: coco(p, model="gaussian"), TypeError, "must be a model, such as Gaussian"),
-        (lambda p: coco(p, L=None), ValueError, "Pass L .* or model=Gaussian"),
-        (lambda p: coco(p, window=0), ValueError, "window must be a positive integer"),
+        (lambda p: coco(p, window=None), TypeError, "window must be a positive integer"),
         (lambda p: coco(p, nonfinite="ignore"), ValueError, "nonfinite must be one of"),
-        (
-            lambda p: coco(p, forget="fold", model=Gaussian()),
-            ValueError,
-            "only supported by Cocoercive",
-        ),
         (
             lambda p: CocoOptimizer(pytorch_optimizer.AliG(p, max_lr=0.1), L="1/lr"),
             ValueError,
@@ -219,11 +197,3 @@ def test_maximising_the_negative_is_minimising(options: dict[str, Any]) -> None:
 def test_refused_with_a_reason(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make(parameters())
-
-
-def test_a_misspelt_argument_of_a_step_is_refused_and_seen_by_type_checkers() -> None:
-    optimizer = coco(parameters())
-    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
-        optimizer.step(variance=2.0)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'variance'"):
-        optimizer.denoiser.denoise(variance=2.0)  # type: ignore[call-arg]

@@ -1,6 +1,8 @@
 """What a wrapped optimizer may need and offer, and what would harm it in silence."""
 
+import copy
 import pickle
+import warnings
 from functools import partial
 from typing import Any, cast
 
@@ -13,29 +15,61 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from coco_denoiser import Denoiser, Gaussian
-from coco_denoiser.torch import CocoOptimizer, GradientDenoiser
-from tests.torch.problems import coco, copies, equal, flat, noisy_gradients, parameters
+from coco_denoiser import Cocoercive, Denoiser, Gaussian
+from coco_denoiser.torch import GradientDenoiser
+from tests.torch.problems import alike, coco, equal, flat, noisy_gradients, parameters
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal import common_optimizers as database
+
+REFUSED: tuple[Any, ...] = (torch.optim.LBFGS, torch.optim.SparseAdam)
+TAKEN = [info for info in database.optim_db if info.optim_cls not in REFUSED]
+
+
+def settings(info: Any) -> list[dict[str, Any]]:
+    """Every set in PyTorch's own database; a step to differentiate takes no parameters."""
+    inputs_of = vars(database)["_get_optim_inputs_including_global_cliquey_kwargs"]
+    found = inputs_of("cpu", torch.float64, info, skip=("differentiable",))
+    return [each.kwargs for each in found if not each.kwargs.get("differentiable")]
+
+
+@pytest.mark.filterwarnings("ignore")  # what PyTorch thinks of some of its settings
+@pytest.mark.parametrize("info", TAKEN, ids=lambda info: info.optim_cls.__name__)
+def test_every_setting_is_kept(info: Any) -> None:
+    """Where no constraint is active it is the wrapped optimizer, with states loaded in between."""
+    assert len(settings(info)) > 1
+    for kwargs in settings(info):
+        tensors, others, states = parameters(), parameters(), list[Any]()
+        for _ in range(3):
+            inner, alone = (
+                info.optim_cls(each, **copy.deepcopy(kwargs)) for each in (tensors, others)
+            )
+            around = coco(inner, model=Cocoercive(1e9, mu=-1e9))
+            for each, state in zip((around, alone), states, strict=False):
+                each.load_state_dict(state)
+            assert alike(tensors, around, others, alone, 2), kwargs
+            states = copy.deepcopy([around.state_dict(), alone.state_dict()])
+        assert len(around.denoiser) == 4
 
 
 def test_what_the_wrapped_one_has_is_found() -> None:
-    tensors = parameters()
-    others = copies(tensors)
+    tensors, others = parameters(), parameters()
     alone, inner = (schedulefree.SGDScheduleFree(each, lr=0.1) for each in (others, tensors))
-    optimizer: Any = CocoOptimizer(inner, L=1e9, window=4)
-    for each, steps in ((alone, others), (optimizer, tensors)):
-        each.train()
-        noisy_gradients(steps, 5, each.step)
-        each.eval()
+    optimizer: Any = coco(inner, L=1e9)
+    alone.train()
+    optimizer.train()
+    assert alike(tensors, optimizer, others, alone, 5)
+    alone.eval()
+    optimizer.eval()
     assert equal(tensors, others)
     assert not hasattr(optimizer, "no_such_thing")
 
 
 def test_a_closure_runs_once_and_the_wrapped_optimizer_is_told_its_loss() -> None:
-    tensors, evaluations = parameters(), list[float]()
-    others = copies(tensors)
+    tensors, others, evaluations = parameters(), parameters(), list[float]()
     alone, inner = (pytorch_optimizer.AliG(each, max_lr=0.1) for each in (others, tensors))
-    optimizer = CocoOptimizer(inner, L=1e9, window=4)
+    optimizer = coco(inner, L=1e9)
 
     def evaluate(each: Any, points: list[nn.Parameter]) -> float:
         each.zero_grad()
@@ -55,41 +89,16 @@ def test_a_closure_runs_once_and_the_wrapped_optimizer_is_told_its_loss() -> Non
     assert not equal(tensors, parameters())
 
 
-class Own(torch.optim.SGD):
-    def step(self, closure: Any = None) -> Any:
-        for p in self.param_groups[0]["params"]:
-            p.grad = torch.ones_like(p)
-        return super().step(closure)
-
-
-@pytest.mark.parametrize(
-    ("inner", "message"),
-    [
-        (
-            lambda tensors: pytorch_optimizer.SAM(tensors, torch.optim.SGD, lr=0.1),
-            r"one gradient per step, got SAM: it asks for another one elsewhere.*Use a first-order",
-        ),
-        (lambda tensors: Own(tensors, lr=0.1), r"gradients in \.grad, got Own: .*Wrap "),
-    ],
-    ids=["SAM", "Own"],
-)
-def test_one_that_takes_gradients_of_its_own_is_refused(inner: Any, message: str) -> None:
-    tensors = parameters()
-    optimizer = CocoOptimizer(inner(tensors), L=1e-3)
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = torch.stack([(p**4).sum() for p in tensors]).sum()
-        torch.autograd.backward(loss)
-        return loss
-
+def test_one_that_evaluates_again_is_refused() -> None:
+    inner: Any = pytorch_optimizer.SAM(tensors := parameters(), torch.optim.SGD, lr=0.1)
+    message = (
+        r"one gradient per step, got SAM: it asks for another one elsewhere.*Use a first-order"
+    )
     with pytest.raises(TypeError, match=message):
-        optimizer.step(closure)
+        coco(inner).step(lambda: noisy_gradients(tensors, 1))
 
 
 def test_one_may_exchange_the_memory_of_gradients_and_clear_them_in_its_own_way() -> None:
-    cleared = list[bool]()
-
     class Bounded(torch.optim.SGD):
         def step(self, closure: Any = None) -> Any:
             for p in self.param_groups[0]["params"]:
@@ -102,6 +111,7 @@ def test_one_may_exchange_the_memory_of_gradients_and_clear_them_in_its_own_way(
             cleared.append(set_to_none)
             super().zero_grad(set_to_none)
 
+    cleared = list[bool]()
     tensors = parameters()
     x, core = flat(tensors), Denoiser(1.0, window=4)
     optimizer = coco(Bounded(tensors, lr=0.1))
@@ -119,18 +129,10 @@ def test_one_may_exchange_the_memory_of_gradients_and_clear_them_in_its_own_way(
 def test_private_training_denoises_the_private_gradients() -> None:
     torch.manual_seed(0)
     x, layer = torch.randn(32, 3).double(), cast("Any", nn.Linear(3, 1).double())
-    inner, tensors = torch.optim.SGD(layer.parameters(), lr=0.2), list(layer.parameters())
-    optimizer, core = CocoOptimizer(inner, L=1.0, window=4), Denoiser(1.0, window=4)
-    expected: list[Any] = []
-
-    def before(*_: Any) -> None:
-        expected.append(core(flat(tensors), flat(tensors, gradients=True)))
-
-    def after(*_: Any) -> None:
-        np.testing.assert_allclose(flat(tensors, gradients=True), expected[-1], atol=1e-6)
-
-    optimizer.register_step_pre_hook(before)
-    inner.register_step_pre_hook(after)
+    tensors = list(layer.parameters())
+    optimizer, core, seen = coco(tensors), Denoiser(1.0, window=4), list[Any]()
+    for each in (optimizer, optimizer.wrapped):
+        each.register_step_pre_hook(lambda *_: seen.append(flat(tensors, gradients=True)))
     module, private, data = PrivacyEngine().make_private(
         module=layer,
         optimizer=optimizer,
@@ -142,97 +144,78 @@ def test_private_training_denoises_the_private_gradients() -> None:
     for a, b in data:
         private.zero_grad()
         torch.autograd.backward((module(a)[:, 0] - b).square().mean())
+        before = flat(tensors)
         private.step()
-    assert len(expected) == 4
+        np.testing.assert_allclose(seen[-1], core(before, seen[-2]), atol=1e-6)
+    assert len(seen) == 2 * 4
     assert optimizer.diagnostics().moved > 0.0
     private.zero_grad()
-    torch.autograd.backward(module(x).sum())
-    with pytest.raises(TypeError, match=r"got DPOptimizer: .*Wrap the optimizer that it wraps"):
-        CocoOptimizer(private, L=1.0).step()
+    torch.autograd.backward(module(x).sum())  # of which its step makes gradients of its own
+    message = r"gradients in \.grad, got DPOptimizer: .*Wrap the optimizer that it wraps"
+    with pytest.raises(TypeError, match=message):
+        coco(private).step()
 
 
 @pytest.mark.parametrize("count", [1, 2])  # a single one is not copied
 @pytest.mark.parametrize(
-    ("stand_in", "same"),
+    "stand_in",
     [
-        (lambda g: torch._neg_view(-g), lambda g: g),  # as .conj().imag has, but contiguous
-        (lambda g: torch._efficientzerotensor(g.shape), torch.zeros_like),
-        (lambda g: g[:1].expand(g.shape), lambda g: g[:1].repeat(len(g))),
-        (lambda g: torch.stack((g, g), dim=1)[:, 0], lambda g: g),
+        lambda g: torch._neg_view(-g),  # as .conj().imag has, but contiguous
+        lambda g: torch._efficientzerotensor(g.shape),
+        lambda g: g[:1].expand(g.shape),
+        lambda g: torch.stack((g, g), dim=1)[:, 0],
     ],
     ids=["negative", "zero", "expanded", "strided"],
 )
-def test_gradients_without_plain_memory_count_as_what_they_say(
-    stand_in: Any, same: Any, count: int
-) -> None:
-    some, others = ([nn.Parameter(torch.ones(3)) for _ in range(count)] for _ in range(2))
-    pairs = [(t, GradientDenoiser(t, L=0.1, window=3)) for t in (some, others)]
+def test_gradients_without_plain_memory_count_as_what_they_say(stand_in: Any, count: int) -> None:
+    tensors = [nn.Parameter(torch.ones(3)) for _ in range(count)]
+    some, plain = (GradientDenoiser(tensors, L=0.1, window=3) for _ in range(2))
     for seed in range(4):
-        for (tensors, denoiser), change in zip(pairs, (stand_in, same), strict=True):
+        found = list[Any]()
+        for each in (some, plain):
             noisy_gradients(tensors, 1, seed=seed)
             for p in tensors:
-                p.grad = change(p.grad) if seed % 2 else p.grad
-            assert denoiser.denoise()
-        np.testing.assert_array_equal(flat(some, gradients=True), flat(others, gradients=True))
-    assert pairs[0][1].diagnostics().moved > 0.0
+                gradient: Any = stand_in(p.grad) if seed % 2 else p.grad
+                p.grad = gradient if each is some else torch.zeros(3).copy_(gradient)
+            assert each.denoise()
+            found.append(flat(tensors, gradients=True))
+        np.testing.assert_array_equal(*found)
+    assert some.diagnostics().moved > 0.0
 
 
-@pytest.mark.parametrize("kind", [GradientDenoiser, coco])
-@pytest.mark.parametrize("action", ["reset", "load_state_dict"])
-def test_nothing_is_emptied_or_loaded_in_the_middle_of_a_step(kind: Any, action: str) -> None:
-    tensors = parameters()
-    interfere = False
-
-    def bound() -> float:
-        if interfere:
-            getattr(some, action)(*given)
+def test_nothing_is_emptied_or_loaded_in_the_middle_of_a_step() -> None:
+    def busy() -> float:
+        load = [partial(some.load_state_dict, state) for some in (optimizer, denoiser)]
+        calls: list[Any] = [denoiser.denoise, denoiser.reset, optimizer.reset, *load]
+        for call in calls:
+            with pytest.raises(RuntimeError, match="in the middle of a step"):
+                call()
         return 1.0
 
-    some = kind(tensors, L=bound)
-    step = some.step if isinstance(some, CocoOptimizer) else some.denoise
-    noisy_gradients(tensors, 3, step)
-    given, interfere = [some.state_dict()] if action != "reset" else [], True
-    with pytest.raises(RuntimeError, match="in the middle of a step"):
-        noisy_gradients(tensors, 1, step)
-    interfere = False
-    noisy_gradients(tensors, 1, step)
-    assert len(getattr(some, "denoiser", some)) == 4
+    optimizer = coco(tensors := parameters(), L=busy)
+    denoiser, state = optimizer.denoiser, optimizer.state_dict()
+    noisy_gradients(tensors, 3, optimizer.step)
+    assert len(optimizer.denoiser) == 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_adaptive_optimizers_are_known_by_what_they_have() -> None:
-    made: list[Any] = [
-        torch.optim.AdamW,
-        torch.optim.Adafactor,
-        torch.optim.Adagrad,
-        torch.optim.Rprop,
-        pytorch_optimizer.Lion,
-        pytorch_optimizer.AdaBelief,
-        schedulefree.AdamWScheduleFree,
-    ]
-    for kind in made:
+    torchs = [getattr(torch.optim, name) for name in ("AdamW", "Adafactor", "Adagrad", "Rprop")]
+    for kind in (*torchs, pytorch_optimizer.Lion, schedulefree.AdamWScheduleFree):
         with pytest.warns(UserWarning, match="increases its effective step size.*plain SGD"):
-            CocoOptimizer(kind(parameters(), lr=0.1), model=Gaussian())
-    CocoOptimizer(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model=Gaussian())
+            coco(kind(parameters(), lr=0.1), model=Gaussian())
+    coco(schedulefree.SGDScheduleFree(parameters(), lr=0.1), model=Gaussian())
 
 
-@pytest.mark.parametrize("options", [{}, {"window": 2, "forget": "fold"}], ids=str)
-def test_a_bound_that_follows_the_rate_is_the_one_given_by_hand(options: dict[str, Any]) -> None:
-    """Warm-up from 0, and a schedule; of groups the smallest positive rate counts."""
-    tensors, rates = parameters(), [0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2]
-    others, bounds = copies(tensors), iter([1.0 / max(rate, 1e-30) for rate in rates])
-    some, other = (
-        coco([{"params": [p]} for p in each], L=L, **options)
-        for each, L in ((tensors, "1/lr"), (others, partial(next, bounds)))
-    )
-    assert "L='1/lr'" in repr(some)
-    tensors, some = pickle.loads(pickle.dumps((tensors, some)))
-    for seed, rate in enumerate(rates):
-        for optimizer in (some, other):
-            for group, lr in zip(optimizer.param_groups, (3.0 * rate, rate, 0.0), strict=True):
-                group["lr"] = lr
-        for each, optimizer in ((tensors, some), (others, other)):
-            noisy_gradients(each, 1, optimizer.step, seed=seed)
-        assert equal(tensors, others)
-        assert 1.0 / max(rate, 1e-30) == some.diagnostics().L
-    assert some.diagnostics().moved > 0.0
+def test_a_bound_that_follows_the_rate_is_the_inverse_of_the_smallest_positive_one() -> None:
+    """Warm-up from 0, and a schedule."""
+    optimizer = coco([{"params": [p]} for p in parameters()], L="1/lr")
+    assert "L='1/lr'" in repr(optimizer)
+    optimizer = pickle.loads(pickle.dumps(optimizer))
+    tensors = [p for group in optimizer.param_groups for p in group["params"]]
+    for seed, rate in enumerate((0.0, 0.01, 0.3, 0.05, 0.05, 0.0, 0.2)):
+        for group, lr in zip(optimizer.param_groups, (3.0 * rate, rate, 0.0), strict=True):
+            group["lr"] = lr
+        noisy_gradients(tensors, 1, optimizer.step, seed=seed)
+        assert 1.0 / max(rate, 1e-30) == optimizer.diagnostics().L
+    assert optimizer.diagnostics().moved > 0.0

@@ -20,11 +20,12 @@ from coco_denoiser.models.base import Bound, Limits
 from coco_denoiser.solution import Status
 from coco_denoiser.stream import Stream
 from coco_denoiser.torch import checkpoint, sharding
-from coco_denoiser.torch.vectors import LARGE, Block, Rows, dtype_of
+from coco_denoiser.torch.vectors import LARGE, Block, Rows
 from coco_denoiser.typing import Float64, State
 
 NonFinite = Literal["skip", "raise"]
 _kind = attrgetter("shape", "dtype", "device")
+_limit = attrgetter("limit")
 _PATIENCE = 10  # observations that are skipped in a row before a warning
 _REFUSED = (
     "parameters, gradients or gradients - c * parameters, c = (L + mu) / 2, hold an infinity or "
@@ -115,10 +116,8 @@ class GradientDenoiser:
 
     Args:
         parameters: the parameters; one tensor is one parameter.
-        nonfinite: what to do with an observation that has an infinity or NaN, or exceeds the
-            largest magnitude that a window holds (1e37 in float32, 1e150 in float64), and so
-            never enters: "raise" ValueError, or "skip" it, as loops with a GradScaler need:
-            gradients are then unchanged. A finite one gives a warning, and so do ten in a row.
+        nonfinite: as for `CocoOptimizer`, but "raise" unless told otherwise. With "skip", as
+            loops with a GradScaler need, `denoise` returns False.
 
     The other options are those of `CocoOptimizer`.
     """
@@ -250,13 +249,14 @@ class GradientDenoiser:
 
     def room(self, members: Sequence[torch.Tensor]) -> list[Block]:
         """Make room for the history of these parameters."""
-        sharding.refuse_flattened(members)
         group = sharding.group_of(members, self.process_group)
         alike: dict[tuple[Any, ...], list[torch.Tensor]] = {}  # by key, below
         for number, p in enumerate(members):
             alone = number if p.numel() >= LARGE else -1
+            # Differences between close points need the digits of float32.
+            wide = torch.float64 if p.dtype.to_real().itemsize > 4 else torch.float32
             # Complex ones apart: views of pairs must begin at an even entry.
-            key = alone, p.is_complex(), p.device, dtype_of(p), sharding.share(p, group)
+            key = alone, p.is_complex(), p.device, wide, sharding.share(p, group)
             alike.setdefault(key, []).append(p)
         return [Block(p, self.stream.window.slots or 1, *key[3:]) for key, p in alike.items()]
 
@@ -303,7 +303,9 @@ class GradientDenoiser:
         stream.begin(limits)
         changed = list[tuple[torch.Tensor, torch.Tensor]]()
         fold, merged = window.fold(limits), None
-        sums = self._measure(new, window.centre, window.leaving, fold[-1] if fold else 0.0)
+        if fold is not None and fold[-1] > min(map(_limit, self.blocks)):
+            return None  # so does what is merged, on every rank
+        sums = self._measure(new, window.centre, window.leaving)
         # Only the last number, the sum of |g|, may overflow without harm.
         if sums.item(-2) > 0.0 or not np.isfinite(sums[:-1]).all():
             return None
@@ -311,7 +313,7 @@ class GradientDenoiser:
             return changed
         try:
             if fold is not None:
-                merged = self._fold(new, *fold)
+                merged = self._fold(new, *fold[:-1])
             if window.next >= window.all_variances.size:
                 window.grow(window.next + 1)
             window.admit(sums, variance, limits, merged)
@@ -335,9 +337,7 @@ class GradientDenoiser:
             raise
         return changed
 
-    def _fold(
-        self, new: list[Rows], old: int, into: int, weight: float, shift: float, _: float
-    ) -> Float64:
+    def _fold(self, new: list[Rows], old: int, into: int, weight: float, shift: float) -> Float64:
         """Merge the oldest into the next, whose sums are returned, and write the new in its place.
 
         The merged one is an observation that is stored: a residual is a gradient for a centre of 0.
@@ -349,16 +349,16 @@ class GradientDenoiser:
             stored.append((points[into], residuals[into], *rows[2:]))
             block.commit(stored[-1], 0.0, into, average)
             block.commit(rows, self.stream.window.centre, old, None)
-        return self._measure(stored, 0.0, into, 0.0)
+        return self._measure(stored, 0.0, into)
 
-    def _measure(self, new: list[Rows], centre: float, skip: int, reach: float) -> Float64:
+    def _measure(self, new: list[Rows], centre: float, skip: int) -> Float64:
         """Add up over blocks and ranks.
 
         A step waits for the device, and for other ranks, here alone: twice where it folds.
         """
         used, total = self.stream.window.count, None
         for block, rows in zip(self.blocks, new, strict=True):
-            part = block.measure(rows, used, centre, skip, reach)
+            part = block.measure(rows, used, centre, skip)
             total = part if total is None else total.to(part.device) + part
         if total is None:
             total = torch.zeros(3 * used + 2, dtype=torch.float64)

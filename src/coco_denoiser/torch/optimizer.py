@@ -219,7 +219,18 @@ class CocoOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-            told = [self._replay(loss, list(map(_version, parameters)))]
+            versions = list(map(_version, parameters))
+
+            def replay() -> Loss:  # the wrapped optimizer gets the loss, and evaluates nothing
+                if versions != list(map(_version, parameters)):
+                    why = (
+                        "it asks for another one elsewhere, which would not be denoised. Use a "
+                        "first-order optimizer."
+                    )
+                    raise _unsuitable(self.wrapped, _ONE_GRADIENT, why)
+                return loss
+
+            told = [replay]
         denoised = self.denoiser.observe(noise_variance, **how)
         # Where the observation is skipped or unchanged, the wrapped one gets what is there.
         given: Sequence[tuple[torch.Tensor, torch.Tensor | None]]
@@ -286,20 +297,6 @@ class CocoOptimizer(Optimizer):
             restore()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
-
-    def _replay(self, loss: Loss, versions: list[int]) -> Callable[[], Loss]:
-        """Return a closure for the wrapped optimizer: it returns the loss and evaluates nothing."""
-
-        def replay() -> Loss:
-            if versions != list(map(_version, self.denoiser.parameters)):
-                why = (
-                    "it asks for another one elsewhere, which would not be denoised. Use a "
-                    "first-order optimizer."
-                )
-                raise _unsuitable(self.wrapped, _ONE_GRADIENT, why)
-            return loss
-
-        return replay
 
 
 @dataclass(repr=False)

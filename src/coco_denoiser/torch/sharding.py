@@ -21,15 +21,6 @@ def is_sharded(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
-def refuse_flattened(parameters: Iterable[torch.Tensor]) -> None:
-    """Refuse parameters of FSDP1, whose flat shards do not tell which ranks hold the others."""
-    if any(getattr(p, "_fsdp_flattened", False) for p in parameters):
-        raise TypeError(
-            "parameters are sharded by FullyShardedDataParallel (FSDP1): each rank would average "
-            "its shard with weights of its own. Use FSDP2, torch.distributed.fsdp.fully_shard."
-        )
-
-
 def local(tensor: torch.Tensor, of: torch.Tensor | None = None) -> torch.Tensor:
     """Return the part of a tensor that this rank holds; of a gradient, where its parameter is."""
     if not is_sharded(tensor):
@@ -76,8 +67,14 @@ def group_of(
 def share(parameter: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     """Return what this rank's part counts for, so that over the group everything counts once.
 
-    A parameter that is cut into some number of pieces has n / pieces copies on n ranks.
+    A parameter that is cut into some number of pieces has n / pieces copies on n ranks. Refused
+    are flat shards, which do not tell which ranks hold the others, and partial sums.
     """
+    if getattr(parameter, "_fsdp_flattened", False):
+        raise TypeError(
+            "parameters are sharded by FullyShardedDataParallel (FSDP1): each rank would average "
+            "its shard with weights of its own. Use FSDP2, torch.distributed.fsdp.fully_shard."
+        )
     pieces = 1
     if is_sharded(parameter):
         mesh, placements = parameter.device_mesh, parameter.placements

@@ -32,18 +32,6 @@ Rows: TypeAlias = tuple[Row, Row, Row, list[torch.Tensor]]
 LARGE = 1 << 18  # entries from which on copying takes longer than passes of its own
 
 
-def dtype_of(parameter: torch.Tensor) -> torch.dtype:
-    """Return the dtype of a history: differences between close points need float32's digits."""
-    wide = parameter.dtype in (torch.float64, torch.complex128)
-    return torch.float64 if wide else torch.float32
-
-
-def _gradient_dtype(parameter: torch.Tensor) -> torch.dtype:
-    """Return the dtype of a gradient: that of its parameter, unless that says otherwise."""
-    own = getattr(parameter, "grad_dtype", None) if parameter.is_leaf else None
-    return own or parameter.dtype
-
-
 class Block:
     """The part of a window that belongs to parameters of one device and dtype.
 
@@ -54,6 +42,7 @@ class Block:
         share: what this rank's part counts for in a sum over all ranks.
 
     Attributes:
+        limit: the largest magnitude that is held.
         seen: which of the parameters ever had a gradient.
         passes: those of the device.
         held: points and residuals, as the passes take them.
@@ -67,10 +56,12 @@ class Block:
         self, members: Sequence[torch.Tensor], slots: int, dtype: torch.dtype, share: float
     ) -> None:
         self.members, self.share, self.seen = list(members), share, [False] * len(members)
-        self._limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
+        self.limit = LIMITS[np.dtype(str(dtype).removeprefix("torch."))]
         self._sharded = any(map(sharding.is_sharded, members))
         here = [sharding.local(p.detach()) for p in members]
-        self._dtypes = list(map(_gradient_dtype, members))
+        # Of the gradients: those of their parameters, unless these say otherwise.
+        own = [getattr(p, "grad_dtype", None) if p.is_leaf else None for p in members]
+        self._dtypes = [kind or p.dtype for kind, p in zip(own, members, strict=True)]
         kinds = {p.dtype for p in here}.union(self._dtypes)
         self._alike = not self._sharded and kinds <= {dtype, dtype.to_complex()}
         self._complex = here[0].is_complex()
@@ -142,7 +133,7 @@ class Block:
         out = self._buffers.get(2) or self._buffer(2)
         return self._row(0, here), self._row(1, gradients), *out
 
-    def measure(self, new: Rows, used: int, centre: float, skip: int, reach: float) -> torch.Tensor:
+    def measure(self, new: Rows, used: int, centre: float, skip: int) -> torch.Tensor:
         """Return this rank's part of what `kernels.measure` adds up.
 
         Args:
@@ -150,11 +141,9 @@ class Block:
             used: how many slots are in use.
             centre: c of the residuals.
             skip: a slot that is left out.
-            reach: the largest number that enters besides the observation.
         """
-        limit = self._limit if reach <= self._limit else -1.0
         sums = torch.zeros(3 * used + 2, dtype=torch.float64, device=self.points.device)
-        self.passes.measure(*self.held, *new[:2], centre, limit, skip, self.passes.read(sums))
+        self.passes.measure(*self.held, *new[:2], centre, self.limit, skip, self.passes.read(sums))
         if self.share != 1.0:
             sums[:-2] *= self.share
         return sums
@@ -172,14 +161,14 @@ class Block:
         Without those that never had a gradient: they have not moved, and a gradient of zeros in
         place of None would let an optimizer begin to decay them.
         """
-        found = zip(self.members, new[3], self._dtypes, strict=True)
+        found = compress(zip(self.members, new[3], self._dtypes, strict=True), self.seen)
         if self._alike and all(map(torch.Tensor.is_contiguous, self.members)):
             # Aliases: a wrapped step that sets grad.data would cut off the views themselves.
-            return [(p, part.data) for p, part, _ in compress(found, self.seen)]
+            return [(p, part.data) for p, part, _ in found]
         # Same dtype and same strides as the parameter: fused optimizers rely on both.
         return [
             (p, sharding.placed(p, torch.empty_like(sharding.local(p), dtype=dtype).copy_(part)))
-            for p, part, dtype in compress(found, self.seen)
+            for p, part, dtype in found
         ]
 
     def slots(self) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
