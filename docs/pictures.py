@@ -302,7 +302,7 @@ def gallery(results: Path) -> None:
         entry = load(experiment, results)
         if entry is None:
             continue
-        figure = drawing.draw(experiment.panels(entry.result), entry.result.curves)
+        figure = drawing.draw(entry.experiment.panels(entry.curves), entry.curves)
         # The column of the site is 7 inches wide at 100 dots; a single panel need not fill it.
         save_small(figure, name, dpi=80 if figure.get_figwidth() > 6 else 110)
 

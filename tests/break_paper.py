@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from coco_denoiser import Denoiser, denoise
+from coco_denoiser import Cocoercive, Denoiser, denoise
 from coco_denoiser.paper import fdpg, pairs
 from coco_denoiser.paper.experiments import pair_errors, paths
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
@@ -60,7 +60,8 @@ def denoisers(
 
 def rows(L: float, window: int) -> Any:
     """Return a denoiser for every run."""
-    return paths.Rows(lambda: Denoiser(L, window, tol=paths.TOLERANCE)) if window > 1 else None
+    model = Cocoercive(L, tol=paths.TOLERANCE)
+    return paths.Rows(lambda: Denoiser(model=model, window=window)) if window > 1 else None
 
 
 def nothing() -> Any:
@@ -136,9 +137,9 @@ BREAKS: dict[str, Callable[[], Any]] = {
 def judged(names: list[str]) -> list[tuple[str, Claim]]:
     """Return the paper's claims at the quick sizes, with the name of their experiment."""
     found = []
-    for experiment in map(EXPERIMENTS.__getitem__, names):
-        result = experiment.run(replace(experiment.paper, **experiment.quick))
-        found += [(experiment.name, claim) for claim in experiment.claims(result) if claim.figure]
+    for name in names:
+        experiment = replace(EXPERIMENTS[name], **EXPERIMENTS[name].quick)
+        found += [(name, claim) for claim in experiment.claims(experiment.run()) if claim.figure]
     return found
 
 

@@ -19,7 +19,7 @@ from coco_denoiser.paper.experiments.experiment import Experiment
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        *synthetic.EXPERIMENTS[:2],
+        *synthetic.SGD_AND_ADAM,
         *logistic.EXPERIMENTS,
         mse_vs_variance.EXPERIMENT,
         elementwise_mse.EXPERIMENT,
@@ -27,7 +27,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         two_points.EXPERIMENT,
         pair_errors.EXPERIMENT,
         warm_start.EXPERIMENT,
-        *synthetic.EXPERIMENTS[2:],
+        *synthetic.OTHERS,
         fold.EXPERIMENT,
         gaussian.EXPERIMENT,
         *rivals.EXPERIMENTS,

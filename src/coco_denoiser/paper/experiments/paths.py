@@ -16,7 +16,7 @@ from coco_denoiser import Cocoercive, ConvergenceWarning, Denoiser, Gaussian
 from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Config, Unit
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import SGD, Optimizer
 from coco_denoiser.paper.problems import Problem
@@ -93,12 +93,7 @@ def sgd(window: int | None, step: float = 1.0, *, forget: str = "drop") -> Metho
 DECREASING = Method("SGD+DecreasingSS", lambda problem: SGD(optimizers.decreasing(1 / problem.L)))
 
 
-def unit(
-    config: Config,
-    index: int,
-    races: Mapping[str, Race],
-    rng: Callable[[str], np.random.Generator],
-) -> Unit:
+def unit(experiment: Experiment, index: int, races: Mapping[str, Race]) -> Unit:
     """Follow every method of every race, the runs of the unit side by side.
 
     Returns:
@@ -106,7 +101,7 @@ def unit(
         share of steps whose window was solved to less than the tolerance.
     """
     unit: dict[str, Float64] = {}
-    runs = min(_BLOCK, config.runs - _BLOCK * index)
+    runs = min(_BLOCK, experiment.runs - _BLOCK * index)
     for prefix, race in races.items():
         start = np.full((runs, race.problem.dimension), race.start)
         for series, make, averaged in race.methods:
@@ -116,7 +111,7 @@ def unit(
                     race.problem,
                     start,
                     steps=race.steps,
-                    rng=rng(race.noise),
+                    rng=generator(experiment, race.noise, index),
                 )
             if averaged:
                 path = optimizers.tail_average(path)
@@ -184,9 +179,9 @@ def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") ->
     return {n: np.concatenate([unit[f"{prefix}{n} distance"] for unit in units]) for n in series}
 
 
-def count(config: Config) -> int:
+def count(experiment: Experiment) -> int:
     """Return the number of units."""
-    return -(-config.runs // _BLOCK)
+    return -(-experiment.runs // _BLOCK)
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
