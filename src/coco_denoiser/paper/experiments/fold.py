@@ -13,7 +13,7 @@ import numpy as np
 from coco_denoiser.paper.experiments import paths
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
-from coco_denoiser.paper.experiments.experiment import Experiment, Unit
+from coco_denoiser.paper.experiments.experiment import Unit
 from coco_denoiser.paper.experiments.logistic import regression
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.problems import Problem, Quadratic
@@ -70,7 +70,7 @@ _SERIES = [method.series for method in _methods(1.0)]
 
 
 @dataclass(frozen=True)
-class Fold(Experiment):
+class Fold(paths.Paths):
     """What is run on every setting."""
 
     name = "fold"
@@ -80,15 +80,11 @@ class Fold(Experiment):
     quick: ClassVar = {"runs": 6}
     runs: int = 60
 
-    def count(self) -> int:
-        return paths.count(self)
-
-    def unit(self, index: int) -> Unit:
-        races = {
+    def races(self) -> dict[str, paths.Race]:
+        return {
             f"{name} ": paths.Race(f"fold {name}", problem(), _methods(step), start, steps)
             for name, (_, step, steps, problem, start) in SETTINGS.items()
         }
-        return paths.unit(self, index, races)
 
     def gather(self, units: Sequence[Unit]) -> Curves:
         curves = Curves()

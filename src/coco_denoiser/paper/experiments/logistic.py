@@ -16,10 +16,10 @@ import numpy as np
 from coco_denoiser.paper.experiments import paths
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Experiment, Unit
+from coco_denoiser.paper.experiments.experiment import Unit
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import SGD, STRSAGA, Adam, Optimizer
-from coco_denoiser.paper.problems import Dataset, LogisticRegression, Problem, datasets
+from coco_denoiser.paper.problems import Dataset, LogisticRegression, datasets
 from coco_denoiser.typing import Float64
 
 _SLACK = 0.1  # what a bias regime may lose and still be "almost" or "without significant" delay
@@ -100,7 +100,7 @@ def _arrival(mean: Float64, late: int) -> int:
 
 
 @dataclass(frozen=True)
-class Logistic(Experiment):
+class Logistic(paths.Paths):
     """What is run on one data set; steps and windows are in `_SETTINGS`.
 
     Attributes:
@@ -138,9 +138,6 @@ class Logistic(Experiment):
     def seconds(self) -> float:  # type: ignore[override]
         return 30.0 if self.data == "fourclass" else 10.0
 
-    def count(self) -> int:
-        return paths.count(self)
-
     def check(self) -> None:
         self._problem()
 
@@ -151,13 +148,12 @@ class Logistic(Experiment):
         found = _SETTINGS[self.data]
         return [setting._replace(steps=min(setting.steps, self.calls)) for setting in found]
 
-    def unit(self, index: int) -> Unit:
-        problem = self._problem()
-        races = {f"{each.base} ": self._race(each, problem) for each in self._settings()}
-        return paths.unit(self, index, races)
+    def races(self) -> dict[str, paths.Race]:
+        return {f"{each.base} ": self._race(each) for each in self._settings()}
 
-    def _race(self, of: _Setting, problem: Problem) -> paths.Race:
+    def _race(self, of: _Setting) -> paths.Race:
         """Return the methods on the problem, from the start."""
+        problem = self._problem()
         step = of.step / (problem.L if of.divided_by_L else 1.0)
         methods = [paths.helped(of.base, K, of.kind, lambda _: step) for K in of.windows]
         start = self.offset + problem.minimizer if of.around_minimizer else 1.0

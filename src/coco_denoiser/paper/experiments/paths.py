@@ -6,8 +6,10 @@ is the method alone, and differences are taken run by run.
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -93,34 +95,6 @@ def sgd(window: int | None, step: float = 1.0, *, forget: str = "drop") -> Metho
 DECREASING = Method("SGD+DecreasingSS", lambda problem: SGD(optimizers.decreasing(1 / problem.L)))
 
 
-def unit(experiment: Experiment, index: int, races: Mapping[str, Race]) -> Unit:
-    """Follow every method of every race, the runs of the unit side by side.
-
-    Returns:
-        By prefix of the race and series, the distances to the minimiser (runs, steps + 1), and the
-        share of steps whose window was solved to less than the tolerance.
-    """
-    unit: dict[str, Float64] = {}
-    runs = min(_BLOCK, experiment.runs - _BLOCK * index)
-    for prefix, race in races.items():
-        start = np.full((runs, race.problem.dimension), race.start)
-        for series, make, averaged in race.methods:
-            with short_windows() as short:
-                path = optimizers.run(
-                    make(race.problem),
-                    race.problem,
-                    start,
-                    steps=race.steps,
-                    rng=generator(experiment, race.noise, index),
-                )
-            if averaged:
-                path = optimizers.tail_average(path)
-            distance = np.linalg.norm(path - race.problem.minimizer, axis=-1)
-            unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
-            unit[f"{prefix}{series} steps short"] = np.array([short() / race.steps / runs])
-    return unit
-
-
 @contextmanager
 def short_windows() -> Iterator[Callable[[], int]]:
     """Yield what counts the windows inside that are solved to less than the tolerance."""
@@ -144,6 +118,40 @@ class Rows:
         """Denoise every run's gradient (runs, d) by its own past."""
         self.denoisers = self.denoisers or [self._make() for _ in x]
         return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
+
+
+@dataclass(frozen=True)
+class Paths(Experiment):
+    """Follows every method of its races, the runs of a unit side by side."""
+
+    @abstractmethod
+    def races(self) -> Mapping[str, Race]:
+        """Return the races, by the prefix of what is recorded of them."""
+
+    def count(self) -> int:
+        return -(-self.runs // _BLOCK)
+
+    def unit(self, index: int) -> Unit:
+        """Follow the runs of one block.
+
+        Returns:
+            By prefix of the race and series, the distances to the minimiser (runs, steps + 1), and
+            the share of steps whose window was solved to less than the tolerance.
+        """
+        unit: dict[str, Float64] = {}
+        runs = min(_BLOCK, self.runs - _BLOCK * index)
+        for prefix, (noise, problem, methods, at, steps) in self.races().items():
+            start = np.full((runs, problem.dimension), at)
+            for series, make, averaged in methods:
+                rng = generator(self, noise, index)
+                with short_windows() as short:
+                    path = optimizers.run(make(problem), problem, start, steps=steps, rng=rng)
+                if averaged:
+                    path = optimizers.tail_average(path)
+                distance = np.linalg.norm(path - problem.minimizer, axis=-1)
+                unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
+                unit[f"{prefix}{series} steps short"] = np.array([short() / steps / runs])
+        return unit
 
 
 def gather(
@@ -177,11 +185,6 @@ def gather(
 def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") -> dict[str, Float64]:
     """Return the distances of all runs, (runs, steps + 1), by series."""
     return {n: np.concatenate([unit[f"{prefix}{n} distance"] for unit in units]) for n in series}
-
-
-def count(experiment: Experiment) -> int:
-    """Return the number of units."""
-    return -(-experiment.runs // _BLOCK)
 
 
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:

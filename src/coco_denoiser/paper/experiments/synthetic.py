@@ -17,7 +17,7 @@ import numpy as np
 from coco_denoiser.paper.experiments import paths
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Experiment, Unit
+from coco_denoiser.paper.experiments.experiment import Unit
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import Adam
 from coco_denoiser.paper.problems import Quadratic
@@ -54,7 +54,7 @@ _HELPED = [
 
 
 @dataclass(frozen=True)
-class Synthetic(Experiment):
+class Synthetic(paths.Paths):
     """The paper's numbers; `late` counts the last steps, where noise dominates."""
 
     quick: ClassVar = {"runs": 40}
@@ -68,14 +68,10 @@ class Synthetic(Experiment):
     start: float = 100.0
     late: int = 16
 
-    def count(self) -> int:
-        return paths.count(self)
-
-    def unit(self, index: int) -> Unit:
+    def races(self) -> dict[str, paths.Race]:
         problem = Quadratic.spaced(self.dimension, noise_std=self.sigma)
         # One name for the noise of all four figures, so that SGD is the same curve in each.
-        race = paths.Race("synthetic", problem, self.methods, self.start, self.steps)
-        return paths.unit(self, index, {"": race})
+        return {"": paths.Race("synthetic", problem, self.methods, self.start, self.steps)}
 
     def gather(self, units: Sequence[Unit]) -> Curves:
         curves = Curves()
