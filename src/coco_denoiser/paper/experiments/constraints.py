@@ -346,6 +346,3 @@ class Constraints(Experiment):
             measure="largest 1 - F1 that the runs leave possible",
         )
         return [*claims, missed]
-
-
-EXPERIMENT = Constraints()

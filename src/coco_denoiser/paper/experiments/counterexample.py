@@ -128,6 +128,3 @@ class Counterexample(Experiment):
                 theory=True,
             ),
         ]
-
-
-EXPERIMENT = Counterexample()

@@ -246,6 +246,3 @@ class ElementwiseError(Experiment):
             measure="mean rank correlation over the configurations, in standard errors under no "
             "relation",
         )
-
-
-EXPERIMENT = ElementwiseError()

@@ -157,8 +157,5 @@ class Fold(paths.Paths):
                 note="Folding acts like a step that falls as 1/k, too short for directions of "
                 "little curvature.",
             ),
-            paths.solved(curves, [f"{name} " for name in SETTINGS]),
+            paths.solved(curves),
         ]
-
-
-EXPERIMENT = Fold()

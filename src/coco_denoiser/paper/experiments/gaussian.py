@@ -247,6 +247,3 @@ class GaussianModel(Experiment):
                 ),
             ]
         return claims
-
-
-EXPERIMENT = GaussianModel()

@@ -227,8 +227,7 @@ class Logistic(paths.Paths):
                     "regime.",
                 )
             )
-        solved = paths.solved(curves, [f"{each.base} " for each in settings])
-        return [*claims, *self._adam_claims(curves, settings[2], paper), solved]
+        return [*claims, *self._adam_claims(curves, settings[2], paper), paths.solved(curves)]
 
     def _adam_claims(self, curves: Curves, adam: _Setting, paper: Judge) -> list[Claim]:
         names = adam.names
@@ -296,11 +295,3 @@ class Logistic(paths.Paths):
         windows = ", ".join(map(str, of.windows[1:]))
         steps = f"first {self._arrived(curves, of)}" if regime == "early" else f"last {of.late}"
         return f"({changes} for K = {windows} in the {steps} steps)"
-
-
-EXPERIMENTS = (
-    Logistic(runs=100, data="fourclass"),
-    Logistic(published=True, offset=0.05),
-    # What the paper means to run, from so far away that both regimes show.
-    Logistic(offset=3.0),
-)

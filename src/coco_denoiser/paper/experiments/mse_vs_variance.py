@@ -198,6 +198,3 @@ class ErrorByNoise(Experiment):
                 [more],
             ),
         ]
-
-
-EXPERIMENT = ErrorByNoise()

@@ -338,6 +338,3 @@ class PairErrors(Pair):
             deviations,
             theory=True,
         )
-
-
-EXPERIMENT = PairErrors()

@@ -26,6 +26,7 @@ from coco_denoiser.typing import Array, Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
+SHORT = "steps short of the tolerance"
 _BLOCK = 20  # runs of a unit, which go side by side
 
 
@@ -179,7 +180,7 @@ def gather(
         curves.compare(f"{prefix}{regime}", part.start, means)
     for name in series:
         short = np.stack([unit[f"{prefix}{name} steps short"] for unit in units])
-        curves.exact(f"{prefix}steps short of the tolerance", name, TOLERANCE, short.mean())
+        curves.exact(f"{prefix}{SHORT}", name, TOLERANCE, short.mean())
 
 
 def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") -> dict[str, Float64]:
@@ -192,10 +193,9 @@ def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel
     return Panel(name, title, "oracle calls k", "‖xₖ − x*‖", tuple(series), log="y", **options)
 
 
-def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
+def solved(curves: Curves) -> Claim:
     """Claim that the windows were solved, or say how many were not."""
-    panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
-    shares = [curve.mean[0] for panel in panels for curve in curves.panel(panel)]
+    shares = [curve.mean[0] for (panel, _), curve in curves.items() if panel.endswith(SHORT)]
     return Judge(1).at_most(
         "Every window was solved to the tolerance.",
         float(max(shares)),

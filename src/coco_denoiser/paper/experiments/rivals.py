@@ -20,7 +20,7 @@ from coco_denoiser.paper.experiments.claims import Claim, Judge, critical, t_sta
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.experiment import Experiment, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.experiments.paths import TOLERANCE, named, short_windows, solved
+from coco_denoiser.paper.experiments.paths import SHORT, TOLERANCE, named, short_windows, solved
 from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
@@ -105,7 +105,6 @@ RIVALS = (
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
 _POINTS = 50  # of a curve
-_SHORT = "steps short of the tolerance"
 _COLUMNS = {
     "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
     "Momentum": ("SGD", "heavy ball", "gradient EMA", "IGT", "schedule-free", "Adam"),
@@ -269,7 +268,7 @@ class Rivals(Experiment):
                 curves.exact(protocol, _LIMIT, at[1:], least)
             curves.exact("step", _LIMIT, self.steps, np.full(len(self.steps), least[-1]))
         for rival, unit in zip(RIVALS, units, strict=True):
-            curves.exact(_SHORT, rival.series[0], TOLERANCE, unit["short"])
+            curves.exact(SHORT, rival.series[0], TOLERANCE, unit["short"])
         return curves
 
     def panels(self, curves: Curves) -> list[Panel]:
@@ -367,11 +366,3 @@ class Rivals(Experiment):
                 [end.over(floor).times(-1).shifted(1) for end in ends],
             ),
         ]
-
-
-EXPERIMENTS = (
-    Rivals(),
-    Rivals(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656),
-    Rivals(problem="mushrooms", calls=300, start=1.0, adam_step=0.1),
-    Rivals(problem="breast-cancer", calls=300, start=1.0, adam_step=0.1),
-)

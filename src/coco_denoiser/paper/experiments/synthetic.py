@@ -351,7 +351,3 @@ class VarianceReduction(Synthetic):
             ),
             *super().claims(curves),
         ]
-
-
-SGD_AND_ADAM = (SyntheticSGD(), SyntheticAdam(late=8))
-OTHERS = (TunedStep(), VarianceReduction())

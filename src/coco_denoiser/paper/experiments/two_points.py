@@ -175,6 +175,3 @@ class Tightness(Pair):
                 theory=True,
             ),
         ]
-
-
-EXPERIMENT = Tightness(runs=1)

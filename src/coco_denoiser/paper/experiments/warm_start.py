@@ -61,11 +61,6 @@ class WarmStart(Experiment):
             )
             return reduced, units.batch.scale
 
-        def iterate(
-            on: Problem, limit: int, dual: Float64 | None = None
-        ) -> tuple[Float64, Float64]:
-            return fdpg.iterate(on, max_iter=limit, dual=dual)
-
         def table(dual: Float64) -> Float64:
             pairs = np.zeros((K, K, dual.shape[1]))
             pairs[np.triu_indices(K, 1)] = dual
@@ -73,21 +68,21 @@ class WarmStart(Experiment):
 
         before, unit_before = window(0)
         after, unit_after = window(1)
-        dual, _ = iterate(before, self.iterations)
+        dual, _ = fdpg.iterate(before, max_iter=self.iterations)
         moved = np.zeros((K, K, self.dimension))
         moved[:-1, :-1] = table(dual * (unit_before / unit_after))[1:, 1:]
         values = [
-            iterate(after, self.iterations, start)[1] * unit_after**2
+            fdpg.iterate(after, max_iter=self.iterations, dual=start)[1] * unit_after**2
             for start in (moved[np.triu_indices(K, 1)], None)
         ]
         plain, heights = np.zeros_like(dual), []
         for _ in range(self.shown):  # one iteration after the other has no momentum
-            plain, history = iterate(after, 1, plain)
+            plain, history = fdpg.iterate(after, max_iter=1, dual=plain)
             heights.append(history)
         values.append(np.array([heights[0][0], *(end for _, end in heights)]) * unit_after**2)
         best = min(history.min() for history in values)
         limits = (*_CHECKED, self.iterations)
-        ends = (table(iterate(after, limit)[0]) for limit in limits)
+        ends = (table(fdpg.iterate(after, max_iter=limit)[0]) for limit in limits)
         primal = [pairs.sum(axis=0) - pairs.sum(axis=1) for pairs in ends]
         return {
             "excess": np.stack([history[: self.shown + 1] - best for history in values]),
@@ -174,6 +169,3 @@ class WarmStart(Experiment):
                 measure="excess of the exponent over −1 that the runs leave possible",
             ),
         ]
-
-
-EXPERIMENT = WarmStart()
