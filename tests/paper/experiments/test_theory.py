@@ -13,7 +13,6 @@ from coco_denoiser.paper.experiments import (
 )
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
-from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.paper.problems import datasets
 
 
@@ -95,22 +94,6 @@ def test_the_power_of_an_exact_law_is_found() -> None:
     assert curves["exponent", "Oracle"].mean[0] == pytest.approx(0.0, abs=1e-12)
     verdicts = {c.verdict for c in config.claims(curves)[4:]}
     assert verdicts == {Verdict.HOLDS}
-
-
-@pytest.mark.parametrize("L", [0.3, 1.0, 4.0])
-def test_two_points_have_equal_errors_since_mean_and_difference_are_independent(L: float) -> None:
-    """Noise u + v and u - v: with -u for u, which is as likely, the two points change places."""
-    rng = np.random.default_rng(3)
-    points = rng.normal(size=(2, 4))
-    u, v = rng.normal(size=(2, 500, 1, 4))
-    noise = np.concatenate((u, u), axis=1) + np.concatenate((v, -v), axis=1)
-    mirrored = noise - 2 * u
-    errors = [
-        np.sum((denoise_pairs(points, points + each, L=L) - points) ** 2, axis=2)
-        for each in (noise, mirrored)
-    ]
-    one, two = (errors[0] + errors[1]).T
-    np.testing.assert_allclose(one, two, rtol=1e-9)
 
 
 def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -> None:
