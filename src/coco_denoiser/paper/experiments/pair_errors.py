@@ -131,12 +131,9 @@ class PairErrors(Pair):
         return curves["MSE", name_of(L)].over(level * self.sigma**2).shifted(-1)
 
     def claims(self, curves: Curves) -> list[Claim]:
-        errors = [
-            *self._error_claims(curves),
-            *self._under_claims(curves),
-            *self._right_claims(curves),
-        ]
-        return [*errors, *self._bias_claims(curves), self._closed_form_claim(curves)]
+        parts = (self._error_claims, self._under_claims, self._right_claims, self._bias_claims)
+        claims = [claim for part in parts for claim in part(curves)]
+        return [*claims, self._closed_form_claim(curves)]
 
     def _error_claims(self, curves: Curves) -> list[Claim]:
         """Return what is claimed of active constraints, and of the error with any L."""
