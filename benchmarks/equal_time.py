@@ -12,9 +12,8 @@ from benchmarks.measure import save, table
 from coco_denoiser.paper.experiments.constraint_methods import optimizer
 from coco_denoiser.paper.experiments.constraint_problems import problem
 from coco_denoiser.paper.experiments.constraints import (
-    EXPERIMENT,
     SHARES,
-    ConstraintsConfig,
+    Constraints,
 )
 from coco_denoiser.paper.experiments.curves import Curves
 
@@ -45,7 +44,7 @@ def excess(curves: Curves, name: str, method: str, share: float) -> float:
 
 
 def main() -> None:
-    report(EXPERIMENT.run(ConstraintsConfig(problems=PROBLEMS, frank_wolfe=())).curves)
+    report(Constraints(problems=PROBLEMS, frank_wolfe=()).run())
 
 
 def report(curves: Curves) -> None:

@@ -203,11 +203,11 @@ def gaussian() -> Figure:
         seen.append((x, g))
         x = x - 0.5 * g
     points, gradients = (np.array(part[-32:]) for part in zip(*seen, strict=True))
-    for name, L, colour, dash, label in (
-        ("gaussian", None, GAUSSIAN, "-", "Gaussian"),
-        ("cocoercive", 1.0, COCO, "--", "COCO, L known"),
+    for model, colour, dash, label in (
+        (coco.Gaussian(), GAUSSIAN, "-", "Gaussian"),
+        (coco.Cocoercive(1.0), COCO, "--", "COCO, L known"),
     ):
-        row = coco.solve(points, gradients, L=L, model=name).weights[-1]
+        row = coco.solve(points, gradients, model=model).weights[-1]
         left.plot(np.arange(31, -1, -1), row, dash, color=colour, label=label)
     left.axhline(0.0, color=EXACT, linewidth=0.8)
     left.invert_xaxis()
@@ -302,7 +302,7 @@ def gallery(results: Path) -> None:
         entry = load(experiment, results)
         if entry is None:
             continue
-        figure = drawing.draw(experiment.panels(entry.result), entry.result.curves)
+        figure = drawing.draw(entry.experiment.panels(entry.curves), entry.curves)
         # The column of the site is 7 inches wide at 100 dots; a single panel need not fill it.
         save_small(figure, name, dpi=80 if figure.get_figwidth() > 6 else 110)
 

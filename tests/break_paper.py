@@ -137,9 +137,9 @@ BREAKS: dict[str, Callable[[], Any]] = {
 def judged(names: list[str]) -> list[tuple[str, Claim]]:
     """Return the paper's claims at the quick sizes, with the name of their experiment."""
     found = []
-    for experiment in map(EXPERIMENTS.__getitem__, names):
-        result = experiment.run(replace(experiment.paper, **experiment.quick))
-        found += [(experiment.name, claim) for claim in experiment.claims(result) if claim.figure]
+    for name in names:
+        experiment = replace(EXPERIMENTS[name], **EXPERIMENTS[name].quick)
+        found += [(name, claim) for claim in experiment.claims(experiment.run()) if claim.figure]
     return found
 
 

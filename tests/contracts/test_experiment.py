@@ -9,10 +9,10 @@ from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Claim, Verdict
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.drawing import draw
-from coco_denoiser.paper.experiments.experiment import Experiment, Result
+from coco_denoiser.paper.experiments.experiment import Experiment
 from coco_denoiser.paper.experiments.palette import companions, styles
 from coco_denoiser.paper.experiments.panels import Kind
-from coco_denoiser.paper.experiments.reproduce import configuration
+from coco_denoiser.paper.experiments.reproduce import configured
 from tests.paper.experiments.conftest import own_fourclass, small
 
 pytestmark = pytest.mark.usefixtures("own_fourclass")
@@ -21,22 +21,18 @@ __all__ = ["own_fourclass"]
 
 @pytest.fixture(scope="module", params=EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
 def experiment(request: pytest.FixtureRequest) -> Experiment:
-    found = request.param
-    assert isinstance(found, Experiment)
-    return found
+    return small(request.param.name)
 
 
 @pytest.fixture(scope="module")
-def result(experiment: Experiment, own_fourclass: None) -> Result:
-    return experiment.run(small(experiment.name))
+def curves(experiment: Experiment, own_fourclass: None) -> Curves:
+    return experiment.run()
 
 
 def test_a_unit_depends_on_nothing_but_its_number_and_the_seed(experiment: Experiment) -> None:
-    config = small(experiment.name)
-    last = experiment.count(config) - 1
-    first = experiment.unit(config, last)
-    other = experiment.unit(replace(config, seed=config.seed + 1), last)
-    again = experiment.unit(config, last)
+    last = experiment.count() - 1
+    first, again = (experiment.unit(last) for _ in range(2))
+    other = replace(experiment, seed=experiment.seed + 1).unit(last)
     assert first.keys() == again.keys() == other.keys()
     for name, array in first.items():
         np.testing.assert_array_equal(array, again[name])
@@ -44,29 +40,28 @@ def test_a_unit_depends_on_nothing_but_its_number_and_the_seed(experiment: Exper
     assert differ == (experiment.name != "constraint-tightness")  # a formula, which no seed enters
 
 
-def test_curves_are_numbers_that_survive_their_file_to_the_last_bit(result: Result) -> None:
-    content = result.curves.to_csv()
+def test_curves_are_numbers_that_survive_their_file_to_the_last_bit(curves: Curves) -> None:
+    content = curves.to_csv()
     read = Curves.from_csv(content)
     assert read.to_csv() == content
-    assert list(read) == list(result.curves)
-    for key, curve in result.curves.items():
-        for mine, theirs in zip(curve, read[key], strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+    for (key, curve), (other, theirs) in zip(curves.items(), read.items(), strict=True):
+        assert key == other
+        np.testing.assert_array_equal(np.array(curve), np.array(theirs))
         assert np.isfinite(curve.mean).all(), key
         assert (curve.sem >= 0).all(), key
         assert curve.x.shape == curve.mean.shape == curve.sem.shape
 
 
 def test_the_figure_shows_every_series_of_every_panel(
-    experiment: Experiment, result: Result
+    experiment: Experiment, curves: Curves
 ) -> None:
-    panels = experiment.panels(result)
-    axes = draw(experiment.panels(result), result.curves).axes
+    panels = experiment.panels(curves)
+    axes = draw(panels, curves).axes
     assert len(axes) == len(panels)
     for panel, drawn in zip(panels, axes, strict=True):
         if panel.kind is Kind.SPACE:
             continue
-        series = panel.series or tuple(result.curves.series(panel.name))
+        series = panel.series or tuple(curves.series(panel.name))
         twins = companions(series, panel.references)
         lines = [str(line.get_label()).removeprefix("_") for line in drawn.lines]
         assert twins.keys() <= set(lines)
@@ -84,9 +79,9 @@ def test_the_figure_shows_every_series_of_every_panel(
             assert not {looks[name].dash for name in panel.references} & set(dashes)
 
 
-def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Result) -> None:
-    saved = Result(result.config, Curves.from_csv(result.curves.to_csv()))
-    claims = experiment.claims(result)
+def test_claims_follow_from_the_saved_curves(experiment: Experiment, curves: Curves) -> None:
+    saved = Curves.from_csv(curves.to_csv())
+    claims = experiment.claims(curves)
     assert claims
     assert experiment.claims(saved) == claims
     for claim in claims:
@@ -100,23 +95,18 @@ def test_claims_follow_from_the_saved_curves(experiment: Experiment, result: Res
 
 
 def test_nothing_is_said_of_an_estimate_whose_standard_error_is_huge(
-    experiment: Experiment, result: Result
+    experiment: Experiment, curves: Curves
 ) -> None:
-    curves = Curves(
+    unsure = Curves(
         (key, curve._replace(sem=1e15 * (1.0 + abs(curve.mean))) if curve.sem.any() else curve)
-        for key, curve in result.curves.items()
+        for key, curve in curves.items()
     )
-    for claim in experiment.claims(Result(result.config, curves)):
+    for claim in experiment.claims(unsure):
         exact = experiment.name == "constraint-tightness" or "window was solved" in claim.sentence
         assert exact or claim.verdict is Verdict.OPEN, claim.sentence
 
 
 def test_the_quick_configuration_differs_in_size_only(experiment: Experiment) -> None:
-    quick = configuration(experiment, quick=True, seed=3)
-    assert quick.seed == 3
-    differing = {
-        name
-        for name, value in quick.parameters().items()
-        if value != experiment.paper.parameters()[name]
-    }
-    assert differing <= {"seed", "runs", "slow_runs", "tuning_runs", "calls", "steps"}
+    quick = configured(experiment, quick=True, seed=3)
+    assert quick.parameters() == {**experiment.parameters(), **quick.quick, "seed": 3}
+    assert quick.quick.keys() <= {"runs", "slow_runs", "tuning_runs", "calls", "steps"}

@@ -29,6 +29,8 @@ def test_list_describes_every_experiment(capsys: pytest.CaptureFixture[str]) -> 
         ([], "COMMAND"),
         (["unknown"], "'unknown'"),
         (["reproduce", "figure-1"], "'figure-1'"),
+        (["reproduce", "rival"], "'rival'"),
+        (["reproduce", "sythetic-sgd"], "did you mean synthetic-sgd"),
         (["reproduce", "--jobs", "0"], "--jobs"),
         (["explore", "--port", "65536"], "0 to 65535"),
         (["reproduce", "--seed", "-1"], "--seed"),

@@ -9,7 +9,7 @@ import pytest
 
 from coco_denoiser.paper.experiments import logistic
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Config
+from coco_denoiser.paper.experiments.experiment import Experiment
 from coco_denoiser.paper.problems import Dataset
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -43,9 +43,9 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def small(name: str) -> Config:
-    """Return a configuration that takes a moment."""
-    return replace(EXPERIMENTS[name].paper, **SMALL.get(name, {"runs": 3}))
+def small(name: str) -> Experiment:
+    """Return an experiment of a size that takes a moment."""
+    return replace(EXPERIMENTS[name], **SMALL.get(name, {"runs": 3}))
 
 
 @pytest.fixture(scope="module")

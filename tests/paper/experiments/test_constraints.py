@@ -11,14 +11,12 @@ from coco_denoiser.paper.experiments.constraint_problems import (
     problem,
 )
 from coco_denoiser.paper.experiments.constraints import (
-    EXPERIMENT,
     SHARES,
-    ConstraintsConfig,
+    Constraints,
     tuned,
 )
-from coco_denoiser.paper.experiments.experiment import Result
 
-CONFIG = ConstraintsConfig(
+EXPERIMENT = Constraints(
     runs=4, slow_runs=2, calls=12, steps=(0.01, 1.0, 10.0), problems=("box",), frank_wolfe=()
 )
 
@@ -46,19 +44,19 @@ def test_reference_solutions_are_stationary_and_oracles_unbiased(name: str) -> N
 
 
 def test_ratios_are_to_the_best_rival_at_its_best_step() -> None:
-    units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
+    units = [dict(EXPERIMENT.unit(i)) for i in range(EXPERIMENT.count())]
     assert "fold 16 last" not in units[0]  # below 0.03/L the rivals are alone
     units[1]["dual averaging average"] = np.full((len(SHARES), 4), 1e-9)
     units[2]["fold 2, L=1/s last"] = np.full((len(SHARES), 4), 2e-9)
     units[2]["fold 2, L=1/s last"][1] = 3e-9
-    result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
-    ratios = result.curves["held out: by problem", "fold 2, L=1/s"].mean
+    curves = EXPERIMENT.gather(units)
+    ratios = curves["held out: by problem", "fold 2, L=1/s"].mean
     np.testing.assert_allclose(ratios, 2.0)
-    usable = result.curves["held out: usable", "fold 2, L=1/s"].mean
+    usable = curves["held out: usable", "fold 2, L=1/s"].mean
     np.testing.assert_array_equal(usable, [np.nan, 0.0, 1.0])
-    half = result.curves["box: excess after 0.5 of the calls", "fold 2, L=1/s"].mean
+    half = curves["box: excess after 0.5 of the calls", "fold 2, L=1/s"].mean
     assert half[2] == pytest.approx(3e-9)
-    claim = EXPERIMENT.claims(result)[0]
+    claim = EXPERIMENT.claims(curves)[0]
     assert "box 2 ± 0" in claim.sentence
     assert claim.number == pytest.approx(2.0)
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from coco_denoiser.paper.experiments.experiment import Result
-from coco_denoiser.paper.experiments.gaussian import EXPERIMENT, OURS, SGD_ALONE, GaussianConfig
+from coco_denoiser.paper.experiments.gaussian import OURS, SGD_ALONE, GaussianModel
 
-CONFIG = GaussianConfig(runs=3, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
+EXPERIMENT = GaussianModel(runs=3, calls=20, steps=(0.3, 4.0), problems=("quadratic",))
 
 
 def test_averages_are_compared_with_averages_and_with_the_last_iterates() -> None:
-    units = [EXPERIMENT.unit(CONFIG, i) for i in range(EXPERIMENT.count(CONFIG))]
-    curves = EXPERIMENT.gather(CONFIG, units)
+    units = [EXPERIMENT.unit(i) for i in range(EXPERIMENT.count())]
+    curves = EXPERIMENT.gather(units)
     ends = {name: value for name, value in units[0].items() if name.endswith("end")}
     middle = {name: np.exp(np.log(value).mean()) for name, value in ends.items()}
     last, averaged = middle[f"{SGD_ALONE} end"], middle[f"{SGD_ALONE}, tail average end"]
@@ -26,18 +25,17 @@ def test_averages_are_compared_with_averages_and_with_the_last_iterates() -> Non
 
 def test_a_mean_over_cells_is_taken_run_by_run() -> None:
     """Cells share their noise: twice the same cell has the standard error of one."""
-    units = [EXPERIMENT.unit(replace(CONFIG, steps=(0.3,)), 0)] * 2
-    twice = EXPERIMENT.gather(replace(CONFIG, steps=(0.3, 0.3)), units)
-    once = EXPERIMENT.gather(replace(CONFIG, steps=(0.3,)), units[:1])
+    single = replace(EXPERIMENT, steps=(0.3,))
+    unit, once = single.unit(0), single.run()
+    twice = replace(EXPERIMENT, steps=(0.3, 0.3)).gather([unit, unit])
     for a, b in zip(twice["chosen mean", OURS][1:], once["chosen mean", OURS][1:], strict=True):
         np.testing.assert_allclose(a, b)
 
 
 def test_a_rival_is_said_to_hurt_where_it_is_five_per_cent_worse() -> None:
-    units = [dict(EXPERIMENT.unit(CONFIG, i)) for i in range(EXPERIMENT.count(CONFIG))]
+    units = [dict(EXPERIMENT.unit(i)) for i in range(EXPERIMENT.count())]
     for factor, count in ((1.04, 0), (1.06, 1)):
         units[0]["Adam end"] = factor * units[0][f"{SGD_ALONE} end"]
-        result = Result(CONFIG, EXPERIMENT.gather(CONFIG, units))
-        sentence = EXPERIMENT.claims(result)[0].sentence
+        sentence = EXPERIMENT.claims(EXPERIMENT.gather(units))[0].sentence
         assert f"Adam {factor:.3f} ± 0.000, worst {factor:.3g} ± " in sentence
         assert f"{count} cells above 1.05" in sentence.split("Adam")[1].split(";")[0]

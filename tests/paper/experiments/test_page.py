@@ -28,11 +28,11 @@ MISSING = "it <could> not be had from https://www.example.org/" + "a-long-addres
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
-        config = small(name)
-        store = units.Store(name, config, out)
+        experiment = small(name)
+        store = units.Store(experiment, out)
         for _, index, unit, _ in units.answers(deque(store.missing()), units.Here(), 1):
             store.save(index, unit)
-        finish(name, config, out, 1.0)
+        finish(experiment, out, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 
 

@@ -1,22 +1,9 @@
 """What the comparison of rivals rests on: equal budgets, equal noise, and a true limit."""
 
 import numpy as np
-import pytest
 
-from coco_denoiser.paper.experiments.reproduce import select
-from coco_denoiser.paper.experiments.rivals import EXPERIMENTS, RIVALS, Rival, limit, walk
-from coco_denoiser.paper.files import RefusedError
+from coco_denoiser.paper.experiments.rivals import RIVALS, limit, walk
 from coco_denoiser.paper.problems import Quadratic
-
-
-@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.series[0])
-def test_every_series_has_a_distance_for_each_call(rival: Rival) -> None:
-    problem, starts = Quadratic.spaced(3, noise_std=1.0), np.ones((2, 3))
-    rng = np.random.default_rng(0)
-    distances, _ = walk(rival, problem, starts, 9, rng, step=0.1, second=rival.textbook)
-    for distance in distances.values():
-        assert distance.shape == (2, 10)
-        np.testing.assert_allclose(distance[:, 0], np.sqrt(3.0))
 
 
 def test_runs_of_a_batch_are_denoised_apart() -> None:
@@ -40,10 +27,3 @@ def test_the_limit_is_attained_by_whoever_knows_the_hessian() -> None:
     assert abs(distance.mean() - limit(problem) / 2) < 4 * error
     root_mean_square = 10 * np.sqrt((problem.hessian**-2.0).sum())
     assert 0.9 * root_mean_square < limit(problem) < root_mean_square
-
-
-def test_the_first_words_of_a_name_stand_for_the_family() -> None:
-    assert select(["rivals"]) == list(EXPERIMENTS)
-    assert [e.name for e in select(["rivals-quadratic"])] == ["rivals-quadratic"]
-    with pytest.raises(RefusedError, match="rival'"):
-        select(["rival"])

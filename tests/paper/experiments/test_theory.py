@@ -1,7 +1,5 @@
 """The closed forms that the experiments are held against, checked by other means."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -15,8 +13,6 @@ from coco_denoiser.paper.experiments import (
 )
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
-from coco_denoiser.paper.experiments.experiment import Result
-from coco_denoiser.paper.pairs import denoise_pairs
 from coco_denoiser.paper.problems import datasets
 
 
@@ -47,24 +43,24 @@ def test_moments_of_the_clipped_difference_are_its_integrals(L: float, distance:
 
 def test_the_squared_distance_of_sgd_is_that_of_its_recursion() -> None:
     """In the limit, sigma² / (2a - a²) for each eigenvalue a."""
-    config = synthetic.SyntheticConfig(steps=400)
+    config = synthetic.SyntheticSGD(steps=400)
     a = np.linspace(1, 1 / 3, 10)
-    settled = float(synthetic._theory(config)[-1])
+    settled = float(config._theory()[-1])
     assert settled == pytest.approx(float(np.sum(100 / (2 * a - a**2))))
 
 
 def test_all_methods_meet_the_same_noise() -> None:
     # The first gradient has no partner to be compared with, so the first step is SGD's.
     experiment = EXPERIMENTS["synthetic-sgd"]
-    unit = experiment.unit(experiment.paper, 0)
+    unit = experiment.unit(0)
     for name, array in unit.items():
         if name.endswith("distance"):
             np.testing.assert_allclose(array[:, :2], unit["SGD distance"][:, :2], rtol=1e-12)
 
 
 def test_one_point_is_left_alone_and_no_noise_changes_nothing() -> None:
-    config = replace(mse_vs_variance.VarianceConfig(), runs=4, variances=(0.0, 100.0))
-    silent, noisy = (mse_vs_variance._unit(config, index) for index in range(2))
+    config = mse_vs_variance.ErrorByNoise(runs=4, variances=(0.0, 100.0))
+    silent, noisy = (config.unit(index) for index in range(2))
     np.testing.assert_array_equal(silent["coco"], 0)
     np.testing.assert_array_equal(noisy["coco"][:, 0], noisy["oracle"][:, 0])
 
@@ -82,7 +78,7 @@ def test_the_counterexample_has_its_constraints_tight_at_the_centre_and_slack_ar
 
 def test_the_power_of_an_exact_law_is_found() -> None:
     K = np.arange(1, 11.0)
-    config = replace(mse_vs_variance.VarianceConfig(), runs=6)
+    config = mse_vs_variance.ErrorByNoise(runs=6)
     flat = np.ones((6, 1))
     units = [
         {
@@ -93,27 +89,11 @@ def test_the_power_of_an_exact_law_is_found() -> None:
         }
         for s in config.variances
     ]
-    curves = mse_vs_variance._gather(config, units)
+    curves = config.gather(units)
     assert curves["exponent", "COCO"].mean[0] == pytest.approx(-1.0)
     assert curves["exponent", "Oracle"].mean[0] == pytest.approx(0.0, abs=1e-12)
-    verdicts = {c.verdict for c in mse_vs_variance._claims(Result(config, curves))[4:]}
+    verdicts = {c.verdict for c in config.claims(curves)[4:]}
     assert verdicts == {Verdict.HOLDS}
-
-
-@pytest.mark.parametrize("L", [0.3, 1.0, 4.0])
-def test_two_points_have_equal_errors_since_mean_and_difference_are_independent(L: float) -> None:
-    """Noise u + v and u - v: with -u for u, which is as likely, the two points change places."""
-    rng = np.random.default_rng(3)
-    points = rng.normal(size=(2, 4))
-    u, v = rng.normal(size=(2, 500, 1, 4))
-    noise = np.concatenate((u, u), axis=1) + np.concatenate((v, -v), axis=1)
-    mirrored = noise - 2 * u
-    errors = [
-        np.sum((denoise_pairs(points, points + each, L=L) - points) ** 2, axis=2)
-        for each in (noise, mirrored)
-    ]
-    one, two = (errors[0] + errors[1]).T
-    np.testing.assert_allclose(one, two, rtol=1e-9)
 
 
 def test_the_published_mushrooms_have_the_labels_of_the_file_and_the_other_l() -> None:

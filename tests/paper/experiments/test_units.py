@@ -14,31 +14,30 @@ import numpy as np
 import pytest
 
 from coco_denoiser.paper.experiments import units
-from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Config, Unit
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit
 from coco_denoiser.paper.files import RefusedError
 from tests.paper.experiments.conftest import small
 
 NAME = "warm-start"
-EXPERIMENT, CONFIG = EXPERIMENTS[NAME], replace(small(NAME), runs=4)
+EXPERIMENT = replace(small(NAME), runs=4)
 HERE = units.Here()
 
 
 def _complete(
     folder: Path,
     executor: Executor = HERE,
-    config: Config = CONFIG,
+    experiment: Experiment = EXPERIMENT,
     then: Callable[[float], object] = lambda _: None,
 ) -> list[Unit]:
-    store = units.Store(NAME, config, folder)
+    store = units.Store(experiment, folder)
     for _, index, unit, seconds in units.answers(deque(store.missing()), executor, 8):
         store.save(index, unit)
         then(seconds)
     return store.everything()
 
 
-def _bytes(found: Sequence[Unit], config: Config = CONFIG) -> bytes:
-    return EXPERIMENT.gather(config, found).to_csv()
+def _bytes(found: Sequence[Unit], experiment: Experiment = EXPERIMENT) -> bytes:
+    return experiment.gather(found).to_csv()
 
 
 def test_a_call_that_is_added_is_made_too_and_a_worker_that_is_killed_is_reported() -> None:
@@ -60,21 +59,21 @@ def test_another_configuration_finds_nothing_and_neither_does_other_code(
     _complete(tmp_path)
     changes: list[dict[str, Any]] = [{"seed": 1}, {"sigma": 9.0}, {"runs": 3}]
     for change in changes:
-        assert units.Store(NAME, replace(CONFIG, **change), tmp_path).load(0) is None
+        assert units.Store(replace(EXPERIMENT, **change), tmp_path).load(0) is None
     monkeypatch.setattr(units, "_code", lambda: "edited")
-    assert units.Store(NAME, CONFIG, tmp_path).load(0) is None
+    assert units.Store(EXPERIMENT, tmp_path).load(0) is None
 
 
 def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Path) -> None:
     good = _bytes(_complete(tmp_path / "a"))
     first, second, *_ = sorted((tmp_path / "a").rglob("*.npz"))
-    _complete(tmp_path / "b", config=replace(CONFIG, seed=1))
+    _complete(tmp_path / "b", experiment=replace(EXPERIMENT, seed=1))
     (same_number, *_) = sorted((tmp_path / "b").rglob("*.npz"))
     np.savez(tmp_path / "other.npz", x=np.ones(3))
     others = [path.read_bytes() for path in (second, same_number, tmp_path / "other.npz")]
     for content in (b"", b"no archive", first.read_bytes()[:-100], *others):
         first.write_bytes(content)
-        assert units.Store(NAME, CONFIG, tmp_path / "a").load(0) is None
+        assert units.Store(EXPERIMENT, tmp_path / "a").load(0) is None
         assert _bytes(_complete(tmp_path / "a")) == good
 
 
@@ -104,7 +103,8 @@ def test_no_scheduler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_killed_worker_of_a_cluster_costs_time_but_no_byte(tmp_path: Path) -> None:
     from distributed import LocalCluster
 
-    config, some = replace(CONFIG, runs=40), {"threads_per_worker": 1, "dashboard_address": None}
+    experiment = replace(EXPERIMENT, runs=40)
+    some = {"threads_per_worker": 1, "dashboard_address": None}
     done: list[float] = []
     with (
         LocalCluster(n_workers=2, processes=True, **some) as cluster,  # type: ignore[no-untyped-call]
@@ -117,7 +117,7 @@ def test_a_killed_worker_of_a_cluster_costs_time_but_no_byte(tmp_path: Path) -> 
             if len(done) == 3:
                 os.kill(victim, signal.SIGKILL)
 
-        found = _complete(tmp_path, executor, config, kill)
-    here = [EXPERIMENT.unit(config, index) for index in range(EXPERIMENT.count(config))]
+        found = _complete(tmp_path, executor, experiment, kill)
+    here = [experiment.unit(index) for index in range(experiment.count())]
     assert len(here) == len(done) > 4
-    assert _bytes(found, config) == _bytes(here, config)
+    assert _bytes(found, experiment) == _bytes(here, experiment)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_denoiser.paper.optimizers import SGD, Adam, decreasing, run, tail_average
+from coco_denoiser.paper.optimizers import SGD, Adam, run, tail_average
 from coco_denoiser.paper.problems import Quadratic
 
 
@@ -22,14 +22,6 @@ def test_a_batch_of_runs_is_as_many_single_runs(optimizer: Any) -> None:
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-@pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.1)])
-def test_a_function_that_draws_is_as_good_as_a_problem(optimizer: Any) -> None:
-    problem = Quadratic.spaced(3, noise_std=1.0)
-    expected = run(optimizer, problem, np.ones(3), steps=10, rng=rng())
-    found = run(optimizer, problem.oracle, np.ones(3), steps=10, rng=rng())
-    assert np.array_equal(found, expected)
 
 
 def test_a_function_gets_a_generator_where_it_can_take_one() -> None:
@@ -62,11 +54,3 @@ def test_tail_average_is_the_mean_from_its_start_on(seed: int, start: int) -> No
     for k, x in enumerate(iterates):
         expected = x if k < start else iterates[start : k + 1].mean(axis=0)
         assert np.allclose(found[k], expected, atol=1e-14)
-
-
-def test_sgd_with_step_one_over_k_is_the_mean_of_the_observations() -> None:
-    # On f = x^2 / 2, x_k = x_{k-1} - (x_{k-1} + noise) / k averages the noise exactly.
-    problem, rng = Quadratic([1.0], noise_std=1), np.random.default_rng(0)
-    x = run(SGD(decreasing(1.0)), problem, [7.0], steps=50, rng=rng)[:, 0]
-    noise = np.random.default_rng(0).standard_normal(50)
-    assert np.allclose(x[1:], -np.cumsum(noise) / np.arange(1, 51), atol=1e-13)

@@ -106,19 +106,3 @@ def test_frank_wolfe_stays_in_the_set_and_finds_its_minimum() -> None:
     np.testing.assert_allclose(path.sum(axis=1), 1.0)
     assert path.min() >= 0.0
     np.testing.assert_allclose(path[-1], [1.0, 0.0, 0.0], atol=5e-3)
-
-
-def test_noise_before_a_map_is_bias_behind_it_and_denoising_removes_it() -> None:
-    """The minimum 0.5 lies outside x >= 1: SGD's average is off, the denoised one's far less."""
-    rng, ends = np.random.default_rng(1), {}
-    for name, denoiser in (("raw", None), ("fold", Denoiser(1.0, 2, forget="fold"))):
-        path = run(
-            SGD(0.5, denoiser=denoiser),
-            lambda x: x - 0.5 + rng.standard_normal(x.shape),
-            np.zeros(20),
-            steps=600,
-            project=lambda x: np.maximum(x, 1.0),
-        )
-        ends[name] = np.mean(path[300:]) - 1.0
-    assert ends["raw"] > 0.1
-    assert ends["fold"] < 0.1 * ends["raw"]

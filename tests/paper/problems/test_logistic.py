@@ -35,13 +35,6 @@ def test_hessian_is_the_derivative_of_the_gradient(seed: int) -> None:
     assert np.allclose(np.array(differences) / (2 * h), problem.hessian(x), atol=1e-8)
 
 
-def test_smoothness_is_the_curvature_at_the_origin_where_the_loss_is_steepest() -> None:
-    problem, A, _ = small()
-    assert pytest.approx(np.linalg.eigvalsh(problem.hessian(np.zeros(4)))[-1]) == problem.L
-    assert pytest.approx(np.linalg.norm(A, 2) ** 2 / (4 * len(A)) + 0.1) == problem.L
-    assert problem.mu == 0.1
-
-
 @pytest.mark.parametrize("scale", [1e3, 1e8, 1e150, 1e300])
 def test_huge_margins_neither_overflow_nor_warn(scale: float) -> None:
     problem = LogisticRegression([[1.0], [-1.0]], [1.0, 1.0])

@@ -1,15 +1,12 @@
 import numpy as np
-import pytest
 
 from coco_denoiser.paper.problems import Quadratic
 
 
 def test_the_paper_problem() -> None:
     problem = Quadratic.spaced(10, noise_std=10)
-    assert problem.hessian[0] == problem.L == 1
-    assert problem.hessian[-1] == pytest.approx(1 / 3)
-    assert problem.mu == pytest.approx(1 / 3)
-    assert np.allclose(np.diff(problem.hessian), -(2 / 3) / 9)
+    np.testing.assert_allclose(problem.hessian, 1 - np.arange(10) * (2 / 3) / 9)
+    assert (problem.L, problem.mu) == (1.0, problem.hessian[-1])
     assert not problem.minimizer.any()
 
 

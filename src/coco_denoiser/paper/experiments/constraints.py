@@ -17,7 +17,7 @@ standard error.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from coco_denoiser.paper.experiments.constraint_problems import (
     problem,
 )
 from coco_denoiser.paper.experiments.curves import Curve, Curves
-from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.experiments.paths import short_windows
 from coco_denoiser.paper.optimizers import run
@@ -64,92 +64,12 @@ Table: TypeAlias = Mapping[str, Float64]  # by method: numbers (steps, ..., runs
 SHARES = tuple(2.0**-k for k in range(6))  # of the calls, after which suboptimality is recorded
 
 
-@dataclass(frozen=True)
-class ConstraintsConfig(Config):
-    """What is run.
-
-    Attributes:
-        slow_runs: the runs of the methods that take the most time, but under Frank-Wolfe.
-        steps: step sizes in multiples of 1/L; for Adam, of a tenth of the way to go. Below 0.03
-            the baselines are alone, so that none is best at the end of its grid.
-        calls: an upper limit on the oracle calls of a run.
-        problems: the names of the problems.
-    """
-
-    runs: int = 20
-    slow_runs: int = 8
-    steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-    calls: int = 2000
-    problems: tuple[str, ...] = (*SEEN, *HELD_OUT, *FREE)
-    frank_wolfe: tuple[str, ...] = tuple(FRANK_WOLFE)
-
-
-def _cells(config: ConstraintsConfig) -> list[tuple[str, float]]:
-    """Return (problem, step) for every cell; the step of Frank-Wolfe is NaN."""
-    steps = [(name, step) for name in config.problems for step in config.steps]
-    return [*steps, *((name, math.nan) for name in config.frank_wolfe)]
-
-
-def _unit(config: ConstraintsConfig, index: int) -> Unit:
-    name, step = _cells(config)[index]
-    of, free = problem(name), math.isnan(step)
-    calls, far = min(of.calls, config.calls), _FAR * of.reach
-    exact = of.map.active(of.minimizer[None])[0]
-    unit: dict[str, Float64] = {}
-    with short_windows() as short:
-        for method in FW_METHODS if free else BASELINES if step < 0.03 else METHODS:
-            slow = method in SLOW and not free
-            runs = min(config.runs, config.slow_runs) if slow else config.runs
-            path = run(
-                optimizer(method, of, step),
-                of,
-                np.tile(of.start, (runs, 1)),
-                steps=calls,
-                rng=generator(config, name, 0),
-                prox=None if free else lambda x, s: np.clip(of.map.prox(x, s), -far, far),
-            )
-            found = of.map.active(path[-1])
-            hits = np.sum(found & exact, axis=1)
-            ends = [_ends(of, path[: max(int(share * calls), 1) + 1]) for share in SHARES]
-            unit[f"{method} last"], unit[f"{method} average"] = np.swapaxes(ends, 0, 1)
-            unit[f"{method} F1"] = 2.0 * hits / np.maximum(found.sum(axis=1) + exact.sum(), 1)
-        unit["short"] = np.array([float(short())])
-    return unit
-
-
 def _ends(of: Composite, path: Array) -> tuple[Array, Array]:
     """Return the suboptimality of a path's last twentieth, and of its second half's average."""
     calls = len(path) - 1
     late = path[-max(calls // 20, 1) :]
     each = of.excess(late.reshape(-1, of.dimension)).reshape(len(late), -1)
     return each.mean(axis=0), of.excess(path[calls // 2 + 1 :].mean(axis=0)).astype(float)
-
-
-def _gather(config: ConstraintsConfig, units: Sequence[Unit]) -> Curves:
-    curves, count = Curves(), len(config.steps)
-    logs: dict[str, Table] = {}
-    missed: dict[str, Table] = {}
-    walks: dict[str, Table] = {}
-    for i, name in enumerate(config.problems):
-        cells = units[i * count : (i + 1) * count]
-        logs[name] = _details(curves, name, config.steps, cells, METHODS)
-        missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in METHODS}
-    for name, unit in zip(config.frank_wolfe, units[len(config.problems) * count :], strict=True):
-        walks[name] = _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], FW_METHODS)
-    for kind in _KINDS:
-        if names := _of(config, kind):
-            _compare(curves, kind, [logs[name] for name in names], FAMILIES, BASELINES)
-            _by_step(curves, kind, np.array(config.steps), [logs[name] for name in names])
-            _supports(curves, kind, config.steps, [missed[name] for name in names])
-    if walks:
-        _compare(curves, "Frank-Wolfe", list(walks.values()), FW_FAMILIES, FW_BASELINES)
-    short = [float(unit["short"][0]) for unit in units]
-    curves.exact("windows short of the tolerance", "all", np.arange(len(units)), short)
-    return curves
-
-
-def _of(config: ConstraintsConfig, kind: str) -> list[str]:
-    return [name for name in config.problems if name in _KINDS[kind][1]]
 
 
 def _details(
@@ -256,19 +176,6 @@ def _supports(curves: Curves, kind: str, steps: Sequence[float], problems: Seque
         curves.add(f"{kind}: 1 - F1", family, 1.0, tuned(_settings(missed, methods))[:, None])
 
 
-def _panels(result: Result) -> list[Panel]:
-    def panels(kinds: Sequence[str], what: str, title: str, y: str) -> list[Panel]:
-        like = Panel("", "", "step, in 1/L", y, SHOWN, log="x", y_range=(0.0, 1.05))
-        shown = [kind for kind in kinds if _of(result.config, kind)]
-        return [replace(like, name=k + what, title=title.format(_KINDS[k][0])) for k in shown]
-
-    over = panels(("seen", "held out", "free"), "", "{}", "suboptimality / best baseline's")
-    above = [replace(panel, log="xy", y_range=(0.5, 1e3)) for panel in over]
-    usable = panels(("constrained", "free"), ": usable", "{}: usable", "share of problems")
-    f1 = panels(("constrained",), ": F1", "Support of the last point", "F1")
-    return [*above, replace(usable[0], new_row=True), *usable[1:], *f1]
-
-
 def _list(curves: Curves, panel: str) -> str:
     """Return every series of a panel with its first number and standard error."""
     return "; ".join(_number(name, curves[panel, name]) for name in curves.series(panel))
@@ -278,80 +185,164 @@ def _number(name: str, curve: Curve, at: int = 0) -> str:
     return f"{name} {curve.mean[at]:.3g} ± {curve.sem[at]:.2g}"
 
 
-def _claims(result: Result) -> list[Claim]:
-    curves, config = result.curves, result.config
-    judge = Judge(config.runs)
-    kinds = [kind for kind in ("seen", "held out", "free") if _of(config, kind)]
-    claims = [claim for kind in kinds for claim in _kind_claims(curves, config, judge, kind)]
-    if config.frank_wolfe:
-        claims.append(
-            judge.ratio_at_most(
-                f"Frank-Wolfe, {FW_CHOICE}: it has at most the suboptimality of each problem's "
-                f"best mean of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
-                [curves["Frank-Wolfe: tuned", FW_CHOICE]],
-                1.0,
-            )
-        )
-    return claims
+@dataclass(frozen=True)
+class Constraints(Experiment):
+    """What is run.
 
+    Attributes:
+        slow_runs: the runs of the methods that take the most time, but under Frank-Wolfe.
+        steps: step sizes in multiples of 1/L; for Adam, of a tenth of the way to go. Below 0.03
+            the baselines are alone, so that none is best at the end of its grid.
+        calls: an upper limit on the oracle calls of a run.
+        problems: the names of the problems.
+    """
 
-def _kind_claims(curves: Curves, config: ConstraintsConfig, judge: Judge, kind: str) -> list[Claim]:
-    """Return what is claimed of one kind of problems."""
-    start = f"{_KINDS[kind][0]}, {CHOICE}: "
-    each = curves[f"{kind}: by problem", CHOICE]
-    by_name = "; ".join(_number(name, each, i) for i, name in enumerate(_of(config, kind)))
-    at_1 = config.steps.index(1.0)
-    near = "; ".join(_number(name, curves[kind, name], at_1) for name in FAMILIES)
-    against = f"{kind}: from 1/L, {CHOICE} over"
-    claims = [
-        judge.ratio_at_most(
-            f"{start}at its best step it has at most the suboptimality of each problem's best "
-            f"baseline, every baseline at its best step ({_list(curves, f'{kind}: tuned')}; "
-            f"by problem: {by_name}).",
-            [curves[f"{kind}: tuned", CHOICE]],
-            1.0,
-        ),
-        judge.ratio_at_most(
-            f"{start}at its best step it has at most half of SGD's suboptimality, last or average, "
-            f"at its best step ({_list(curves, f'{kind}: over SGD')}).",
-            [curves[f"{kind}: over SGD", CHOICE]],
-            0.5,
-        ),
-        judge.ratio_at_most(
-            f"{start}untuned, at 1/L, it is within twice the best baseline, tuned ({near}).",
-            [curves[kind, CHOICE].part(slice(at_1, at_1 + 1))],
-            2.0,
-        ),
-        judge.ratio_at_most(
-            f"{start}over all steps from 1/L on it has at most the suboptimality of every baseline "
-            f"(over these: {_list(curves, against)}; over the best baseline: "
-            f"{_list(curves, f'{kind}: from 1/L')}).",
-            curves.panel(against),
-            1.0,
-        ),
-    ]
-    if kind == "free":  # everything is the support
-        return claims
-    missed = judge.no_worse(
-        f"{start}at the step that is best for this, 1 - F1 of its last point's support is at most "
-        f"0.1 in the mean ({_list(curves, f'{kind}: 1 - F1')}).",
-        [curves[f"{kind}: 1 - F1", CHOICE]],
-        margin=0.1,
-        measure="largest 1 - F1 that the runs leave possible",
+    name = "constraints"
+    summary = (
+        "Denoising before a projection, a proximal step or Frank-Wolfe's corner, against averages, "
+        "dual averaging and Adam on 17 problems."
     )
-    return [*claims, missed]
+    quick: ClassVar = {"runs": 2, "slow_runs": 2, "calls": 30, "steps": (0.1, 1.0, 10.0)}
 
+    runs: int = 20
+    slow_runs: int = 8
+    steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+    calls: int = 2000
+    problems: tuple[str, ...] = (*SEEN, *HELD_OUT, *FREE)
+    frank_wolfe: tuple[str, ...] = tuple(FRANK_WOLFE)
 
-EXPERIMENT = Experiment(
-    "constraints",
-    "Denoising before a projection, a proximal step or Frank-Wolfe's corner, against averages, "
-    "dual averaging and Adam on 17 problems.",
-    ConstraintsConfig(),
-    {"runs": 2, "slow_runs": 2, "calls": 30, "steps": (0.1, 1.0, 10.0)},
-    _unit,
-    _gather,
-    _panels,
-    _claims,
-    count=lambda config: len(_cells(config)),
-    check=lambda config: [problem(name) for name in (*config.problems, *config.frank_wolfe)],
-)
+    def count(self) -> int:
+        return len(self._cells())
+
+    def check(self) -> None:
+        for name in (*self.problems, *self.frank_wolfe):
+            problem(name)
+
+    def _cells(self) -> list[tuple[str, float]]:
+        """Return (problem, step) for every cell; the step of Frank-Wolfe is NaN."""
+        steps = [(name, step) for name in self.problems for step in self.steps]
+        return [*steps, *((name, math.nan) for name in self.frank_wolfe)]
+
+    def unit(self, index: int) -> Unit:
+        name, step = self._cells()[index]
+        of, free = problem(name), math.isnan(step)
+        calls, far = min(of.calls, self.calls), _FAR * of.reach
+        exact = of.map.active(of.minimizer[None])[0]
+        unit: dict[str, Float64] = {}
+        with short_windows() as short:
+            for method in FW_METHODS if free else BASELINES if step < 0.03 else METHODS:
+                slow = method in SLOW and not free
+                runs = min(self.runs, self.slow_runs) if slow else self.runs
+                path = run(
+                    optimizer(method, of, step),
+                    of,
+                    np.tile(of.start, (runs, 1)),
+                    steps=calls,
+                    rng=generator(self, name, 0),
+                    prox=None if free else lambda x, s: np.clip(of.map.prox(x, s), -far, far),
+                )
+                found = of.map.active(path[-1])
+                hits = np.sum(found & exact, axis=1)
+                ends = [_ends(of, path[: max(int(share * calls), 1) + 1]) for share in SHARES]
+                unit[f"{method} last"], unit[f"{method} average"] = np.swapaxes(ends, 0, 1)
+                unit[f"{method} F1"] = 2.0 * hits / np.maximum(found.sum(axis=1) + exact.sum(), 1)
+            unit["short"] = np.array([float(short())])
+        return unit
+
+    def gather(self, units: Sequence[Unit]) -> Curves:
+        curves, count = Curves(), len(self.steps)
+        logs: dict[str, Table] = {}
+        missed: dict[str, Table] = {}
+        walks: dict[str, Table] = {}
+        for i, name in enumerate(self.problems):
+            cells = units[i * count : (i + 1) * count]
+            logs[name] = _details(curves, name, self.steps, cells, METHODS)
+            missed[name] = {method: 1.0 - _by_run(cells, f"{method} F1") for method in METHODS}
+        for name, unit in zip(self.frank_wolfe, units[len(self.problems) * count :], strict=True):
+            walks[name] = _details(curves, f"Frank-Wolfe, {name}", (1.0,), [unit], FW_METHODS)
+        for kind in _KINDS:
+            if names := self._of(kind):
+                _compare(curves, kind, [logs[name] for name in names], FAMILIES, BASELINES)
+                _by_step(curves, kind, np.array(self.steps), [logs[name] for name in names])
+                _supports(curves, kind, self.steps, [missed[name] for name in names])
+        if walks:
+            _compare(curves, "Frank-Wolfe", list(walks.values()), FW_FAMILIES, FW_BASELINES)
+        short = [float(unit["short"][0]) for unit in units]
+        curves.exact("windows short of the tolerance", "all", np.arange(len(units)), short)
+        return curves
+
+    def _of(self, kind: str) -> list[str]:
+        return [name for name in self.problems if name in _KINDS[kind][1]]
+
+    def panels(self, _: Curves) -> list[Panel]:
+        def panels(kinds: Sequence[str], what: str, title: str, y: str) -> list[Panel]:
+            like = Panel("", "", "step, in 1/L", y, SHOWN, log="x", y_range=(0.0, 1.05))
+            shown = [kind for kind in kinds if self._of(kind)]
+            return [replace(like, name=k + what, title=title.format(_KINDS[k][0])) for k in shown]
+
+        over = panels(("seen", "held out", "free"), "", "{}", "suboptimality / best baseline's")
+        above = [replace(panel, log="xy", y_range=(0.5, 1e3)) for panel in over]
+        usable = panels(("constrained", "free"), ": usable", "{}: usable", "share of problems")
+        f1 = panels(("constrained",), ": F1", "Support of the last point", "F1")
+        return [*above, replace(usable[0], new_row=True), *usable[1:], *f1]
+
+    def claims(self, curves: Curves) -> list[Claim]:
+        judge = Judge(self.runs)
+        kinds = [kind for kind in ("seen", "held out", "free") if self._of(kind)]
+        claims = [claim for kind in kinds for claim in self._kind_claims(curves, judge, kind)]
+        if self.frank_wolfe:
+            claims.append(
+                judge.ratio_at_most(
+                    f"Frank-Wolfe, {FW_CHOICE}: it has at most the suboptimality of each problem's "
+                    f"best mean of gradients ({_list(curves, 'Frank-Wolfe: tuned')}).",
+                    [curves["Frank-Wolfe: tuned", FW_CHOICE]],
+                    1.0,
+                )
+            )
+        return claims
+
+    def _kind_claims(self, curves: Curves, judge: Judge, kind: str) -> list[Claim]:
+        """Return what is claimed of one kind of problems."""
+        start = f"{_KINDS[kind][0]}, {CHOICE}: "
+        each = curves[f"{kind}: by problem", CHOICE]
+        by_name = "; ".join(_number(name, each, i) for i, name in enumerate(self._of(kind)))
+        at_1 = self.steps.index(1.0)
+        near = "; ".join(_number(name, curves[kind, name], at_1) for name in FAMILIES)
+        against = f"{kind}: from 1/L, {CHOICE} over"
+        claims = [
+            judge.ratio_at_most(
+                f"{start}at its best step it has at most the suboptimality of each problem's best "
+                f"baseline, every baseline at its best step ({_list(curves, f'{kind}: tuned')}; "
+                f"by problem: {by_name}).",
+                [curves[f"{kind}: tuned", CHOICE]],
+                1.0,
+            ),
+            judge.ratio_at_most(
+                f"{start}at its best step it has at most half of SGD's suboptimality, last or "
+                f"average, at its best step ({_list(curves, f'{kind}: over SGD')}).",
+                [curves[f"{kind}: over SGD", CHOICE]],
+                0.5,
+            ),
+            judge.ratio_at_most(
+                f"{start}untuned, at 1/L, it is within twice the best baseline, tuned ({near}).",
+                [curves[kind, CHOICE].part(slice(at_1, at_1 + 1))],
+                2.0,
+            ),
+            judge.ratio_at_most(
+                f"{start}over all steps from 1/L on it has at most the suboptimality of every "
+                f"baseline (over these: {_list(curves, against)}; over the best baseline: "
+                f"{_list(curves, f'{kind}: from 1/L')}).",
+                curves.panel(against),
+                1.0,
+            ),
+        ]
+        if kind == "free":  # everything is the support
+            return claims
+        missed = judge.no_worse(
+            f"{start}at the step that is best for this, 1 - F1 of its last point's support is at "
+            f"most 0.1 in the mean ({_list(curves, f'{kind}: 1 - F1')}).",
+            [curves[f"{kind}: 1 - F1", CHOICE]],
+            margin=0.1,
+            measure="largest 1 - F1 that the runs leave possible",
+        )
+        return [*claims, missed]

@@ -1,18 +1,19 @@
-"""What an experiment is: seeded units of work, curves gathered from them, a drawing, claims.
+"""What an experiment is: its configuration, and methods that compute, gather, draw and claim.
 
-    unit(config, i)  ->  arrays           independent pieces of Monte Carlo, i = 0, 1, …
-    gather(config, units)  ->  curves     tidy statistics: panel, series, x, mean, sem
-    panels(result), claims(result)        what is drawn and what is said, from the curves alone
+    unit(i)  ->  arrays                   independent pieces of Monte Carlo, i = 0, 1, …
+    gather(units)  ->  curves             tidy statistics: panel, series, x, mean, sem
+    panels(curves), claims(curves)        what is drawn and what is said, from the curves alone
 
-A unit is a pure function of its configuration and its number, so that units may be computed
+A unit is a pure function of the configuration and its number, so that units may be computed
 anywhere, in any order, and again. `Experiment.run` computes all of them here and now; how the
 command spreads them over processes and keeps them on disk is the business of `units.py`.
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,71 +44,79 @@ FIGURES = {
 
 
 @dataclass(frozen=True)
-class Config:
-    """What is run. Two configurations that differ in anything share nothing on disk."""
+class Experiment(ABC):
+    """A configuration, as fields whose defaults are the paper's, and what is done with it.
 
-    seed: int = 0
-    runs: int = 1
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Result:
-    """A configuration and the curves that came out of it."""
-
-    config: Any
-    curves: Curves
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A family's functions, bound to one figure of the paper.
+    Two configurations that differ in anything share nothing on disk.
 
     Attributes:
-        name: the name on the command line and of the folder.
-        summary: what is compared with what, in a sentence.
-        paper: the configuration of the paper.
-        quick: what differs from it under --quick.
-        unit, gather, panels, claims: see the module.
-        numbers: the numbers of the paper's figures that it recomputes; () if it is ours.
-        count: the number of units of a configuration.
-        check: raises if something that is needed is missing, before any work.
+        quick: what differs from the defaults under --quick.
         seconds: how long the paper's configuration takes on one core, about; for the time left.
     """
 
-    name: str
-    summary: str
-    paper: Config
-    quick: Mapping[str, Any]
-    unit: Callable[[Any, int], Unit]
-    gather: Callable[[Any, Sequence[Unit]], Curves]
-    panels: Callable[[Result], list[Panel]]
-    claims: Callable[[Result], list[Claim]]
-    numbers: tuple[int, ...] = ()
-    count: Callable[[Any], int] = lambda config: int(config.runs)
-    check: Callable[[Any], object] = lambda _: None
-    seconds: float = 5.0
+    quick: ClassVar[Mapping[str, Any]] = {}
+    seconds: ClassVar[float] = 5.0
+    seed: int = 0
+    runs: int = 1
 
-    def run(self, config: Config) -> Result:
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name on the command line and of the folder."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What is compared with what, in a sentence."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the paper's figures that it recomputes; () if it is ours."""
+        return ()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the configuration by name."""
+        return asdict(self)
+
+    def check(self) -> None:  # noqa: B027 - few need anything
+        """Raise if something that is needed is missing, before any work."""
+
+    def count(self) -> int:
+        """Return the number of units."""
+        return self.runs
+
+    @abstractmethod
+    def unit(self, index: int) -> Unit:
+        """Compute one piece of Monte Carlo."""
+
+    @abstractmethod
+    def gather(self, units: Sequence[Unit]) -> Curves:
+        """Return the curves of all units."""
+
+    @abstractmethod
+    def panels(self, curves: Curves) -> list[Panel]:
+        """Return what is drawn."""
+
+    @abstractmethod
+    def claims(self, curves: Curves) -> list[Claim]:
+        """Return what is claimed, and what came out."""
+
+    def run(self) -> Curves:
         """Compute every unit, here and one by one, and gather them."""
-        units = [self.unit(config, index) for index in range(self.count(config))]
-        return Result(config, self.gather(config, units))
+        return self.gather([self.unit(index) for index in range(self.count())])
 
 
 class Entry(NamedTuple):
     """An experiment that was run, with what came out, how long it took and when."""
 
     experiment: Experiment
-    result: Result
+    curves: Curves
     claims: list[Claim]
     seconds: float
     date: str
 
 
-def generator(config: Config, name: str, index: int) -> np.random.Generator:
+def generator(experiment: Experiment, name: str, index: int) -> np.random.Generator:
     """Return the random numbers of one run: of the seed, the name and the run's number alone."""
     key = (zlib.crc32(name.encode()), index)
-    return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=key))
+    return np.random.default_rng(np.random.SeedSequence(experiment.seed, spawn_key=key))

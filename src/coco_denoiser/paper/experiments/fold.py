@@ -5,14 +5,15 @@ in logistic regression. "SGD+COCO_2, folding" is a filter that keeps two vectors
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from coco_denoiser.paper.experiments import paths
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curve, Curves
-from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.experiment import Unit
 from coco_denoiser.paper.experiments.logistic import regression
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.problems import Problem, Quadratic
@@ -68,98 +69,93 @@ def _methods(step: float) -> list[paths.Method]:
 _SERIES = [method.series for method in _methods(1.0)]
 
 
-def _unit(config: Config, index: int) -> Unit:
-    races = {
-        f"{name} ": paths.Race(f"fold {name}", problem(), _methods(step), start, steps)
-        for name, (_, step, steps, problem, start) in SETTINGS.items()
-    }
-    return paths.unit(config, index, races, lambda name: generator(config, name, index))
+@dataclass(frozen=True)
+class Fold(paths.Paths):
+    """What is run on every setting."""
 
+    name = "fold"
+    summary = (
+        "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging."
+    )
+    quick: ClassVar = {"runs": 6}
+    runs: int = 60
 
-def _gather(_: Config, units: Sequence[Unit]) -> Curves:
-    curves = Curves()
-    for name, setting in SETTINGS.items():
-        early, late = setting.steps // 5, setting.steps // 2
-        paths.gather(curves, units, _SERIES, early=early, late=late, prefix=f"{name} ")
-    return curves
+    def races(self) -> dict[str, paths.Race]:
+        return {
+            f"{name} ": paths.Race(f"fold {name}", problem(), _methods(step), start, steps)
+            for name, (_, step, steps, problem, start) in SETTINGS.items()
+        }
 
+    def gather(self, units: Sequence[Unit]) -> Curves:
+        curves = Curves()
+        for name, setting in SETTINGS.items():
+            early, late = setting.steps // 5, setting.steps // 2
+            paths.gather(curves, units, _SERIES, early=early, late=late, prefix=f"{name} ")
+        return curves
 
-def _panels(_: Result) -> list[Panel]:
-    return [
-        paths.panel(f"{name} distance", setting.title, _SERIES, new_row=name == "ill")
-        for name, setting in SETTINGS.items()
-    ]
+    def panels(self, _: Curves) -> list[Panel]:
+        return [
+            paths.panel(f"{name} distance", setting.title, _SERIES, new_row=name == "ill")
+            for name, setting in SETTINGS.items()
+        ]
 
+    def claims(self, curves: Curves) -> list[Claim]:
+        ours = Judge(self.runs)
+        late, early = [f"{name} late" for name in QUADRATIC], [f"{name} early" for name in SETTINGS]
 
-def _claims(result: Result) -> list[Claim]:
-    curves, ours = result.curves, Judge(result.config.runs)
-    late, early = [f"{name} late" for name in QUADRATIC], [f"{name} early" for name in SETTINGS]
+        def lead(other: str, names: Iterable[str] = QUADRATIC) -> list[Curve]:
+            return [curves.difference(f"{name} late", other, FOLD) for name in names]
 
-    def lead(other: str, names: Iterable[str] = QUADRATIC) -> list[Curve]:
-        return [curves.difference(f"{name} late", other, FOLD) for name in names]
+        def excess(a: str, b: str, panels: Iterable[str] = late) -> list[Curve]:
+            return [curves.relative(panel, a, b) for panel in panels]
 
-    def excess(a: str, b: str, panels: Iterable[str] = late) -> list[Curve]:
-        return [curves.relative(panel, a, b) for panel in panels]
+        def said(a: str, b: str, panels: Iterable[str] = late) -> str:
+            return ", ".join(curves.percent(panel, a, b) for panel in panels)
 
-    def said(a: str, b: str, panels: Iterable[str] = late) -> str:
-        return ", ".join(curves.percent(panel, a, b) for panel in panels)
-
-    window, averaging, decreasing_step = "SGD+COCO_8", "SGD+PRaveraging", "SGD+DecreasingSS"
-    return [
-        ours.increases(
-            "Folding is worth more than a window: on the quadratic, COCO_2 with folding is nearer "
-            f"than COCO_2 in the last half ({said(FOLD, 'SGD+COCO_2')} at 1/L and 0.3/L).",
-            lead("SGD+COCO_2"),
-        ),
-        ours.no_worse(
-            "It is at least as good as COCO_8, with an eighth of the memory "
-            f"({said(FOLD, window)}).",
-            excess(FOLD, window),
-        ),
-        ours.no_worse(
-            "With folding, a larger window is no better: COCO_8 against COCO_2 "
-            f"({said(f'{window}, folding', FOLD)}).",
-            excess(FOLD, f"{window}, folding"),
-            note="At long steps several neighbours tell more than one mixture of them.",
-        ),
-        ours.increases(
-            "On the quadratic it is nearer than averaging and a decreasing step, at both step "
-            f"sizes ({said(FOLD, averaging)} against averaging, {said(FOLD, decreasing_step)} "
-            "against the decreasing step).",
-            [*lead(averaging), *lead(decreasing_step)],
-        ),
-        ours.increases(
-            "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
-            f"({', '.join(said(FOLD, s, ['breast-cancer late']) for s in _SERIES[:3])}).",
-            [curve for s in _SERIES[:3] for curve in lead(s, ["breast-cancer"])],
-        ),
-        ours.no_worse(
-            "Folding does not compromise the bias regime: it is no further than SGD in the first "
-            f"fifth ({said(FOLD, 'SGD', early)} at 1/L, 0.3/L, "
-            "curvatures 1 to 0.001, breast-cancer).",
-            excess(FOLD, "SGD", early),
-            note="Many small steps in one direction leave the mixture behind, since each alone "
-            "breaks no bound.",
-        ),
-        ours.no_worse(
-            "Where curvatures differ by a factor of 1000 it is no further than SGD "
-            f"({said(FOLD, 'SGD', ['ill late'])} in the last half).",
-            excess(FOLD, "SGD", ["ill late"]),
-            note="Folding acts like a step that falls as 1/k, too short for directions of little "
-            "curvature.",
-        ),
-        paths.solved(curves, [f"{name} " for name in SETTINGS]),
-    ]
-
-
-EXPERIMENT = Experiment(
-    "fold",
-    "COCO_K whose window folds what leaves it, against COCO_K that forgets, and averaging.",
-    Config(runs=60),
-    {"runs": 6},
-    _unit,
-    _gather,
-    _panels,
-    _claims,
-    count=paths.count,
-)
+        window, averaging, decreasing_step = "SGD+COCO_8", "SGD+PRaveraging", "SGD+DecreasingSS"
+        return [
+            ours.increases(
+                "Folding is worth more than a window: on the quadratic, COCO_2 with folding is "
+                f"nearer than COCO_2 in the last half ({said(FOLD, 'SGD+COCO_2')} at 1/L and "
+                "0.3/L).",
+                lead("SGD+COCO_2"),
+            ),
+            ours.no_worse(
+                "It is at least as good as COCO_8, with an eighth of the memory "
+                f"({said(FOLD, window)}).",
+                excess(FOLD, window),
+            ),
+            ours.no_worse(
+                "With folding, a larger window is no better: COCO_8 against COCO_2 "
+                f"({said(f'{window}, folding', FOLD)}).",
+                excess(FOLD, f"{window}, folding"),
+                note="At long steps several neighbours tell more than one mixture of them.",
+            ),
+            ours.increases(
+                "On the quadratic it is nearer than averaging and a decreasing step, at both step "
+                f"sizes ({said(FOLD, averaging)} against averaging, {said(FOLD, decreasing_step)} "
+                "against the decreasing step).",
+                [*lead(averaging), *lead(decreasing_step)],
+            ),
+            ours.increases(
+                "Logistic regression: it is nearer than SGD, COCO_2 and COCO_8 in the last half "
+                f"({', '.join(said(FOLD, s, ['breast-cancer late']) for s in _SERIES[:3])}).",
+                [curve for s in _SERIES[:3] for curve in lead(s, ["breast-cancer"])],
+            ),
+            ours.no_worse(
+                "Folding does not compromise the bias regime: it is no further than SGD in the "
+                f"first fifth ({said(FOLD, 'SGD', early)} at 1/L, 0.3/L, curvatures 1 to 0.001, "
+                "breast-cancer).",
+                excess(FOLD, "SGD", early),
+                note="Many small steps in one direction leave the mixture behind, since each alone "
+                "breaks no bound.",
+            ),
+            ours.no_worse(
+                "Where curvatures differ by a factor of 1000 it is no further than SGD "
+                f"({said(FOLD, 'SGD', ['ill late'])} in the last half).",
+                excess(FOLD, "SGD", ["ill late"]),
+                note="Folding acts like a step that falls as 1/k, too short for directions of "
+                "little curvature.",
+            ),
+            paths.solved(curves),
+        ]

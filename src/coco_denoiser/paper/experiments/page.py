@@ -44,7 +44,7 @@ def _link(experiment: Experiment, text: str) -> str:
 
 def _is_quick(entry: Entry) -> bool:
     changes = entry.experiment.quick
-    return bool(changes) and all(getattr(entry.result.config, k) == v for k, v in changes.items())
+    return bool(changes) and all(getattr(entry.experiment, k) == v for k, v in changes.items())
 
 
 def _about(entries: Sequence[Entry]) -> str:
@@ -52,9 +52,9 @@ def _about(entries: Sequence[Entry]) -> str:
     sized = [entry for entry in entries if entry.experiment.quick]
     quick = {_is_quick(entry) for entry in sized}
     size = "Mixed sizes" if len(quick) > 1 else "Quick run" if True in quick else "Full size"
-    paper = [entry.result.config.runs for entry in sized if entry.experiment.numbers]
+    paper = [entry.experiment.runs for entry in sized if entry.experiment.numbers]
     runs = f", {min(paper)} to {max(paper)} runs a figure" if paper else ""
-    seeds = ", ".join(sorted({str(entry.result.config.seed) for entry in entries}))
+    seeds = ", ".join(sorted({str(entry.experiment.seed) for entry in entries}))
     date = max((entry.date for entry in entries), default="")
     took = f"{sum(entry.seconds for entry in entries):.0f} s of computing"
     return f"{size}{runs}, seed {seeds}. {date}, coco-denoiser {__version__}, {took}."
@@ -88,19 +88,19 @@ def _section(entry: Entry | _Missing) -> str:
 
 
 def _body(entry: Entry) -> str:
-    name, config = entry.experiment.name, entry.result.config
+    experiment, name = entry.experiment, entry.experiment.name
     parameters = "".join(
         f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_value(value))}</td></tr>"
-        for name, value in config.parameters().items()
+        for name, value in experiment.parameters().items()
     )
     again = ["coco-denoiser", "reproduce", name, *["--quick"] * _is_quick(entry)]
-    again += ["--seed", str(config.seed)] if config.seed else []
+    again += ["--seed", str(experiment.seed)] if experiment.seed else []
     # As narrow and as wide as its panels: one is as wide as a phone can be read.
-    columns = max(map(len, in_rows(entry.experiment.panels(entry.result))))
+    columns = max(map(len, in_rows(experiment.panels(entry.curves))))
     size = f"min-width: {min(19 * columns, 44)}rem; max-width: {36 * columns}rem"
     return f"""<div class="beside">
 <div class="figure"><a href="{name}/figure.png"><img src="{name}/figure.png" loading="lazy"
-style="{size}" alt="{escape(entry.experiment.summary)}"></a></div>
+style="{size}" alt="{escape(experiment.summary)}"></a></div>
 <div class="words">
 {_claims("The paper says", summary.of_paper([entry]))}
 {_claims("We say", summary.of_ours([entry]))}

@@ -6,8 +6,10 @@ is the method alone, and differences are taken run by run.
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ from coco_denoiser import Cocoercive, ConvergenceWarning, Denoiser, Gaussian
 from coco_denoiser.paper import optimizers
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Config, Unit
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.paper.optimizers import SGD, Optimizer
 from coco_denoiser.paper.problems import Problem
@@ -24,6 +26,7 @@ from coco_denoiser.typing import Array, Float64
 
 # Far below the noise, which is what a step of an optimizer can make use of.
 TOLERANCE = 1e-6
+SHORT = "steps short of the tolerance"
 _BLOCK = 20  # runs of a unit, which go side by side
 
 
@@ -93,39 +96,6 @@ def sgd(window: int | None, step: float = 1.0, *, forget: str = "drop") -> Metho
 DECREASING = Method("SGD+DecreasingSS", lambda problem: SGD(optimizers.decreasing(1 / problem.L)))
 
 
-def unit(
-    config: Config,
-    index: int,
-    races: Mapping[str, Race],
-    rng: Callable[[str], np.random.Generator],
-) -> Unit:
-    """Follow every method of every race, the runs of the unit side by side.
-
-    Returns:
-        By prefix of the race and series, the distances to the minimiser (runs, steps + 1), and the
-        share of steps whose window was solved to less than the tolerance.
-    """
-    unit: dict[str, Float64] = {}
-    runs = min(_BLOCK, config.runs - _BLOCK * index)
-    for prefix, race in races.items():
-        start = np.full((runs, race.problem.dimension), race.start)
-        for series, make, averaged in race.methods:
-            with short_windows() as short:
-                path = optimizers.run(
-                    make(race.problem),
-                    race.problem,
-                    start,
-                    steps=race.steps,
-                    rng=rng(race.noise),
-                )
-            if averaged:
-                path = optimizers.tail_average(path)
-            distance = np.linalg.norm(path - race.problem.minimizer, axis=-1)
-            unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
-            unit[f"{prefix}{series} steps short"] = np.array([short() / race.steps / runs])
-    return unit
-
-
 @contextmanager
 def short_windows() -> Iterator[Callable[[], int]]:
     """Yield what counts the windows inside that are solved to less than the tolerance."""
@@ -149,6 +119,40 @@ class Rows:
         """Denoise every run's gradient (runs, d) by its own past."""
         self.denoisers = self.denoisers or [self._make() for _ in x]
         return np.stack([d(*row) for d, *row in zip(self.denoisers, x, g, strict=True)])
+
+
+@dataclass(frozen=True)
+class Paths(Experiment):
+    """Follows every method of its races, the runs of a unit side by side."""
+
+    @abstractmethod
+    def races(self) -> Mapping[str, Race]:
+        """Return the races, by the prefix of what is recorded of them."""
+
+    def count(self) -> int:
+        return -(-self.runs // _BLOCK)
+
+    def unit(self, index: int) -> Unit:
+        """Follow the runs of one block.
+
+        Returns:
+            By prefix of the race and series, the distances to the minimiser (runs, steps + 1), and
+            the share of steps whose window was solved to less than the tolerance.
+        """
+        unit: dict[str, Float64] = {}
+        runs = min(_BLOCK, self.runs - _BLOCK * index)
+        for prefix, (noise, problem, methods, at, steps) in self.races().items():
+            start = np.full((runs, problem.dimension), at)
+            for series, make, averaged in methods:
+                rng = generator(self, noise, index)
+                with short_windows() as short:
+                    path = optimizers.run(make(problem), problem, start, steps=steps, rng=rng)
+                if averaged:
+                    path = optimizers.tail_average(path)
+                distance = np.linalg.norm(path - problem.minimizer, axis=-1)
+                unit[f"{prefix}{series} distance"] = np.ascontiguousarray(distance.T)
+                unit[f"{prefix}{series} steps short"] = np.array([short() / steps / runs])
+        return unit
 
 
 def gather(
@@ -176,7 +180,7 @@ def gather(
         curves.compare(f"{prefix}{regime}", part.start, means)
     for name in series:
         short = np.stack([unit[f"{prefix}{name} steps short"] for unit in units])
-        curves.exact(f"{prefix}steps short of the tolerance", name, TOLERANCE, short.mean())
+        curves.exact(f"{prefix}{SHORT}", name, TOLERANCE, short.mean())
 
 
 def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") -> dict[str, Float64]:
@@ -184,20 +188,14 @@ def distances(units: Sequence[Unit], series: Sequence[str], prefix: str = "") ->
     return {n: np.concatenate([unit[f"{prefix}{n} distance"] for unit in units]) for n in series}
 
 
-def count(config: Config) -> int:
-    """Return the number of units."""
-    return -(-config.runs // _BLOCK)
-
-
 def panel(name: str, title: str, series: Sequence[str], **options: Any) -> Panel:
     """Return the panel of distances over the oracle calls."""
     return Panel(name, title, "oracle calls k", "‖xₖ − x*‖", tuple(series), log="y", **options)
 
 
-def solved(curves: Curves, prefixes: Sequence[str] = ("",)) -> Claim:
+def solved(curves: Curves) -> Claim:
     """Claim that the windows were solved, or say how many were not."""
-    panels = [f"{prefix}steps short of the tolerance" for prefix in prefixes]
-    shares = [curve.mean[0] for panel in panels for curve in curves.panel(panel)]
+    shares = [curve.mean[0] for (panel, _), curve in curves.items() if panel.endswith(SHORT)]
     return Judge(1).at_most(
         "Every window was solved to the tolerance.",
         float(max(shares)),

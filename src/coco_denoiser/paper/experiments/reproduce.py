@@ -18,7 +18,7 @@ from pathlib import Path
 from coco_denoiser._version import __version__
 from coco_denoiser.paper.experiments import results, summary, units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment
+from coco_denoiser.paper.experiments.experiment import Entry, Experiment
 from coco_denoiser.paper.experiments.page import page
 from coco_denoiser.paper.files import RefusedError, prepare_folder, write_bytes
 from coco_denoiser.paper.problems import DatasetError
@@ -28,9 +28,9 @@ _DRAWING = 1.0  # seconds that a figure takes
 _TOO_EARLY = 0.02  # share of the work from which no time is foretold
 
 
-def configuration(experiment: Experiment, *, quick: bool, seed: int) -> Config:
-    """Return the paper's configuration, or the quick one, with a seed."""
-    return replace(experiment.paper, seed=seed, **(experiment.quick if quick else {}))
+def configured(experiment: Experiment, *, quick: bool, seed: int) -> Experiment:
+    """Return an experiment of the paper's size, or quick, with a seed."""
+    return replace(experiment, seed=seed, **(experiment.quick if quick else {}))
 
 
 def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment]:
@@ -57,9 +57,9 @@ def select(names: Sequence[str], *, everything: bool = False) -> list[Experiment
 
 def describe(experiment: Experiment) -> str:
     """Return its name, its figure in the paper and its size, in three lines."""
-    full, quick = (configuration(experiment, quick=q, seed=0).runs for q in (False, True))
     where = summary.name(experiment.numbers) or "beyond the paper"
-    runs = f"{full} runs; --quick: {quick}" if experiment.quick else "a formula"
+    quick = experiment.quick.get("runs")
+    runs = f"{experiment.runs} runs; --quick: {quick}" if quick else "a formula"
     return f"{experiment.name}  ({where})\n    {experiment.summary}\n    {runs}"
 
 
@@ -100,27 +100,27 @@ def _run(
 ) -> tuple[Path, dict[str, str]]:
     """Compute and draw; return the page and what is missing, with the reason."""
     absent: dict[str, str] = {}
-    configs: dict[str, Config] = {}
-    for experiment in selected:
-        config = configuration(experiment, quick=options.quick, seed=options.seed)
+    ready: dict[str, Experiment] = {}
+    for chosen in selected:
+        experiment = configured(chosen, quick=options.quick, seed=options.seed)
         try:
-            experiment.check(config)
-            configs[experiment.name] = config
+            experiment.check()
+            ready[experiment.name] = experiment
         except DatasetError as error:
             absent[experiment.name] = str(error)
-    if not configs:
+    if not ready:
         raise RefusedError(next(iter(absent.values())))
     # The longest first, so that none is left for one core in the end.
-    order = sorted(configs, key=lambda name: -EXPERIMENTS[name].seconds)
-    stores = {name: units.Store(name, configs[name], options.out) for name in order}
+    order = sorted(ready, key=lambda name: -ready[name].seconds)
+    stores = {name: units.Store(ready[name], options.out) for name in order}
     missing = {name: store.missing() for name, store in stores.items()}
-    weights = {n: EXPERIMENTS[n].seconds / EXPERIMENTS[n].count(configs[n]) for n in order}
+    weights = {name: ready[name].seconds / ready[name].count() for name in order}
     left = {name: len(calls) for name, calls in missing.items()}
     spent = dict.fromkeys(order, 0.0)
     progress = _Progress(len(order), sum(_DRAWING + left[n] * weights[n] for n in order))
 
     def last(name: str) -> units.Call:
-        return partial(results.finish, name, configs[name], options.out, spent[name])
+        return partial(results.finish, ready[name], options.out, spent[name])
 
     calls = deque(call for name in order for call in missing[name] or [last(name)])
     room = sys.maxsize if options.dask else 2 * jobs

@@ -1,34 +1,34 @@
 """What is saved of an experiment, and read again: curves first, then all else from the curves."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Claim
 from coco_denoiser.paper.experiments.curves import Curves
 from coco_denoiser.paper.experiments.drawing import draw
-from coco_denoiser.paper.experiments.experiment import Config, Entry, Experiment, Result
+from coco_denoiser.paper.experiments.experiment import Entry, Experiment
 from coco_denoiser.paper.experiments.units import Store
 from coco_denoiser.paper.files import write_bytes, write_whole
 
 
-def finish(name: str, config: Config, out: Path, seconds: float) -> str:
+def finish(experiment: Experiment, out: Path, seconds: float) -> str:
     """Gather the units of an experiment, which are all there, save all else, return its name.
 
     The figure and the claims are made from the curves as they were saved.
     """
-    experiment, folder = EXPERIMENTS[name], out / name
-    units = Store(name, config, out).everything()
-    write_bytes(folder / "curves.csv", experiment.gather(config, units).to_csv())
+    name, folder = experiment.name, out / experiment.name
+    units = Store(experiment, out).everything()
+    write_bytes(folder / "curves.csv", experiment.gather(units).to_csv())
     # Apart from what two runs have equal: when it was computed and how long that took.
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     _write_json(folder / "run.json", {"date": when, "seconds": round(seconds, 2)})
-    result = Result(config, Curves.from_csv((folder / "curves.csv").read_bytes()))
-    figure = draw(experiment.panels(result), result.curves)
+    curves = Curves.from_csv((folder / "curves.csv").read_bytes())
+    figure = draw(experiment.panels(curves), curves)
     made_by = f"coco-denoiser {__version__}"
     for kind, about in (
         ("png", {"Software": made_by, "Title": name}),
@@ -39,8 +39,8 @@ def finish(name: str, config: Config, out: Path, seconds: float) -> str:
     record = {
         "experiment": name,
         "version": __version__,
-        "config": config.parameters(),
-        "claims": [claim.as_dict() for claim in experiment.claims(result)],
+        "config": experiment.parameters(),
+        "claims": [claim.as_dict() for claim in experiment.claims(curves)],
     }
     _write_json(folder / "claims.json", record, indent=1)
     return name
@@ -58,9 +58,9 @@ def load(experiment: Experiment, out: Path) -> Entry | None:
         curves = Curves.from_csv((folder / "curves.csv").read_bytes())
         saved: dict[str, Any] = record["config"]
         lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
-        config = type(experiment.paper)(**saved | lists)
+        ran = replace(experiment, **saved | lists)
         claims = [Claim.from_dict(claim) for claim in record["claims"]]
         run = json.loads((folder / "run.json").read_text("utf-8"))
-        return Entry(experiment, Result(config, curves), claims, run["seconds"], run["date"])
+        return Entry(ran, curves, claims, run["seconds"], run["date"])
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         return None

@@ -11,16 +11,16 @@ compared with run i of another.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from coco_denoiser.paper.experiments import logistic
 from coco_denoiser.paper.experiments.claims import Claim, Judge, critical, t_statistic
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit, generator
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit, generator
 from coco_denoiser.paper.experiments.panels import Panel
-from coco_denoiser.paper.experiments.paths import TOLERANCE, named, short_windows, solved
+from coco_denoiser.paper.experiments.paths import SHORT, TOLERANCE, named, short_windows, solved
 from coco_denoiser.paper.optimizers import (
     IGT,
     SGD,
@@ -105,7 +105,6 @@ RIVALS = (
 _PROTOCOLS = ("textbook", "tuned")
 _LIMIT = "known-Hessian limit"
 _POINTS = 50  # of a curve
-_SHORT = "steps short of the tolerance"
 _COLUMNS = {
     "Steps and averages": ("SGD", "decreasing", "PR average", "tail average"),
     "Momentum": ("SGD", "heavy ball", "gradient EMA", "IGT", "schedule-free", "Adam"),
@@ -122,34 +121,6 @@ def limit(problem: Quadratic) -> float:
     """
     noise = np.random.default_rng(0).standard_normal((200_000, problem.dimension))
     return float(np.linalg.norm(problem.noise_std * noise / problem.hessian, axis=1).mean())
-
-
-@dataclass(frozen=True)
-class RivalsConfig(Config):
-    """What is run on one problem.
-
-    Attributes:
-        problem: "quadratic" or a data set.
-        tuning_runs: the runs at every point of the grid, beside the `runs` that are shown.
-        calls: the oracle calls of a run.
-        start: the start in every coordinate.
-        adam_step: the paper's step of Adam here; that of the other methods is 1/L.
-        steps: the grid, in multiples of these.
-    """
-
-    runs: int = 20
-    problem: str = "quadratic"
-    tuning_runs: int = 5
-    calls: int = 100
-    start: float = 100.0
-    adam_step: float = 10.0
-    steps: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
-
-
-def _problem(config: RivalsConfig) -> Problem:
-    if config.problem == "quadratic":
-        return Quadratic.spaced(10, noise_std=10.0)
-    return logistic.regression(config.problem)
 
 
 def _names(denoiser: str) -> list[str]:
@@ -185,199 +156,213 @@ def walk(
     return dict(zip(rival.series, capped, strict=True)), short() / (calls * len(starts))
 
 
-def _unit(config: RivalsConfig, index: int) -> Unit:
-    rival, problem = RIVALS[index], _problem(config)
-    scale = config.adam_step if rival.adaptive else 1 / problem.L
-    short = []
+@dataclass(frozen=True)
+class Rivals(Experiment):
+    """What is run on one problem.
 
-    def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Float64]:
-        starts = np.full((runs, problem.dimension), config.start)
-        rng = generator(config, f"{config.problem} {purpose}", 0)
-        distances, share = walk(
-            rival, problem, starts, config.calls, rng, step=step * scale, second=second
+    Attributes:
+        problem: "quadratic" or a data set.
+        tuning_runs: the runs at every point of the grid, beside the `runs` that are shown.
+        calls: the oracle calls of a run.
+        start: the start in every coordinate.
+        adam_step: the paper's step of Adam here; that of the other methods is 1/L.
+        steps: the grid, in multiples of these.
+    """
+
+    quick: ClassVar = {"runs": 3, "tuning_runs": 2, "calls": 30}
+
+    runs: int = 20
+    problem: str = "quadratic"
+    tuning_runs: int = 5
+    calls: int = 100
+    start: float = 100.0
+    adam_step: float = 10.0
+    steps: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+
+    @property
+    def name(self) -> str:
+        return f"rivals-{self.problem}"
+
+    @property
+    def summary(self) -> str:
+        return (
+            "Momentum, averaging, IGT, schedule-free, Adam and others against COCO_8 and the "
+            f"Gaussian model on {self.problem}, at textbook settings and tuned."
         )
-        short.append(share)
-        return distances
 
-    @cache
-    def shown(step: float, second: float) -> dict[str, Float64]:
-        return go("shown", config.runs, step, second)
+    def count(self) -> int:
+        return len(RIVALS)
 
-    grid = [(step, second) for step in config.steps for second in rival.grid]
-    trials = [go("tuning", config.tuning_runs, *setting) for setting in grid]
-    at = _grid(config)
-    unit: dict[str, Float64] = {}
-    for name in rival.series:
-        ends = np.stack([_end(config, trial[name]) for trial in trials])
-        best = grid[int(ends.mean(axis=1).argmin())]
-        unit[f"{name} tuning"] = ends.reshape(len(config.steps), len(rival.grid), -1)
-        unit[f"{name} best"] = np.array(best)
-        for protocol, setting in zip(_PROTOCOLS, ((1.0, rival.textbook), best), strict=True):
-            distance = shown(*setting)[name]
-            unit[f"{name} {protocol}"] = distance[:, at]
-            unit[f"{name} {protocol} end"] = _end(config, distance)
-    unit["short"] = np.array([np.mean(short)])
-    return unit
+    def check(self) -> None:
+        self._problem()
 
+    def _problem(self) -> Problem:
+        if self.problem == "quadratic":
+            return Quadratic.spaced(10, noise_std=10.0)
+        return logistic.regression(self.problem)
 
-def _grid(config: RivalsConfig) -> Float64:
-    return np.unique(np.linspace(0, config.calls, _POINTS + 1).round().astype(int))
+    def unit(self, index: int) -> Unit:
+        rival, problem = RIVALS[index], self._problem()
+        scale = self.adam_step if rival.adaptive else 1 / problem.L
+        short = []
 
-
-def _end(config: RivalsConfig, distance: Float64) -> Float64:
-    """Return the mean distance over the last tenth of the calls, (runs,)."""
-    return np.asarray(distance[:, -(config.calls // 10) :].mean(axis=1))
-
-
-def _gather(config: RivalsConfig, units: Sequence[Unit]) -> Curves:
-    curves, steps, at = Curves(), {}, _grid(config)
-    owners = {n: unit for rival, unit in zip(RIVALS, units, strict=True) for n in rival.series}
-    for protocol in _PROTOCOLS:
-        for name, unit in owners.items():
-            curves.add(protocol, name, at, unit[f"{name} {protocol}"])
-        ends = {n: unit[f"{n} {protocol} end"][:, None] for n, unit in owners.items()}
-        curves.compare(f"{protocol} end", config.calls, ends)
-    for name, unit in owners.items():
-        tuning = unit[f"{name} tuning"]
-        better = tuning.mean(axis=2).argmin(axis=1)
-        steps[name] = tuning[np.arange(len(better)), better].T
-        curves.add("step", name, config.steps, steps[name])
-        spent = tuning.size * config.calls
-        curves.exact("tuned step", name, spent, unit[f"{name} best"][0])
-        curves.exact("tuned second parameter", name, spent, unit[f"{name} best"][1])
-    for denoiser in DENOISERS:
-        ours = helped("SGD", denoiser)
-        curves.add("step", f"SGD minus {ours}", config.steps, steps["SGD"] - steps[ours])
-    problem = _problem(config)
-    if isinstance(problem, Quadratic):
-        least = limit(problem) / np.sqrt(at[1:])
-        for protocol in _PROTOCOLS:
-            curves.exact(protocol, _LIMIT, at[1:], least)
-        curves.exact("step", _LIMIT, config.steps, np.full(len(config.steps), least[-1]))
-    for rival, unit in zip(RIVALS, units, strict=True):
-        curves.exact(_SHORT, rival.series[0], TOLERANCE, unit["short"])
-    return curves
-
-
-def _panels(result: Result) -> list[Panel]:
-    curves = result.curves
-    panels = []
-    for name, what, x, y, log in (
-        ("textbook", "textbook", "oracle calls", "‖x − x*‖", "y"),
-        ("tuned", "tuned", "oracle calls", "‖x − x*‖", "y"),
-        ("step", "by step", "step, in textbook steps", "‖x − x*‖ at the end", "xy"),
-    ):
-        like = Panel(name, "", x, y, log=log, new_row=True)
-        for column, methods in _COLUMNS.items():
-            plain = [method for method in methods if (name, method) in curves]
-            with_help = [helped(method, denoiser) for denoiser in DENOISERS for method in plain]
-            others = tuple(other for other in (*with_help, _LIMIT) if (name, other) in curves)
-            shown, references = (*plain, *others), frozenset(others)
-            title = f"{column}, {what}"
-            panels.append(replace(like, title=title, series=shown, references=references))
-            like = replace(like, new_row=False)
-    return panels
-
-
-def _compared(result: Result, protocol: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """State which of (ours, theirs) is nearer at the end, and by how much, beyond chance."""
-    curves, panel = result.curves, f"{protocol} end"
-    threshold = critical(len(pairs), result.config.runs)
-    found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": []}
-    for ours, theirs in pairs:
-        gap = curves.difference(panel, ours, theirs)
-        t = float(t_statistic(gap.mean, gap.sem)[0])
-        verdict = "ties" if abs(t) < threshold else "wins" if t < 0 else "loses"
-        found[verdict].append(f"{theirs} {curves.percent(panel, ours, theirs)}")
-    return "; ".join(f"{name}: {', '.join(items)}" for name, items in found.items() if items)
-
-
-def _claims(result: Result) -> list[Claim]:
-    claims = [claim for name in DENOISERS for claim in _denoiser_claims(result, name)]
-    if result.config.problem == "quadratic":
-        claims += _quadratic_claims(result, _best(result, COCO))
-    return [*claims, solved(result.curves)]
-
-
-def _best(result: Result, denoiser: str) -> str:
-    names = _names(denoiser)
-    return min(names, key=lambda name: float(result.curves["step", name].mean.min()))
-
-
-def _denoiser_claims(result: Result, denoiser: str) -> list[Claim]:
-    curves, config = result.curves, result.config
-    mine, alone = _names(denoiser), _names("")
-    sgd = helped("SGD", denoiser)
-    spent = sorted({curves["tuned step", name].x[0] for name in alone})
-    tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
-    budgets = ("", f", after {tuning} oracle calls to tune a method with one parameter or two")
-    added = [(helped(name, denoiser), name) for name in alone if helped(name, denoiser) in mine]
-    claims = []
-    for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
-        best = sgd if protocol == "textbook" else _best(result, denoiser)
-        for said, than, pairs, after in (
-            (f"every method that {denoiser} is added to", "to the minimiser", added, ""),
-            (best, "than every method without a denoiser", [(best, n) for n in alone], budget),
-        ):
-            nearer = f"{protocol.capitalize()}: {said} ends nearer {than}"
-            claims.append(
-                Judge(config.runs).increases(
-                    f"{nearer} ({_compared(result, protocol, pairs)}){after}.",
-                    [curves.difference(f"{protocol} end", theirs, ours) for ours, theirs in pairs],
-                )
+        def go(purpose: str, runs: int, step: float, second: float) -> dict[str, Float64]:
+            starts = np.full((runs, problem.dimension), self.start)
+            rng = generator(self, f"{self.problem} {purpose}", 0)
+            distances, share = walk(
+                rival, problem, starts, self.calls, rng, step=step * scale, second=second
             )
-    lead, plain = curves["step", f"SGD minus {sgd}"], curves["step", "SGD"]
-    changes = ", ".join(
-        f"{-gap / of:+.0%} at {step:g}"
-        for step, gap, of in zip(lead.x, lead.mean, plain.mean, strict=True)
-    )
-    sentence = (
-        f"At every step size SGD with {denoiser} ends nearer than SGD "
-        f"({changes} textbook steps, on the runs of the tuning)."
-    )
-    return [*claims, Judge(config.tuning_runs).increases(sentence, [lead])]
+            short.append(share)
+            return distances
 
+        @cache
+        def shown(step: float, second: float) -> dict[str, Float64]:
+            return go("shown", self.runs, step, second)
 
-def _quadratic_claims(result: Result, best: str) -> list[Claim]:
-    curves, ours = result.curves, Judge(result.config.runs)
-    hard = ("decreasing", "IGT")
-    changes = ", ".join(f"{name} {curves.percent('tuned end', name, best)}" for name in hard)
-    floor = curves["tuned", _LIMIT].mean[-1]
-    ends = [
-        curves[p, n].part(slice(-1, None)) for p in _PROTOCOLS for r in RIVALS for n in r.series
-    ]
-    return [
-        ours.no_worse(
-            f"Tuned, a decreasing step and IGT are as good as {best}, the best method with COCO "
-            f"({changes}).",
-            [curves.relative("tuned end", name, best) for name in hard],
-        ),
-        ours.no_worse(
-            f"No method is nearer at the end than the known-Hessian limit, which is {floor:.2f}.",
-            [end.over(floor).times(-1).shifted(1) for end in ends],
-        ),
-    ]
+        grid = [(step, second) for step in self.steps for second in rival.grid]
+        trials = [go("tuning", self.tuning_runs, *setting) for setting in grid]
+        at = self._grid()
+        unit: dict[str, Float64] = {}
+        for name in rival.series:
+            ends = np.stack([self._end(trial[name]) for trial in trials])
+            best = grid[int(ends.mean(axis=1).argmin())]
+            unit[f"{name} tuning"] = ends.reshape(len(self.steps), len(rival.grid), -1)
+            unit[f"{name} best"] = np.array(best)
+            for protocol, setting in zip(_PROTOCOLS, ((1.0, rival.textbook), best), strict=True):
+                distance = shown(*setting)[name]
+                unit[f"{name} {protocol}"] = distance[:, at]
+                unit[f"{name} {protocol} end"] = self._end(distance)
+        unit["short"] = np.array([np.mean(short)])
+        return unit
 
+    def _grid(self) -> Float64:
+        return np.unique(np.linspace(0, self.calls, _POINTS + 1).round().astype(int))
 
-_CONFIGS = (
-    RivalsConfig(),
-    RivalsConfig(problem="fourclass", calls=400, start=1.0, adam_step=80 / 5656),
-    RivalsConfig(problem="mushrooms", calls=300, start=1.0, adam_step=0.1),
-    RivalsConfig(problem="breast-cancer", calls=300, start=1.0, adam_step=0.1),
-)
-EXPERIMENTS = tuple(
-    Experiment(
-        f"rivals-{config.problem}",
-        "Momentum, averaging, IGT, schedule-free, Adam and others against COCO_8 and the Gaussian "
-        f"model on {config.problem}, at textbook settings and tuned.",
-        config,
-        {"runs": 3, "tuning_runs": 2, "calls": 30},
-        _unit,
-        _gather,
-        _panels,
-        _claims,
-        count=lambda _: len(RIVALS),
-        check=_problem,
-    )
-    for config in _CONFIGS
-)
+    def _end(self, distance: Float64) -> Float64:
+        """Return the mean distance over the last tenth of the calls, (runs,)."""
+        return np.asarray(distance[:, -(self.calls // 10) :].mean(axis=1))
+
+    def gather(self, units: Sequence[Unit]) -> Curves:
+        curves, steps, at = Curves(), {}, self._grid()
+        owners = {n: unit for rival, unit in zip(RIVALS, units, strict=True) for n in rival.series}
+        for protocol in _PROTOCOLS:
+            for name, unit in owners.items():
+                curves.add(protocol, name, at, unit[f"{name} {protocol}"])
+            ends = {n: unit[f"{n} {protocol} end"][:, None] for n, unit in owners.items()}
+            curves.compare(f"{protocol} end", self.calls, ends)
+        for name, unit in owners.items():
+            tuning = unit[f"{name} tuning"]
+            better = tuning.mean(axis=2).argmin(axis=1)
+            steps[name] = tuning[np.arange(len(better)), better].T
+            curves.add("step", name, self.steps, steps[name])
+            spent = tuning.size * self.calls
+            curves.exact("tuned step", name, spent, unit[f"{name} best"][0])
+            curves.exact("tuned second parameter", name, spent, unit[f"{name} best"][1])
+        for denoiser in DENOISERS:
+            ours = helped("SGD", denoiser)
+            curves.add("step", f"SGD minus {ours}", self.steps, steps["SGD"] - steps[ours])
+        problem = self._problem()
+        if isinstance(problem, Quadratic):
+            least = limit(problem) / np.sqrt(at[1:])
+            for protocol in _PROTOCOLS:
+                curves.exact(protocol, _LIMIT, at[1:], least)
+            curves.exact("step", _LIMIT, self.steps, np.full(len(self.steps), least[-1]))
+        for rival, unit in zip(RIVALS, units, strict=True):
+            curves.exact(SHORT, rival.series[0], TOLERANCE, unit["short"])
+        return curves
+
+    def panels(self, curves: Curves) -> list[Panel]:
+        panels = []
+        for name, what, x, y, log in (
+            ("textbook", "textbook", "oracle calls", "‖x − x*‖", "y"),
+            ("tuned", "tuned", "oracle calls", "‖x − x*‖", "y"),
+            ("step", "by step", "step, in textbook steps", "‖x − x*‖ at the end", "xy"),
+        ):
+            like = Panel(name, "", x, y, log=log, new_row=True)
+            for column, methods in _COLUMNS.items():
+                plain = [method for method in methods if (name, method) in curves]
+                with_help = [helped(method, denoiser) for denoiser in DENOISERS for method in plain]
+                others = tuple(other for other in (*with_help, _LIMIT) if (name, other) in curves)
+                shown, references = (*plain, *others), frozenset(others)
+                title = f"{column}, {what}"
+                panels.append(replace(like, title=title, series=shown, references=references))
+                like = replace(like, new_row=False)
+        return panels
+
+    def _compared(self, curves: Curves, protocol: str, pairs: Sequence[tuple[str, str]]) -> str:
+        """State which of (ours, theirs) is nearer at the end, and by how much, beyond chance."""
+        panel = f"{protocol} end"
+        threshold = critical(len(pairs), self.runs)
+        found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": []}
+        for ours, theirs in pairs:
+            gap = curves.difference(panel, ours, theirs)
+            t = float(t_statistic(gap.mean, gap.sem)[0])
+            verdict = "ties" if abs(t) < threshold else "wins" if t < 0 else "loses"
+            found[verdict].append(f"{theirs} {curves.percent(panel, ours, theirs)}")
+        return "; ".join(f"{name}: {', '.join(items)}" for name, items in found.items() if items)
+
+    def claims(self, curves: Curves) -> list[Claim]:
+        claims = [claim for name in DENOISERS for claim in self._denoiser_claims(curves, name)]
+        if self.problem == "quadratic":
+            claims += self._quadratic_claims(curves, self._best(curves, COCO))
+        return [*claims, solved(curves)]
+
+    def _best(self, curves: Curves, denoiser: str) -> str:
+        names = _names(denoiser)
+        return min(names, key=lambda name: float(curves["step", name].mean.min()))
+
+    def _denoiser_claims(self, curves: Curves, denoiser: str) -> list[Claim]:
+        mine, alone = _names(denoiser), _names("")
+        sgd = helped("SGD", denoiser)
+        spent = sorted({curves["tuned step", name].x[0] for name in alone})
+        tuning = " or ".join(f"{calls:,.0f}" for calls in spent)
+        budgets = ("", f", after {tuning} oracle calls to tune a method with one parameter or two")
+        added = [(helped(name, denoiser), name) for name in alone if helped(name, denoiser) in mine]
+        claims = []
+        for protocol, budget in zip(_PROTOCOLS, budgets, strict=True):
+            best = sgd if protocol == "textbook" else self._best(curves, denoiser)
+            for said, than, pairs, after in (
+                (f"every method that {denoiser} is added to", "to the minimiser", added, ""),
+                (best, "than every method without a denoiser", [(best, n) for n in alone], budget),
+            ):
+                nearer = f"{protocol.capitalize()}: {said} ends nearer {than}"
+                claims.append(
+                    Judge(self.runs).increases(
+                        f"{nearer} ({self._compared(curves, protocol, pairs)}){after}.",
+                        [
+                            curves.difference(f"{protocol} end", theirs, ours)
+                            for ours, theirs in pairs
+                        ],
+                    )
+                )
+        lead, plain = curves["step", f"SGD minus {sgd}"], curves["step", "SGD"]
+        changes = ", ".join(
+            f"{-gap / of:+.0%} at {step:g}"
+            for step, gap, of in zip(lead.x, lead.mean, plain.mean, strict=True)
+        )
+        sentence = (
+            f"At every step size SGD with {denoiser} ends nearer than SGD "
+            f"({changes} textbook steps, on the runs of the tuning)."
+        )
+        return [*claims, Judge(self.tuning_runs).increases(sentence, [lead])]
+
+    def _quadratic_claims(self, curves: Curves, best: str) -> list[Claim]:
+        ours = Judge(self.runs)
+        hard = ("decreasing", "IGT")
+        changes = ", ".join(f"{name} {curves.percent('tuned end', name, best)}" for name in hard)
+        floor = curves["tuned", _LIMIT].mean[-1]
+        ends = [
+            curves[p, n].part(slice(-1, None)) for p in _PROTOCOLS for r in RIVALS for n in r.series
+        ]
+        return [
+            ours.no_worse(
+                f"Tuned, a decreasing step and IGT are as good as {best}, the best method with "
+                f"COCO ({changes}).",
+                [curves.relative("tuned end", name, best) for name in hard],
+            ),
+            ours.no_worse(
+                "No method is nearer at the end than the known-Hessian limit, which is "
+                f"{floor:.2f}.",
+                [end.over(floor).times(-1).shifted(1) for end in ends],
+            ),
+        ]

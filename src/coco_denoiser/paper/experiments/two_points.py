@@ -15,34 +15,9 @@ from scipy.special import ndtr
 
 from coco_denoiser.paper.experiments.claims import Claim, Judge
 from coco_denoiser.paper.experiments.curves import Curves
-from coco_denoiser.paper.experiments.experiment import Config, Experiment, Result, Unit
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit
 from coco_denoiser.paper.experiments.panels import Panel
 from coco_denoiser.typing import Float64
-
-
-@dataclass(frozen=True)
-class PairConfig(Config):
-    """The paper's numbers; the true L is 1."""
-
-    runs: int = 10_000
-    sigma: float = 10.0
-    L: tuple[float, ...] = (0.1, 0.55, 1.0, 1.45, 1.9)
-    longest: int = 120
-
-    @property
-    def distances(self) -> Float64:
-        """The distances looked at."""
-        return np.arange(self.longest + 1, dtype=float)
-
-    @property
-    def under(self) -> list[float]:
-        """The values of L that are too small."""
-        return [L for L in self.L if L < 1]
-
-    @property
-    def over(self) -> list[float]:
-        """The values of L that are too large."""
-        return [L for L in self.L if L > 1]
 
 
 def p_active(L: float, distance: Float64, sigma: float) -> Float64:
@@ -74,115 +49,129 @@ def panel(name: str, title: str, y: str, **options: Any) -> Panel:
     return Panel(name, title, "distance Δx", y, **options)
 
 
+_DOUBLED = ", σ=20"
 P_ACTIVE = panel(
     "p_active", "Probability of an active constraint", "p_active", figure="7", y_range=(0.0, 1.0)
 )
 
 
-_DOUBLED = ", σ=20"
+@dataclass(frozen=True)
+class Pair(Experiment):
+    """The paper's numbers; the true L is 1."""
+
+    runs: int = 10_000
+    sigma: float = 10.0
+    L: tuple[float, ...] = (0.1, 0.55, 1.0, 1.45, 1.9)
+    longest: int = 120
+
+    @property
+    def distances(self) -> Float64:
+        """The distances looked at."""
+        return np.arange(self.longest + 1, dtype=float)
+
+    @property
+    def under(self) -> list[float]:
+        """The values of L that are too small."""
+        return [L for L in self.L if L < 1]
+
+    @property
+    def over(self) -> list[float]:
+        """The values of L that are too large."""
+        return [L for L in self.L if L > 1]
 
 
-def _gather(config: PairConfig, _: Sequence[Unit]) -> Curves:
-    curves, at = Curves(), config.distances
-    for L in config.L:
-        curves.exact("p_active", name_of(L), at, p_active(L, at, config.sigma))
-    for factor, noise in ((1, ""), (2, _DOUBLED)):
-        for L in config.L[::2]:  # every other L, as in the paper
-            curves.exact("noise", name_of(L, noise), at, p_active(L, at, factor * config.sigma))
-    return curves
+class Tightness(Pair):
+    """How often the constraint is active: a formula."""
 
+    name = "constraint-tightness"
+    summary = "Probability that two noisy gradients break co-coercivity, by the paper's formula."
+    numbers = (7, 8)
 
-def _panels(result: Result) -> list[Panel]:
-    doubled = frozenset(name for name in result.curves.series("noise") if "σ" in name)
-    title = "The same with twice the noise"
-    noisier = replace(P_ACTIVE, name="noise", title=title, references=doubled, figure="8")
-    return [P_ACTIVE, noisier]
+    def unit(self, _: int) -> Unit:
+        return {}
 
+    def gather(self, _: Sequence[Unit]) -> Curves:
+        curves, at = Curves(), self.distances
+        for L in self.L:
+            curves.exact("p_active", name_of(L), at, p_active(L, at, self.sigma))
+        for factor, noise in ((1, ""), (2, _DOUBLED)):
+            for L in self.L[::2]:  # every other L, as in the paper
+                curves.exact("noise", name_of(L, noise), at, p_active(L, at, factor * self.sigma))
+        return curves
 
-def _distance_to_limits(config: PairConfig, ends: Float64) -> float:
-    """Return how far p_active ends from its limits, over the bound of the normal tails."""
-    over = np.array(config.L) - 1
-    # Tails of the normal distribution are below exp(-z^2 / 2) / 2 each.
-    z = config.longest / (np.sqrt(2) * config.sigma)
-    tails = 0.5 * np.exp(-0.5 * z**2) + np.where(over, 0.5 * np.exp(-0.5 * (over * z) ** 2), 0)
-    return float(np.max(np.abs(ends - 0.5 * (1 - np.sign(over))) / tails))
+    def panels(self, curves: Curves) -> list[Panel]:
+        doubled = frozenset(name for name in curves.series("noise") if "σ" in name)
+        title = "The same with twice the noise"
+        noisier = replace(P_ACTIVE, name="noise", title=title, references=doubled, figure="8")
+        return [P_ACTIVE, noisier]
 
+    def _distance_to_limits(self, ends: Float64) -> float:
+        """Return how far p_active ends from its limits, over the bound of the normal tails."""
+        over = np.array(self.L) - 1
+        # Tails of the normal distribution are below exp(-z^2 / 2) / 2 each.
+        z = self.longest / (np.sqrt(2) * self.sigma)
+        tails = 0.5 * np.exp(-0.5 * z**2) + np.where(over, 0.5 * np.exp(-0.5 * (over * z) ** 2), 0)
+        return float(np.max(np.abs(ends - 0.5 * (1 - np.sign(over))) / tails))
 
-def _lead_of_noise(config: PairConfig, curves: Curves) -> float:
-    """Return the largest lead of the doubled noise on the way to the limit, second half."""
-    leads = []
-    for L in (config.under[0], config.over[-1]):
-        a, b = (curves["noise", name_of(L, noise)].mean for noise in ("", _DOUBLED))
-        lead = np.abs(a - a[-1].round()) - np.abs(b - b[-1].round())
-        leads.append(float(lead[config.longest // 2 :].max()))
-    return max(leads)
+    def _lead_of_noise(self, curves: Curves) -> float:
+        """Return the largest lead of the doubled noise on the way to the limit, second half."""
+        leads = []
+        for L in (self.under[0], self.over[-1]):
+            a, b = (curves["noise", name_of(L, noise)].mean for noise in ("", _DOUBLED))
+            lead = np.abs(a - a[-1].round()) - np.abs(b - b[-1].round())
+            leads.append(float(lead[self.longest // 2 :].max()))
+        return max(leads)
 
-
-def _claims(result: Result) -> list[Claim]:
-    config, curves = result.config, result.curves
-    p = np.stack([curves["p_active", name_of(L)].mean for L in config.L])  # (L, distances)
-    paper = Judge(1, figure=7)
-    return [
-        paper.at_most(
-            "Points at distance 0 always make the constraint active, whatever L is.",
-            float(np.abs(1 - p[:, 0]).max()),
-            1e-12,
-            measure="deviation of p_active(0) from 1; threshold: rounding",
-            theory=True,
-        ),
-        paper.at_most(
-            "As the distance grows, p_active tends to 0 if L is overestimated, to 1/2 if it is "
-            "exact, to 1 if it is underestimated.",
-            _distance_to_limits(config, p[:, -1]),
-            1.0,
-            measure="distance to the limit at Δx=120, as a share of the normal tail's bound",
-            theory=True,
-        ),
-        paper.at_most(
-            "At first p_active decreases for every L.",
-            float((p[:, 1] - p[:, 0]).max()),
-            0.0,
-            measure="largest change from Δx=0 to 1",
-            theory=True,
-        ),
-        paper.at_most(
-            "The constraint becomes looser as the distance increases: p_active falls from each "
-            "distance to the next, for every L.",
-            float(np.diff(p).max()),
-            0.0,
-            measure="largest rise of p_active from one distance to the next",
-            note="It does if L is exact or overestimated. If L is underestimated, p_active rises "
-            "to 1 again, as the paper's own appendix says.",
-        ),
-        *(
+    def claims(self, curves: Curves) -> list[Claim]:
+        p = np.stack([curves["p_active", name_of(L)].mean for L in self.L])  # (L, distances)
+        paper = Judge(1, figure=7)
+        return [
             paper.at_most(
-                f"The more L is {which}estimated, the faster p_active tends to {limit}.",
-                float((p[config.L.index(b)] - p[config.L.index(a)]).max()),
+                "Points at distance 0 always make the constraint active, whatever L is.",
+                float(np.abs(1 - p[:, 0]).max()),
                 1e-12,
-                measure=f"largest excess of p_active at L={b} over L={a}; threshold: rounding",
+                measure="deviation of p_active(0) from 1; threshold: rounding",
                 theory=True,
-            )
-            for which, limit, (a, b) in (("over", 0, config.over), ("under", 1, config.under))
-        ),
-        Judge(1, figure=8).at_most(
-            "More noise makes the convergence to these limits slower.",
-            _lead_of_noise(config, curves),
-            0.0,
-            measure="largest lead of σ=20 over σ=10 on the way to the limit, second half",
-            theory=True,
-        ),
-    ]
-
-
-EXPERIMENT = Experiment(
-    "constraint-tightness",
-    "Probability that two noisy gradients break co-coercivity, by the paper's formula.",
-    PairConfig(runs=1),
-    {},
-    lambda *_: {},
-    _gather,
-    _panels,
-    _claims,
-    numbers=(7, 8),
-    count=lambda _: 1,
-)
+            ),
+            paper.at_most(
+                "As the distance grows, p_active tends to 0 if L is overestimated, to 1/2 if it is "
+                "exact, to 1 if it is underestimated.",
+                self._distance_to_limits(p[:, -1]),
+                1.0,
+                measure="distance to the limit at Δx=120, as a share of the normal tail's bound",
+                theory=True,
+            ),
+            paper.at_most(
+                "At first p_active decreases for every L.",
+                float((p[:, 1] - p[:, 0]).max()),
+                0.0,
+                measure="largest change from Δx=0 to 1",
+                theory=True,
+            ),
+            paper.at_most(
+                "The constraint becomes looser as the distance increases: p_active falls from each "
+                "distance to the next, for every L.",
+                float(np.diff(p).max()),
+                0.0,
+                measure="largest rise of p_active from one distance to the next",
+                note="It does if L is exact or overestimated. If L is underestimated, p_active "
+                "rises to 1 again, as the paper's own appendix says.",
+            ),
+            *(
+                paper.at_most(
+                    f"The more L is {which}estimated, the faster p_active tends to {limit}.",
+                    float((p[self.L.index(b)] - p[self.L.index(a)]).max()),
+                    1e-12,
+                    measure=f"largest excess of p_active at L={b} over L={a}; threshold: rounding",
+                    theory=True,
+                )
+                for which, limit, (a, b) in (("over", 0, self.over), ("under", 1, self.under))
+            ),
+            Judge(1, figure=8).at_most(
+                "More noise makes the convergence to these limits slower.",
+                self._lead_of_noise(curves),
+                0.0,
+                measure="largest lead of σ=20 over σ=10 on the way to the limit, second half",
+                theory=True,
+            ),
+        ]

@@ -34,8 +34,7 @@ import numpy as np
 
 from coco_denoiser._core import kernels
 from coco_denoiser._version import __version__
-from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
-from coco_denoiser.paper.experiments.experiment import Config, Unit
+from coco_denoiser.paper.experiments.experiment import Experiment, Unit
 from coco_denoiser.paper.files import RefusedError, prepare_folder, read_arrays, write_whole
 
 Call: TypeAlias = Callable[[], Any]  # what another process can do
@@ -44,27 +43,26 @@ _PATIENCE = 10.0  # seconds to wait for a Dask scheduler
 
 
 class Store:
-    """The units of one experiment and configuration, in a folder of their own."""
+    """The units of one experiment, as it is configured, in a folder of their own."""
 
-    def __init__(self, name: str, config: Config, out: Path) -> None:
+    def __init__(self, experiment: Experiment, out: Path) -> None:
         depends_on = {
-            "experiment": name,
-            "config": config.parameters(),
+            "experiment": experiment.name,
+            "config": experiment.parameters(),
             "version": __version__,
             "code": _code(),
             "libraries": [metadata.version("numpy")],
         }
         digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode())
         self._configuration = digest.hexdigest()[:16]
-        self._folder = out / name / "units" / self._configuration
-        self._name, self._config = name, config
-        self._count = EXPERIMENTS[name].count(config)
+        self._folder = out / experiment.name / "units" / self._configuration
+        self._experiment = experiment
 
     def missing(self) -> list[Call]:
         """Return a call of `compute` for every unit that is not there."""
         prepare_folder(self._folder)
-        wanted = [index for index in range(self._count) if self.load(index) is None]
-        return [partial(compute, self._name, self._config, index) for index in wanted]
+        wanted = [index for index in range(self._experiment.count()) if self.load(index) is None]
+        return [partial(compute, self._experiment, index) for index in wanted]
 
     def load(self, index: int) -> Unit | None:
         """Return a unit, or None if it is not there, not readable or not this one."""
@@ -77,7 +75,7 @@ class Store:
 
     def everything(self) -> list[Unit]:
         """Return all units in order."""
-        found = [self.load(index) for index in range(self._count)]
+        found = [self.load(index) for index in range(self._experiment.count())]
         return [unit for unit in found if unit is not None]
 
     def save(self, index: int, unit: Unit) -> None:
@@ -92,7 +90,7 @@ class Store:
         return self._folder / f"{index:05d}.npz"
 
 
-def compute(name: str, config: Config, index: int) -> tuple[str, int, Unit, float]:
+def compute(experiment: Experiment, index: int) -> tuple[str, int, Unit, float]:
     """Compute one unit; on one thread, so that sums have one order wherever it runs.
 
     Returns:
@@ -102,8 +100,8 @@ def compute(name: str, config: Config, index: int) -> tuple[str, int, Unit, floa
 
     with threadpool_limits(1):
         begun = time.process_time()
-        unit = EXPERIMENTS[name].unit(config, index)
-        return name, index, unit, time.process_time() - begun
+        unit = experiment.unit(index)
+        return experiment.name, index, unit, time.process_time() - begun
 
 
 def answers(calls: deque[Call], executor: Executor, room: int) -> Iterator[Any]:
