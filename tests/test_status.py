@@ -8,7 +8,6 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
-from coco_denoiser.models import cocoercive
 from tests.families import Case, box
 
 FAR = (
@@ -27,21 +26,12 @@ FAR = (
         (0.0, np.nan, coco.Status.STALLED),
     ],
 )
-def test_a_status_is_earned(
-    gap: float, violation: float, status: coco.Status, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cocoercive, "_solve_ordinary", lambda *_: None)
-    solve: Any = kernels.solve
-    monkeypatch.setattr(
-        kernels, "solve", lambda *given: (*solve(*given)[:5], gap, violation, "newton")
-    )
-    points, gradients = np.eye(3), 9.0 * np.eye(3)[::-1]
-    for method in ("auto", "barrier"):
-        found = Case(points, gradients).solve(method=method, throw=False)
-        assert found.status is status
-        unchanged = Case(points, 0.5 * points).solve(method=method, throw=False)
-        assert unchanged.status.success == status.success
-        assert (unchanged.status is coco.Status.UNCHANGED) == status.success
+def test_a_status_is_earned(gap: float, violation: float, status: coco.Status) -> None:
+    given = gap, violation, 1e-9
+    assert kernels.status(*given, moved=True, exhausted=False) is status
+    unchanged = kernels.status(*given, moved=False, exhausted=True)
+    limited = coco.Status.ITERATION_LIMIT
+    assert unchanged is (coco.Status.UNCHANGED if status.success else limited)
 
 
 def test_of_those_that_fall_short_the_best_is_kept() -> None:

@@ -68,35 +68,22 @@ cdef class Batch(Memory):
             self.coordinates = empty((K, K))
             rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
 
-    def solve(self, double tol, int max_iter, double within):
-        """Solve a problem, and return to the units of the batch.
-
-        Args:
-            tol: relative gap and violation to reach.
-            max_iter: limit on the steps; -1 leaves it to the method.
-            within: residuals may break their bounds by this share of them.
+    def solve(self, double tol, double within, int max_iter):
+        """Solve the problem, as the function `solve` does, which has the same arguments.
 
         Returns:
-            Gradients (K, d), weights (K, K), multipliers (K, K), the number of steps, gap,
-            violation, whether the gradients have changed, and the name of the method; None if it
-            falls short.
+            The gradients (K, d) of the answer, and the answer.
         """
-        cdef Memory given = Memory.__new__(Memory)
+        cdef Memory given = Memory()
         cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
-        ws.load(self.coordinates, self.bounds, self.precisions, None, tol, within)
-        answer = None
-        if ws.solve(max_iter):
-            gradients = empty((self.K, self.d))
-            add_moves(self, ws, given.write(gradients, self.K, self.d))
-            moved, worst = repair(self, gradients, tol)
-            if worst == 0.0:
-                weights, _, multipliers, steps, active, gap, violation, name = ws.answer()
-                if self.least != 1.0:
-                    multipliers /= self.least
-                moved = moved or active
-                answer = gradients, weights, multipliers, steps, gap, violation, moved, name
+        ws.load(self.coordinates, self.bounds, self.precisions)
+        ws.tol, ws.within, ws.max_iter = tol, within, max_iter
+        ws.solve()
+        gradients = empty((self.K, self.d))
+        add_moves(self, ws, given.write(gradients, self.K, self.d))
+        answer = ws.answer()
         give_back(ws)
-        return answer
+        return gradients, answer
 
 
 def repair(Batch batch not None, gradients, double tol):

@@ -15,6 +15,8 @@
 #
 # Comparisons are such that what is not a number counts against the answer.
 
+UNCERTAINTY = ROUNDING  # for Python
+
 
 cdef struct Claim:
     Py_ssize_t K
@@ -187,29 +189,27 @@ cdef double slack_within(Claim *claim, Py_ssize_t i, Py_ssize_t j, Py_ssize_t co
     return forgiven(claim, i, j, sqrt(strength), work)
 
 
-def certify(residuals, bounds, precisions, shares, phi, multipliers) -> tuple[float, float]:
+def certify(problem, phi, multipliers) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
     Args:
-        residuals: (K, q).
-        bounds: (K, K).
-        precisions: (K,).
-        shares: (q,), what these are multiplied by in each coordinate.
+        problem: K residuals and what is asked of them.
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
-    cdef Memory given = Memory()
     cdef Memory memory = Memory()
     cdef Claim claim
+    residuals, bounds, precisions, shares = parts(problem)
+    phi, multipliers = ascontiguousarray(phi), ascontiguousarray(multipliers)
     cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1]
-    claim.K, claim.q, claim.n = K, (q + 3) // 4 * 4, given.read(precisions, K)
-    claim.h = copy_in(memory, given.read(residuals, K, q), K, q)
-    claim.phi = copy_in(memory, given.read(phi, K, q), K, q)
-    claim.bounds = copy_in(memory, given.read(bounds, K, K), K, K)
-    claim.lam = copy_in(memory, given.read(multipliers, K, K), K, K)
+    claim.K, claim.q, claim.n = K, (q + 3) // 4 * 4, memory.read(precisions, K)
+    claim.h = copy_in(memory, memory.read(residuals, K, q), K, q)
+    claim.phi = copy_in(memory, memory.read(phi, K, q), K, q)
+    claim.bounds = copy_in(memory, memory.read(bounds, K, K), K, K)
+    claim.lam = copy_in(memory, memory.read(multipliers, K, K), K, K)
     divide_room(&claim, memory.vector(certificate_room(K, claim.q)))
     claim.shares = memory.vector(claim.q)
-    claim.coloured = read_shares(claim.shares, given.read(shares, q), q)
+    claim.coloured = read_shares(claim.shares, memory.read(shares, q), q)
     return judge(&claim)
 
 

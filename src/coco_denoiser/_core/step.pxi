@@ -12,8 +12,7 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
         variance: relative noise variance of the observation.
         limit: the largest entry that may enter.
         limits: the curvature bounds of this step.
-        model: `most`, up to which size the core solves a window, `tol` and `within`; what falls
-            short of these, and larger windows, its `estimate` answers.
+        model: `core`, with which the core solves the window; if that is None, its `estimate` does.
         before: the estimate of the last step.
 
     Returns:
@@ -25,8 +24,10 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
     cdef double centre = limits.centre, radius = limits.radius
     check_room(window, at.rows)
     cdef Py_ssize_t K = window.count + (leaving_slot(window) < 0)
-    cdef Workspace ws = memory_for(window, K, model) if 1 < K <= model.most else None
-    cdef bint accepted, solved = K == 1
+    cdef Workspace ws = None
+    if K > 1 and model.core is not None:
+        ws = memory_for(window, K, model.core)
+    cdef bint accepted
     cdef Row weights = NULL
     found = True
     with nogil:
@@ -35,8 +36,9 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
             write_newest(window, &at, NULL, 0.0)
         if accepted and ws is not None:
             reduce_window(ws, window, &at, centre, radius)
-            solved, weights = solve_window(ws, -1, EITHER), row(ws.W, window.newest)
-        if accepted and not solved:
+            solve_window(ws, EITHER)
+            weights = row(ws.W, window.newest)
+        elif accepted and K > 1:
             with gil:
                 found = model.estimate(window, limits, before)
                 weights = given.read(found.weights, window.count)
@@ -46,11 +48,17 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
     return found if accepted else None
 
 
-def workspace(Window window, limits, model) -> Workspace:
-    """Return the problem of a window, in memory that its next step uses again."""
+def workspace(Window window, limits, core) -> Workspace:
+    """Return the problem of a window, in memory that its next step uses again.
+
+    Args:
+        window: the vectors and the tables.
+        limits: the curvature bounds.
+        core: what the answer must reach, as in a model; None if the core is not asked for one.
+    """
     cdef Memory given = Memory()
     cdef Slots at
-    cdef Workspace ws = memory_for(window, window.count, model)
+    cdef Workspace ws = memory_for(window, window.count, core)
     first = None if window.points is None else window.points[0]
     if first is not None:
         at = take_vectors(given, window.points, window.residuals, first, first, None)
@@ -58,14 +66,15 @@ def workspace(Window window, limits, model) -> Workspace:
     return ws
 
 
-cdef Workspace memory_for(Window window, Py_ssize_t K, model):
+cdef Workspace memory_for(Window window, Py_ssize_t K, core):
     """Return memory for a problem of K observations, and its settings."""
     cdef Workspace ws = window.work
     if K > window.room:
         raise ValueError(f"expected a window of {K} observations, got {window.room}")
     if ws is None or ws.K != K:
         ws = window.work = Workspace(K, K)
-    ws.tol, ws.within = model.tol, model.within
+    if core is not None:
+        ws.tol, ws.within, ws.max_iter = core
     return ws
 
 

@@ -1,5 +1,8 @@
 # One problem, its answer, and everything that is computed on the way.
 
+from coco_denoiser.solution import Answer, Status
+
+
 cdef enum Route:
     EITHER  # one after the other, until an answer is good enough
     LINE
@@ -72,6 +75,7 @@ cdef class Workspace(Memory):
     cdef readonly double least
     cdef Py_ssize_t K, q, most, pairs
     cdef double tol, within  # the gap to reach, and by what share of it phi may break a bound
+    cdef int max_iter  # limit on the steps; -1 leaves it to the method
     cdef Route answered  # which of them did
     cdef int steps  # of Newton's method
     cdef Py_ssize_t active, distinct  # pairs at their bounds, points that were told apart
@@ -128,10 +132,8 @@ cdef class Workspace(Memory):
                 self.first[e], self.second[e] = i, j
                 e += 1
 
-    cdef int load(
-        self, residuals, bounds, precisions, shares, double tol, double within
-    ) except -1:
-        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings.
+    cdef int load(self, residuals, bounds, precisions, shares=None) except -1:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,).
 
         With a covariance, precisions are multiplied by shares (q,) in each coordinate.
         """
@@ -139,7 +141,6 @@ cdef class Workspace(Memory):
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
         cdef Row h = given.read(residuals, K, q), rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
-        self.tol, self.within = tol, within
         set_coordinates(self, q)
         self.coloured = False
         for i in range(self.system.q):
@@ -164,46 +165,45 @@ cdef class Workspace(Memory):
         return copied(self.h, self.K, self.q), copied(self.bounds, self.K, self.K), n
 
     def answer(self):
-        """Return what `solve` returns."""
+        """Return the answer, in the units of the problem."""
         K = self.K
-        found = copied(self.W, K, K), copied(self.phi, K, self.q), copied(self.multipliers, K, K)
-        return *found, *self.verdict()
+        found = copied(self.phi, K, self.q), copied(self.W, K, K), copied(self.multipliers, K, K)
+        return Answer(*found, *self.verdict())
 
     def weights(self, Py_ssize_t i):
-        """Return the weights of one residual, (K,), and what else `solve` returns after these."""
+        """Return the weights of one residual, (K,), and what is known about the answer."""
         if not 0 <= i < self.K:
             raise IndexError(f"expected one of {self.K} residuals, got {i}")
         return copied(Table(row(self.W, i), 0), 1, self.K)[0], *self.verdict()
 
     cdef tuple verdict(self):
-        """Return steps, whether any pair is at its bound, gap, violation, and the method."""
-        return self.steps, self.active > 0, self.gap, self.violation, self.method()
-
-    cdef str method(self):
-        """The name of the method that answered."""
+        """Return gap, violation, steps, the name of the method, and the status."""
+        cdef int limit = PATH if self.answered == BARRIER else STEPS
+        method = "line" if self.answered == LINE else "newton"
         if self.answered == BARRIER:
-            return "barrier"
-        if self.distinct <= 2:
-            return "closed-form"
-        return "line" if self.answered == LINE else "newton"
+            method = "barrier"
+        elif self.distinct <= 2:
+            method = "closed-form"
+        if self.max_iter >= 0:
+            limit = self.max_iter
+        ended = status(self.gap, self.violation, self.tol, self.active > 0, self.steps >= limit)
+        return self.gap, self.violation, self.steps, method, ended
 
-    def solve(self, int max_iter=-1, method="auto") -> bool:
-        """Solve the problem, and judge the answer; return whether it is good enough.
+    def solve(self, method="auto") -> None:
+        """Solve the problem, and judge the answer: the best, if none is good enough.
 
         Args:
-            max_iter: limit on the steps; -1 leaves it to the method.
-            method: "line", "newton", "barrier", or "auto": one after the other, the first for one
-                coordinate; or a function, as `ask` takes.
+            method: "line", "newton" or "closed-form", "barrier", or "auto": one after the other,
+                the first for one coordinate; or a function, as `ask` takes.
         """
-        cdef bint solved
         cdef Route route = EITHER
         if not isinstance(method, str):
-            return ask(self, method)
+            ask(self, method)
+            return
         if method != "auto":
             route = LINE if method == "line" else BARRIER if method == "barrier" else NEWTON
         with nogil:
-            solved = solve_window(self, max_iter, route)
-        return solved
+            solve_window(self, route)
 
 
 cdef bint certify_answer(Workspace ws) noexcept nogil:
@@ -214,7 +214,32 @@ cdef bint certify_answer(Workspace ws) noexcept nogil:
     claim.shares, claim.coloured = ws.shares, ws.coloured
     divide_room(&claim, ws.scratch)
     ws.gap, ws.violation = judge(&claim)
-    return ws.gap <= ws.tol and ws.violation <= ws.tol
+    return is_good(ws.gap, ws.violation, ws.tol)
+
+
+cdef inline bint is_good(double gap, double violation, double tol) noexcept nogil:
+    """Return whether an answer reaches a tolerance; what is not a number does not."""
+    return gap <= tol and violation <= tol
+
+
+cpdef status(double gap, double violation, double tol, bint moved, bint exhausted):
+    """Return how a solver ended, by the certificate.
+
+    Args:
+        gap: relative duality gap.
+        violation: worst relative violation of a bound.
+        tol: what both must reach.
+        moved: whether the answer differs from the observations.
+        exhausted: whether the steps were used up.
+    """
+    if is_good(gap, violation, tol):
+        return SOLVED if moved else UNCHANGED
+    return ITERATION_LIMIT if exhausted else STALLED
+
+
+# An enumeration takes longer to look up.
+SOLVED, UNCHANGED = Status.SOLVED, Status.UNCHANGED
+ITERATION_LIMIT, STALLED = Status.ITERATION_LIMIT, Status.STALLED
 
 
 cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
@@ -243,46 +268,51 @@ cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
 _idle = {}  # workspaces that nobody uses, by the number of residuals
 
 
-def solve(
-    residuals, bounds, precisions, shares, double tol, int max_iter, double within, method
-):
-    """Solve a problem, and judge the answer.
+def solve(problem, double tol, double within, int max_iter, method):
+    """Solve a problem, and judge the answer; return it.
 
     Args:
-        residuals: (K, q).
-        bounds: (K, K).
-        precisions: (K,).
-        shares: (q,), what these are multiplied by in each coordinate; None for 1.
+        problem: residuals and what is asked of them.
         tol: relative gap to reach.
-        max_iter: limit on the steps; -1 leaves it to the method.
         within: phi may break its bounds by this share of them.
+        max_iter: limit on the steps; -1 leaves it to the method.
         method: what `Workspace.solve` takes.
-
-    Returns:
-        W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its
-        bound, gap and violation, and the name of the method.
     """
-    K, q = residuals.shape
-    cdef Workspace ws = borrow(K, q)
-    ws.load(residuals, bounds, precisions, shares, tol, within)
-    ws.solve(max_iter, method)
+    cdef Workspace ws = loaded(problem)
+    ws.tol, ws.within, ws.max_iter = tol, within, max_iter
+    ws.solve(method)
     answer = ws.answer()
     give_back(ws)
     return answer
 
 
-def average(residuals, bounds, precisions, shares, multipliers, double within):
-    """Return the answer of multipliers, (K, K): W (K, K), phi (K, q), gap and violation."""
-    K, q = residuals.shape
-    cdef Workspace ws = borrow(K, q)
-    cdef Memory given = Memory.__new__(Memory)
-    ws.load(residuals, bounds, precisions, shares, 0.0, within)
+def average(problem, multipliers, double within):
+    """Return the answer of multipliers, (K, K)."""
+    cdef Workspace ws = loaded(problem)
+    cdef Memory given = Memory()
+    ws.tol, ws.within, ws.max_iter = 0.0, within, -1
+    ws.answered, ws.distinct = NEWTON, ws.K
     if begin(ws, 0.0):
-        take_multipliers(ws, given.read(multipliers, K, K))
+        take_multipliers(ws, given.read(multipliers, ws.K, ws.K))
     certify_answer(ws)
-    answer = copied(ws.W, K, K), copied(ws.phi, K, q), ws.gap, ws.violation
+    answer = ws.answer()
     give_back(ws)
     return answer
+
+
+cdef tuple parts(problem):
+    """Return residuals, bounds, precisions, and what these are multiplied by, contiguous."""
+    given = problem.residuals, problem.bounds, problem.precisions, problem.coordinate_precisions
+    return tuple(map(ascontiguousarray, given))
+
+
+cdef Workspace loaded(problem):
+    """Return a workspace that holds a problem."""
+    residuals, bounds, precisions, shares = parts(problem)
+    K, q = residuals.shape
+    cdef Workspace ws = borrow(K, q)
+    ws.load(residuals, bounds, precisions, shares)
+    return ws
 
 
 cdef Workspace borrow(Py_ssize_t K, Py_ssize_t q):

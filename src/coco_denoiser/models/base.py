@@ -39,8 +39,9 @@ class Model:
         window: how many observations are kept unless they say otherwise.
         folds: whether an observation may stand for several.
         tol: what an answer must reach.
-        within: by what share of it an answer may break a bound.
-        most: up to how many observations Newton's method in the core answers; 0 for never.
+        core: what an answer of the core must reach, and the limit on its steps, if it solves the
+            problem of a window: tol, by what share of it a bound may be broken, and max_iter, or
+            -1. None if `estimate` answers.
         fixed: what `limits` returns, if that never changes.
     """
 
@@ -48,8 +49,7 @@ class Model:
     window: ClassVar[int] = 16
     folds: ClassVar[bool] = False
     tol: float = math.nan
-    within: float = math.nan
-    most: int = 0
+    core: tuple[float, float, int] | None = None
     fixed: Limits | None = None
 
     def fix(self, *bounds: object) -> None:
