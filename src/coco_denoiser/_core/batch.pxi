@@ -117,7 +117,7 @@ def repair(Batch batch not None, gradients, double tol):
     return sweeps > 0, max(worst, 0.0)
 
 
-cdef void reduce_batch(Batch batch, double *n) noexcept nogil:
+cdef void reduce_batch(Batch batch, Row n) noexcept nogil:
     """Fill in residuals, bounds and precisions."""
     cdef Py_ssize_t K = batch.K, d = batch.d, central, k
     cdef Row h = batch.h
@@ -139,7 +139,7 @@ cdef void reduce_batch(Batch batch, double *n) noexcept nogil:
         n[k] = batch.least / batch.variances[k]
 
 
-cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, double *out) noexcept nogil:
+cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, Row out) noexcept nogil:
     """Fill in coordinates (K, K) of K vectors, which are overwritten, by Gram and Schmidt.
 
     From the vectors, not from the table of distances: close residuals would lose half of their
@@ -158,7 +158,7 @@ cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, double *out) noexcept nogi
                 add_multiple(row(h, i), -out[i * K + j], row(h, j), d)
 
 
-cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
+cdef void add_moves(Batch batch, Workspace ws, Row theta) noexcept nogil:
     """Let theta be the gradients and what the residuals of an answer have moved."""
     cdef Py_ssize_t K = batch.K, d = batch.d, i, j, c
     cdef Row h = batch.h
@@ -175,7 +175,7 @@ cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
                 theta[i * d + c] += w * h[j * d + c]
 
 
-cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts) noexcept nogil:
+cdef double size_of_sum(Batch batch, Row theta, Py_ssize_t i, Row parts) noexcept nogil:
     """Return the size of what a gradient is the sum of; parts holds 2 d numbers, the last zero."""
     cdef Py_ssize_t d = batch.d, k
     cdef Row x = batch.x + i * d, g = batch.g + i * d
@@ -184,9 +184,7 @@ cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts)
     return root(squared_distance(parts, parts + d, d), parts, parts + d, 0.0, x, x, d)
 
 
-cdef double sweep_pairs(
-    Batch batch, double *theta, double *size, double tol, bint move
-) noexcept nogil:
+cdef double sweep_pairs(Batch batch, Row theta, Row size, double tol, bint move) noexcept nogil:
     """Move the pairs that break their bounds, the noisier point more.
 
     Args:

@@ -19,21 +19,14 @@ UNCERTAINTY = ROUNDING  # for Python
 
 
 cdef struct Claim:
-    Py_ssize_t K
-    Py_ssize_t q  # a multiple of four; further coordinates are zero
-    Table h
-    Table bounds
-    Table phi
-    Table lam
-    double *n
-    double *shares  # what precisions are multiplied by in each coordinate
+    Py_ssize_t K, q  # q is a multiple of four; further coordinates are zero
+    Table h, bounds, phi, lam
+    Row n, shares  # precisions, and what they are multiplied by in each coordinate
     bint coloured  # whether these differ
     # Room to work in: forces, u, a system, the size of each point, a vector.
-    Table force
-    Table u
+    Table force, u
     Laplacian system
-    double *size
-    double *mean
+    Row size, mean
 
 
 cdef Py_ssize_t certificate_room(Py_ssize_t K, Py_ssize_t q) noexcept nogil:
@@ -41,7 +34,7 @@ cdef Py_ssize_t certificate_room(Py_ssize_t K, Py_ssize_t q) noexcept nogil:
     return 2 * K * whole(q) + K * whole(q + 1 + K) + K * whole(K) + 2 * whole(K) + whole(q)
 
 
-cdef void divide_room(Claim *claim, double *room) noexcept nogil:
+cdef void divide_room(Claim *claim, Row room) noexcept nogil:
     """Set the tables that a claim is judged with."""
     cdef Py_ssize_t K = claim.K, q = claim.q
     claim.force.stride = claim.u.stride = whole(q)
@@ -101,7 +94,7 @@ cdef void load_rest(Claim *claim) noexcept nogil:
     """Set the system for u: what the forces lam v leave of n (h - phi)."""
     cdef Py_ssize_t i, j, c, q = claim.q
     cdef double lam
-    cdef double *own
+    cdef Row own
     for i in range(claim.K):
         own = row(claim.system.A, i)
         memcpy(own, row(claim.force, i), q * sizeof(double))
@@ -129,12 +122,8 @@ cdef double excess_of(Claim *claim, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
 cdef double slack_of(Claim *claim, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
     """Take the force of a pair from its two points; return rho ||y|| - <y, v>."""
     cdef double lam = row(claim.lam, i)[j], y, v, strength = 0.0, work = 0.0
-    cdef double *a = row(claim.phi, i)
-    cdef double *b = row(claim.phi, j)
-    cdef double *p = row(claim.u, i)
-    cdef double *r = row(claim.u, j)
-    cdef double *mine = row(claim.force, i)
-    cdef double *other = row(claim.force, j)
+    cdef Row a = row(claim.phi, i), p = row(claim.u, i), mine = row(claim.force, i)
+    cdef Row b = row(claim.phi, j), r = row(claim.u, j), other = row(claim.force, j)
     for c in range(claim.q):
         v = a[c] - b[c]
         y = lam * (v + (p[c] - r[c]))
@@ -213,7 +202,7 @@ def certify(problem, phi, multipliers) -> tuple[float, float]:
     return judge(&claim)
 
 
-cdef bint read_shares(double *shares, const double *given, Py_ssize_t q) noexcept nogil:
+cdef bint read_shares(Row shares, const double *given, Py_ssize_t q) noexcept nogil:
     """Copy what precisions are multiplied by; return whether coordinates differ."""
     cdef bint coloured = False
     cdef Py_ssize_t c
@@ -223,7 +212,7 @@ cdef bint read_shares(double *shares, const double *given, Py_ssize_t q) noexcep
     return coloured
 
 
-cdef Table copy_in(Memory memory, double *given, Py_ssize_t rows, Py_ssize_t columns) except *:
+cdef Table copy_in(Memory memory, Row given, Py_ssize_t rows, Py_ssize_t columns) except *:
     """Return a padded copy of contiguous numbers."""
     cdef Table table = memory.table(rows, columns)
     for i in range(rows):

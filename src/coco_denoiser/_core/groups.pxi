@@ -26,7 +26,7 @@ cdef void solve_distinct(Workspace ws, double near, int max_iter) noexcept nogil
 
 
 cdef Py_ssize_t label_groups(
-    double *bounds, Py_ssize_t stride, Py_ssize_t K, double limit, Py_ssize_t *label
+    Row bounds, Py_ssize_t stride, Py_ssize_t K, double limit, Py_ssize_t *label
 ) noexcept nogil:
     """Label the points by groups no further apart than a limit; return how many there are."""
     cdef Py_ssize_t i, j, k, count = 0, old

@@ -57,7 +57,7 @@ cdef bint attempt(Workspace ws, Attempt way) noexcept nogil:
     return False
 
 
-cdef void take_multipliers(Workspace ws, double *lam) noexcept nogil:
+cdef void take_multipliers(Workspace ws, Row lam) noexcept nogil:
     """Let the answer be that of multipliers, (K, K)."""
     for e in range(ws.pairs):
         ws.lam[e] = ws.best[e] = lam[ws.first[e] * ws.K + ws.second[e]]

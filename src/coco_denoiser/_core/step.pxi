@@ -105,9 +105,7 @@ cdef inline void *slot_of(const Slots *at, void *vectors, Py_ssize_t slot) noexc
     return <char *> vectors + slot * at.size * (4 if at.kind == b"f" else 8)
 
 
-cdef void merge_oldest(
-    const Slots *at, Slots pair, const Fold *fold, double centre
-) noexcept nogil:
+cdef void merge_oldest(const Slots *at, Slots pair, const Fold *fold, double centre) noexcept nogil:
     """Merge the oldest slot into the next, which the pair observes; put the new one in its place."""
     cdef Entry entry = Entry(fold.new - fold.old, 0.0, 1, &fold.weight, fold.shift, True)
     pair.points = slot_of(at, at.points, fold.old)

@@ -251,7 +251,7 @@ cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
             row(ws.h, i)[c] = 0.0
 
 
-cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+cdef void copy_out(Table table, Row out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     """Copy a table to contiguous memory."""
     for i in range(rows):
         memcpy(out + i * columns, row(table, i), columns * sizeof(double))
