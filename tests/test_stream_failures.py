@@ -23,7 +23,7 @@ def test_a_step_that_falls_short_warns_and_is_taken() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             follow(denoiser, points[:3], gradients[:3])
-        denoiser._model.core = 1e-30, 1e-30, 1
+        denoiser._model.tol, denoiser._model.max_iter = 1e-30, 1
     for x, g in zip(points[3:], gradients[3:], strict=True):
         with pytest.warns(coco.ConvergenceWarning, match="iteration limit: relative gap") as caught:
             lenient(x, g)

@@ -35,7 +35,7 @@ def windows(count: int) -> Any:
 
 def answers(build: Any, method: str, problem: Problem) -> list[Any]:
     """What a method and the certificate say, and what any multipliers answer."""
-    found = build.solve(problem, 1e-9, 1e-10, 15, method)
+    found = build.solve(problem, 1e-9, 15, method)
     lam = found.multipliers
     certificate = build.certify(problem, 0.9 * found.phi, lam)
     finite = np.where(np.isinf(lam), 3.0, lam)
@@ -57,10 +57,10 @@ def test_memory_that_is_used_again_is_as_good_as_new() -> None:
     build: Any = kernels
     for q in (12, 3, 7, 1, 12, 2):
         problem = Case(rng.normal(size=(9, q)), 9.0 * rng.normal(size=(9, q))).reduced()
-        used = build.solve(problem, 1e-9, 1e-10, -1, "auto")
+        used = build.solve(problem, 1e-9, None, "auto")
         kept = build._idle.copy()
         build._idle.clear()
-        new = build.solve(problem, 1e-9, 1e-10, -1, "auto")
+        new = build.solve(problem, 1e-9, None, "auto")
         build._idle.update(kept)
         for one, other in zip(used, new, strict=True):
             np.testing.assert_array_equal(one, other)
@@ -83,7 +83,7 @@ def test_arrays_of_other_sizes_and_types_are_refused(
 ) -> None:
     problem = Problem(*given, coordinate_precisions=np.ones(2))
     with pytest.raises(error):
-        build.solve(problem, 1e-9, 1e-10, 15, "auto")
+        build.solve(problem, 1e-9, 15, "auto")
     with pytest.raises(error):
         build.certify(problem, H, BOUNDS)
 

@@ -41,7 +41,7 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
 
 def problem_of(window: Window, shift: float, radius: float) -> Problem:
     limits = Limits(1.0, 0.0, shift, radius)
-    h, bounds, n = kernels.workspace(window, limits, None).problem()
+    h, bounds, n = kernels.workspace(window, limits, coco.Cocoercive(1.0)).problem()
     return plain(h, bounds, n)
 
 

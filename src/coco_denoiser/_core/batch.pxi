@@ -54,7 +54,8 @@ cdef class Batch(Memory):
     cdef Row x, g, h, rho, variances
 
     def __init__(self, points, gradients, variances, double c, double r):
-        cdef Py_ssize_t K = points.shape[0], d = points.shape[1]
+        cdef Py_ssize_t K = points.shape[0], d = points.shape[1], k
+        cdef Table spare
         self.gradients, self.K, self.d, self.c, self.r = gradients, K, d, c, r
         self.x, self.g = self.read(points, K, d), self.read(gradients, K, d)
         self.variances = self.read(variances, K)
@@ -66,9 +67,12 @@ cdef class Batch(Memory):
             reduce_batch(self, n)
         if d > max(K, <Py_ssize_t> FEW):
             self.coordinates = empty((K, K))
-            rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
+            spare = self.table(K, d)
+            for k in range(K):
+                memcpy(row(spare, k), self.h + k * d, d * sizeof(double))
+            rotate(spare, K, d, self.write(self.coordinates, K, K))
 
-    def solve(self, double tol, double within, int max_iter):
+    def solve(self, double tol, max_iter):
         """Solve the problem, as the function `solve` does, which has the same arguments.
 
         Returns:
@@ -77,7 +81,7 @@ cdef class Batch(Memory):
         cdef Memory given = Memory()
         cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
         ws.load(self.coordinates, self.bounds, self.precisions)
-        ws.tol, ws.within, ws.max_iter = tol, within, max_iter
+        ws.aim(tol, max_iter)
         ws.solve()
         gradients = empty((self.K, self.d))
         add_moves(self, ws, given.write(gradients, self.K, self.d))

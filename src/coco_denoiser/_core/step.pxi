@@ -12,7 +12,8 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
         variance: relative noise variance of the observation.
         limit: the largest entry that may enter.
         limits: the curvature bounds of this step.
-        model: `core`, with which the core solves the window; if that is None, its `estimate` does.
+        model: `compiled`, whether the core solves the window, by its `tol` and `max_iter`; if not,
+            its `estimate` does.
         before: the estimate of the last step.
 
     Returns:
@@ -25,8 +26,8 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
     check_room(window, at.rows)
     cdef Py_ssize_t K = window.count + (leaving_slot(window) < 0)
     cdef Workspace ws = None
-    if K > 1 and model.core is not None:
-        ws = memory_for(window, K, model.core)
+    if K > 1 and model.compiled:
+        ws = memory_for(window, K, model)
     cdef bint accepted
     cdef Row weights = NULL
     found = True
@@ -48,17 +49,11 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
     return found if accepted else None
 
 
-def workspace(Window window, limits, core) -> Workspace:
-    """Return the problem of a window, in memory that its next step uses again.
-
-    Args:
-        window: the vectors and the tables.
-        limits: the curvature bounds.
-        core: what the answer must reach, as in a model; None if the core is not asked for one.
-    """
+def workspace(Window window, limits, model) -> Workspace:
+    """Return the problem of a window, in memory that its next step uses again."""
     cdef Memory given = Memory()
     cdef Slots at
-    cdef Workspace ws = memory_for(window, window.count, core)
+    cdef Workspace ws = memory_for(window, window.count, model)
     first = None if window.points is None else window.points[0]
     if first is not None:
         at = take_vectors(given, window.points, window.residuals, first, first, None)
@@ -66,15 +61,14 @@ def workspace(Window window, limits, core) -> Workspace:
     return ws
 
 
-cdef Workspace memory_for(Window window, Py_ssize_t K, core):
+cdef Workspace memory_for(Window window, Py_ssize_t K, model):
     """Return memory for a problem of K observations, and its settings."""
     cdef Workspace ws = window.work
     if K > window.room:
         raise ValueError(f"expected a window of {K} observations, got {window.room}")
     if ws is None or ws.K != K:
         ws = window.work = Workspace(K, K)
-    if core is not None:
-        ws.tol, ws.within, ws.max_iter = core
+    ws.aim(model.tol, model.max_iter)
     return ws
 
 

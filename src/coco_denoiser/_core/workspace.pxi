@@ -22,6 +22,14 @@ cdef enum:
     FACTORISED = 1200
     FEW_POINTS = 160
 
+cdef extern from *:
+    """
+    /* A pair of the answer may break its bound by this share of it, or a tenth of tol if that is
+     * less: drawing all points together costs far more than it mends where one is far away. */
+    #define FEASIBLE 1e-10
+    """
+    const double FEASIBLE
+
 cdef class Line(Memory)  # line.pxi
 
 
@@ -103,7 +111,9 @@ cdef class Workspace(Memory):
     cdef Model model
     cdef Line line
     cdef Table multipliers
-    cdef Row scratch  # of the certificate
+    # Of the certificate: forces, what makes up for the rounding of phi, and their mean.
+    cdef Table force, u
+    cdef Row mean
     cdef Indices label  # of the group of each point
     cdef Workspace part  # of the problem in which every group is one point
 
@@ -122,7 +132,7 @@ cdef class Workspace(Memory):
         self.last, self.best = self.vector(pairs), self.vector(pairs)
         self.old_lam, self.old_w = self.vector(pairs), self.vector(pairs)
         self.term = self.vector(pairs)
-        self.scratch = self.vector(certificate_room(K, q))
+        self.force, self.u, self.mean = self.table(K, q), self.table(K, q), self.vector(q)
         self.model, self.line = Model(K, q, pairs), Line(K)
         self.label = self.indices(K)
         for i in range(q):
@@ -131,6 +141,12 @@ cdef class Workspace(Memory):
             for j in range(i):
                 self.first[e], self.second[e] = i, j
                 e += 1
+
+    cdef int aim(self, double tol, max_iter) except -1:
+        """Set what the answer must reach, and the limit on the steps; None leaves it to the method."""
+        self.tol, self.within = tol, min(0.1 * tol, FEASIBLE)
+        self.max_iter = -1 if max_iter is None else max_iter
+        return 0
 
     cdef int load(self, residuals, bounds, precisions, shares=None) except -1:
         """Set the problem: residuals (K, q), bounds (K, K), precisions (K,).
@@ -206,17 +222,6 @@ cdef class Workspace(Memory):
             solve_window(self, route)
 
 
-cdef bint certify_answer(Workspace ws) noexcept nogil:
-    """Judge the answer of a workspace; return whether it is good enough."""
-    cdef Claim claim
-    claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
-    claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
-    claim.shares, claim.coloured = ws.shares, ws.coloured
-    divide_room(&claim, ws.scratch)
-    ws.gap, ws.violation = judge(&claim)
-    return is_good(ws.gap, ws.violation, ws.tol)
-
-
 cdef inline bint is_good(double gap, double violation, double tol) noexcept nogil:
     """Return whether an answer reaches a tolerance; what is not a number does not."""
     return gap <= tol and violation <= tol
@@ -268,18 +273,17 @@ cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
 _idle = {}  # workspaces that nobody uses, by the number of residuals
 
 
-def solve(problem, double tol, double within, int max_iter, method):
+def solve(problem, double tol, max_iter, method):
     """Solve a problem, and judge the answer; return it.
 
     Args:
         problem: residuals and what is asked of them.
-        tol: relative gap to reach.
-        within: phi may break its bounds by this share of them.
-        max_iter: limit on the steps; -1 leaves it to the method.
+        tol: relative gap and violation to reach.
+        max_iter: limit on the steps; None leaves it to the method.
         method: what `Workspace.solve` takes.
     """
     cdef Workspace ws = loaded(problem)
-    ws.tol, ws.within, ws.max_iter = tol, within, max_iter
+    ws.aim(tol, max_iter)
     ws.solve(method)
     answer = ws.answer()
     give_back(ws)
@@ -287,10 +291,11 @@ def solve(problem, double tol, double within, int max_iter, method):
 
 
 def average(problem, multipliers, double within):
-    """Return the answer of multipliers, (K, K)."""
+    """Return the answer of multipliers, (K, K); phi may break its bounds by a share of them."""
     cdef Workspace ws = loaded(problem)
     cdef Memory given = Memory()
-    ws.tol, ws.within, ws.max_iter = 0.0, within, -1
+    ws.aim(0.0, None)
+    ws.within = within
     ws.answered, ws.distinct = NEWTON, ws.K
     if begin(ws, 0.0):
         take_multipliers(ws, given.read(multipliers, ws.K, ws.K))
@@ -298,6 +303,16 @@ def average(problem, multipliers, double within):
     answer = ws.answer()
     give_back(ws)
     return answer
+
+
+cdef bint read_shares(Row shares, const double *given, Py_ssize_t q) noexcept nogil:
+    """Copy what precisions are multiplied by; return whether coordinates differ."""
+    cdef bint coloured = False
+    cdef Py_ssize_t c
+    for c in range((q + 3) // 4 * 4):
+        shares[c] = given[c] if c < q else 1.0
+        coloured = coloured or shares[c] != 1.0
+    return coloured
 
 
 cdef tuple parts(problem):

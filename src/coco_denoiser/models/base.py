@@ -39,9 +39,8 @@ class Model:
         window: how many observations are kept unless they say otherwise.
         folds: whether an observation may stand for several.
         tol: what an answer must reach.
-        core: what an answer of the core must reach, and the limit on its steps, if it solves the
-            problem of a window: tol, by what share of it a bound may be broken, and max_iter, or
-            -1. None if `estimate` answers.
+        max_iter: limit on the steps of a solver; None leaves it to the method.
+        compiled: whether the core answers in a stream of arrays, without asking `estimate`.
         fixed: what `limits` returns, if that never changes.
     """
 
@@ -49,7 +48,8 @@ class Model:
     window: ClassVar[int] = 16
     folds: ClassVar[bool] = False
     tol: float = math.nan
-    core: tuple[float, float, int] | None = None
+    max_iter: int | None = None
+    compiled: bool = False
     fixed: Limits | None = None
 
     def fix(self, *bounds: object) -> None:

@@ -72,8 +72,7 @@ class Cocoercive(Model):
         check.one_of("method", self.method, ("auto", *solvers.METHODS))
         self.max_iter = check.count("max_iter", self.max_iter, optional=True)
         self.tol = check.positive("tol", self.tol)
-        if self.method == "auto":
-            self.core = self.tol, solvers.allowed(self.tol), self.max_iter or -1
+        self.compiled = self.method == "auto"
         self.fix(self.L, self.mu)
 
     @property
@@ -88,8 +87,8 @@ class Cocoercive(Model):
 
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
         """Return the weights of the newest observation."""
-        room = kernels.workspace(window, limits, self.core)
-        if self.core is not None:
+        room = kernels.workspace(window, limits, self)
+        if self.compiled:
             room.solve()
             return window.found()
         start = None
@@ -123,8 +122,8 @@ class Cocoercive(Model):
         problem, units = from_observations(
             x, g, L=limits.L, mu=limits.mu, variances=variances, covariance=covariance
         )
-        if self.core is not None and covariance is None:
-            gradients, answer = units.batch.solve(*self.core)
+        if self.compiled and covariance is None:
+            gradients, answer = units.batch.solve(self.tol, self.max_iter)
             return units.finish(answer, gradients, self.tol)
         answer = solvers.solve(problem, method=self.method, tol=self.tol, max_iter=self.max_iter)
         return units.restore(answer, self.tol)

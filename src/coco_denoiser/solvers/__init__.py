@@ -27,15 +27,6 @@ METHODS: dict[str, Function | None] = {
 }
 ITERATIONS = 100_000  # of such a function, unless the caller says otherwise
 
-# A pair of the answer may break its bound by this share of it, or a tenth of tol if that is less:
-# drawing all points together costs far more than it mends where one of them is far away.
-FEASIBLE = 1e-10
-
-
-def allowed(tol: float) -> float:
-    """Return by what share of it a pair of the answer may break its bound."""
-    return min(0.1 * tol, FEASIBLE)
-
 
 def solve(
     problem: Problem,
@@ -67,7 +58,7 @@ def solve(
     if function is not None:
         max_iter = max_iter or ITERATIONS
         way = _asking(function, problem, tol, max_iter)
-    answer = kernels.solve(problem, tol, allowed(tol), max_iter or -1, way)
+    answer = kernels.solve(problem, tol, max_iter, way)
     if method == "closed-form" and answer.method != method:
         raise _refusal(method, f"two distinct points, got {len(problem.precisions)}")
     return answer if method == "auto" else answer._replace(method=method)
