@@ -81,7 +81,8 @@ BAD: list[tuple[Any, type[Exception]]] = [
 def test_arrays_of_other_sizes_and_types_are_refused(
     build: Any, given: Any, error: type[Exception]
 ) -> None:
-    problem = Problem(*given, coordinate_precisions=np.ones(2))
+    h, bounds, n = given
+    problem = Problem(h, bounds, n, np.ones(2))
     with pytest.raises(error):
         build.solve(problem, 1e-9, 15, "auto")
     with pytest.raises(error):

@@ -42,8 +42,7 @@ cdef class Barrier(TreeSystem):
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q):
         cdef Py_ssize_t most = K * (K - 1) // 2
-        self.dlam, self.best = self.vector(most), self.vector(most)
-        self.bend = self.vector(most)
+        self.dlam, self.best, self.bend = self.vector(most), self.vector(most), self.vector(most)
         self.along, self.square = self.vector(most), self.vector(most)
 
     cdef bint enter(self, Indices label) noexcept nogil:
@@ -67,7 +66,7 @@ cdef class Barrier(TreeSystem):
             return False
         margin = 1.0 + max(min(0.1, worst - 1.0), 1e-14)
         while not clear:
-            count = label_groups(self.A.data, self.A.stride, K, 0.5, label)
+            count = label_groups(self.A, K, 0.5, label)
             self.draw_together(label, count, margin)
             clear = True
             for e in range(self.pairs):

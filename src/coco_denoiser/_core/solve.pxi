@@ -37,7 +37,7 @@ cdef void solve_window(Workspace ws, Route route) noexcept nogil:
     if route == BARRIER or (route == EITHER and unknowns ** 3 <= 6.0 * BARRIER_WORK):
         steps = ws.max_iter if ws.max_iter >= 0 else <int> PATH
         for k in range(3):
-            count = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, LEVELS[k], ws.label)
+            count = label_groups(ws.bounds, ws.K, LEVELS[k], ws.label)
             if count > distinct and attempt(ws, Attempt(BARRIER, LEVELS[k], steps)):
                 return
             distinct = count
@@ -74,7 +74,7 @@ cdef int ask(Workspace ws, function) except -1:
     cdef Workspace part = ws
     cdef Memory given = Memory.__new__(Memory)
     ws.answered = ASKED
-    ws.distinct = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, COINCIDENT, ws.label)
+    ws.distinct = label_groups(ws.bounds, ws.K, COINCIDENT, ws.label)
     if ws.distinct < ws.K:
         part = merge_groups(ws, ws.distinct)
     if begin(part, COINCIDENT):
