@@ -69,3 +69,10 @@ def test_bounds_that_stay_broken_in_the_units_of_the_batch_are_no_success(
     found = coco.solve(points, gradients, L=1.0, throw=False)
     assert found.status is coco.Status.STALLED
     assert found.violation == 1.0
+
+
+def test_gradients_that_are_repaired_are_not_called_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "repair", lambda *_: (True, 0.0))
+    assert coco.solve(np.eye(3), 0.5 * np.eye(3), L=1.0).status is coco.Status.SOLVED
