@@ -26,4 +26,4 @@ def one_pair_at_a_time(window, *, tol, max_iter):
     return multipliers, sweeps
 
 
-solvers.METHODS["one-pair"] = solvers.Method(one_pair_at_a_time, 500)
+solvers.METHODS["one-pair"] = one_pair_at_a_time

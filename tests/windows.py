@@ -32,9 +32,8 @@ def by(method: str, problem: Problem, **options: Any) -> tuple[Float64, int]:
 
 def average(multipliers: Float64, problem: Problem) -> tuple[Float64, Float64]:
     """W and phi of finite multipliers, drawn together until every pair fits."""
-    h, n, shares = problem.residuals, problem.precisions, problem.coordinate_precisions
-    h = np.ascontiguousarray(h)
-    return kernels.average(h, problem.bounds, n, shares, multipliers, 1e-12)[:2]
+    found = kernels.average(problem, multipliers, 1e-12)
+    return found.weights, found.phi
 
 
 @st.composite

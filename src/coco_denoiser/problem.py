@@ -30,9 +30,6 @@ from coco_denoiser._core import kernels
 from coco_denoiser.solution import Answer, Solution, Status
 from coco_denoiser.typing import Float64
 
-# What they are: `_core/constants.h`.
-COINCIDENT: float = kernels.CONSTANTS["COINCIDENT"]
-ROUNDING: float = kernels.CONSTANTS["ROUNDING"]
 ones = cache(np.ones)  # of a few sizes; nobody writes to them
 
 
@@ -56,16 +53,6 @@ class Problem:
     coordinate_precisions: Float64
     start: Float64 | None = None
 
-    @property
-    def isotropic(self) -> bool:
-        """Whether the noise is the same in all coordinates."""
-        return bool(self.coordinate_precisions.min() == 1.0)
-
-    @property
-    def table(self) -> Float64:
-        """The precision of every coordinate of every residual, (K, q)."""
-        return self.precisions[:, None] * self.coordinate_precisions
-
 
 class Units(NamedTuple):
     """The way from a reduced answer back to the observations.
@@ -83,25 +70,28 @@ class Units(NamedTuple):
     axes: Float64 | None
 
     def restore(self, answer: Answer, tol: float) -> Solution:
-        """Return an answer in the units and the coordinates of the observations.
+        """Return an answer in the units and the coordinates of the observations."""
+        h, phi, gradients = self.residuals, answer.phi, self.batch.gradients
+        if answer.status is Status.UNCHANGED:
+            return self.finish(answer, gradients.copy(), tol)
+        if phi.shape != h.shape:  # solved in fewer coordinates
+            phi = answer.weights @ h
+        move = self.batch.scale * (phi - h)
+        move = move if self.axes is None else move @ self.axes.T
+        return self.finish(answer, gradients + move, tol)
+
+    def finish(self, answer: Answer, theta: Float64, tol: float) -> Solution:
+        """Return the solution with these gradients, of an answer.
 
         Pairs that break their bounds there, by digits that the problem does not have, are drawn
         together; if that fails, the status says so.
         """
-        status, h, phi, move = answer.status, self.residuals, answer.phi, None
-        if status is not Status.UNCHANGED:
-            if phi.shape != h.shape:  # solved in fewer coordinates
-                phi = answer.weights @ h
-            move = self.batch.scale * (phi - h)
-            move = move if self.axes is None else move @ self.axes.T
-        gradients = self.batch.gradients
-        theta = gradients.copy() if move is None else gradients + move
         moved, worst = kernels.repair(self.batch, theta, tol)
-        if worst > 0.0 and status.success:
-            status = Status.STALLED
-        elif moved and status is Status.UNCHANGED:
-            status = Status.SOLVED
-        answer = answer._replace(violation=max(answer.violation, worst), status=status)
+        if worst > 0.0:
+            status = Status.STALLED if answer.status.success else answer.status
+            answer = answer._replace(violation=max(answer.violation, worst), status=status)
+        elif moved and answer.status is Status.UNCHANGED:
+            answer = answer._replace(status=Status.SOLVED)
         return answer.solution(theta, self.multiplier * answer.multipliers)
 
 

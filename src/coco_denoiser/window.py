@@ -87,8 +87,7 @@ class Window(kernels.Window):
 
     def found(self) -> "Estimate":
         """Return what the core has just found."""
-        weights, steps, moved, gap, violation, method = self.work.weights(self.newest)
-        status = Status.SOLVED if moved else Status.UNCHANGED
+        weights, gap, violation, steps, method, status = self.work.weights(self.newest)
         return Estimate(weights, math.nan, gap, violation, steps, method, status, self.work)
 
     def in_order(self, found: "Estimate | None") -> Float64:
@@ -208,5 +207,5 @@ class Estimate(NamedTuple):
         """Return the answer for the whole window, its multipliers in units of 1 / variances."""
         if not isinstance(self.source, kernels.Workspace):
             return self.source
-        W, phi, multipliers, *_ = self.source.answer()
-        return Answer(phi, W, multipliers / self.source.least, *self[2:7])
+        found = self.source.answer()
+        return found._replace(multipliers=found.multipliers / self.source.least)

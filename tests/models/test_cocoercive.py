@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser._core import kernels
 from coco_denoiser.models.base import Limits
-from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
-from tests.windows import distances
+from tests.windows import distances, plain
 
 
 def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
@@ -40,7 +40,9 @@ def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = Fal
 
 
 def problem_of(window: Window, shift: float, radius: float) -> Problem:
-    return Cocoercive(1.0).problem(window, Limits(1.0, 0.0, shift, radius))
+    limits = Limits(1.0, 0.0, shift, radius)
+    h, bounds, n = kernels.workspace(window, limits, coco.Cocoercive(1.0)).problem()
+    return plain(h, bounds, n)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, -2.0])

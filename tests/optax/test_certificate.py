@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import coco_denoiser
-from coco_denoiser.certificate import certify as core
+from coco_denoiser._core import kernels
 from coco_denoiser.optax.certificate import certify, certify_two
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
@@ -54,7 +54,7 @@ def test_it_says_of_any_answer_what_numpy_says() -> None:
         W = weights(lam, p.precisions) if lam.any() else np.eye(K)
         if seed % 2:  # an answer that the multipliers do not account for
             W = 0.9 * W + 0.1 * p.precisions / p.precisions.sum()
-        expected = core(p, W @ p.residuals, lam)
+        expected = kernels.certify(p, W @ p.residuals, lam)
         for empty in (0, 2):
             found = judged(p, W, lam, "float64", empty=empty)
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
@@ -96,7 +96,7 @@ def test_it_can_be_mapped_and_finds_nothing_to_move_where_nothing_moves() -> Non
     gap, violation = jax.vmap(certify)(h, n, 9.0 * bounds, alone, jnp.zeros_like(bounds))
     assert not gap.any()
     assert gap.shape == violation.shape == (4,)
-    expected = [core(p, p.residuals, np.zeros((K, K)))[1] for p in problems]
+    expected = [kernels.certify(p, p.residuals, np.zeros((K, K)))[1] for p in problems]
     _, violation = jax.vmap(certify)(h, n, bounds, alone, jnp.zeros_like(bounds))
     np.testing.assert_allclose(violation, expected, rtol=1e-5)
 
@@ -116,5 +116,5 @@ def test_two_points_are_judged_as_by_numpy() -> None:
             with jax.enable_x64(True):
                 numbers = map(jnp.asarray, (apart, bound, 1.0 / older, 1.0 / newer, weight))
                 found = [float(v) for v in certify_two(*numbers)]
-            np.testing.assert_allclose(found, core(p, phi, lam), rtol=1e-9, atol=1e-13)
+            np.testing.assert_allclose(found, kernels.certify(p, phi, lam), rtol=1e-9, atol=1e-13)
             assert (max(found) <= 1e-12) == (weight == exact)

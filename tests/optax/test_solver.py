@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser
-from coco_denoiser.certificate import certify
+from coco_denoiser._core import kernels
 from coco_denoiser.optax import solver
 from coco_denoiser.optax.models import cocoercive
 from coco_denoiser.optax.window import Window
@@ -105,6 +105,6 @@ def test_the_gap_of_an_answer_that_was_stopped_is_numpys() -> None:
         _, (_, *found) = newest(*map(jnp.asarray, (x, g, L, 0.0, 0.03)))
         W, lam = jax.jit(solver.solve)(*map(jnp.asarray, (h, ones, apart, bounds)), tol=0.03)
     p = Problem(h, bounds, ones, np.ones(h.shape[1]))
-    expected = certify(p, np.asarray(W) @ h, np.array(lam))
+    expected = kernels.certify(p, np.asarray(W) @ h, np.array(lam))
     assert expected[0] > 1e-8  # stopped early, which is what makes it worth reading
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import coco_denoiser as coco
+from coco_denoiser import solvers
 from coco_denoiser._core import kernels
-from coco_denoiser.certificate import certify
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES, Case, box, noisy, sgd
@@ -25,7 +25,7 @@ def path(K: int, d: int, step: float, seed: int) -> Problem:
 
 def verdict(window: Problem, lam: Float64) -> float:
     _, phi = average(lam, window)
-    return max(certify(window, phi, lam))
+    return max(kernels.certify(window, phi, lam))
 
 
 @pytest.mark.parametrize("step", [0.7, 0.05, 0.001])
@@ -67,9 +67,7 @@ def test_hard_windows_are_solved_without_another_method(name: str) -> None:
     for K, d in ((8, 2), (16, 2), (16, 3), (16, 10), (24, 2)):
         for _ in range(20):
             window = FAMILIES[name](rng, K, d).reduced()
-            given = window.residuals, window.bounds, window.precisions
-            *_, gap, violation, _ = kernels.solve(*given, None, 1e-9, -1, 1e-10, "newton")
-            solved += max(gap, violation) <= 1e-9
+            solved += solvers.solve(window, method="newton").status.success
     assert solved >= 95
 
 
@@ -115,10 +113,9 @@ def test_coinciding_points_are_held_by_their_smallest_bound() -> None:
     bounds[0, 1] = bounds[1, 0] = 0.0
     bounds[1, 2] = bounds[2, 1] = 1.0 - 1e-5
     bounds[0, 2] = bounds[2, 0] = bounds[1, 2] - 5e-12
-    *_, lam, _, _, gap, violation, _ = kernels.solve(
-        residuals, bounds, np.ones(4), None, 1e-9, -1, 1e-10, "newton"
-    )
-    assert max(gap, violation) <= 1e-9
+    found = solvers.solve(plain(residuals, bounds), method="newton")
+    assert found.status.success
+    lam = found.multipliers
     assert lam[0, 2] > lam[1, 2] == 0.0
 
 
@@ -152,7 +149,7 @@ def test_elimination_keeps_every_digit_however_strong_the_pulls(strongest: float
     bounds = np.full((K, K), 1e3)
     np.fill_diagonal(bounds, 0.0)
     bounds[0, 1] = bounds[1, 0] = 1e-3 * np.linalg.norm(h[0] - h[1])  # one is broken
-    W, phi, _, _ = kernels.average(h, bounds, n, None, a + a.T, 1e9)
+    phi, W, *_ = kernels.average(plain(h, bounds, n), a + a.T, 1e9)
     right = np.hstack((n[:, None] * h, np.diag(n))).astype(np.longdouble)
     exact = _stationary((a + a.T).astype(np.longdouble), n.astype(np.longdouble), right)
     np.testing.assert_allclose(np.hstack((phi, W)), exact.astype(float), rtol=1e-11)

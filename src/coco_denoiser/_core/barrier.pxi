@@ -37,20 +37,15 @@ cdef class Barrier(TreeSystem):
 
     # Of every pair: what a step changes, v.dv and ||dv||^2; the correction of lam s; the best
     # multipliers so far.
-    cdef double *dlam
-    cdef double *along
-    cdef double *square
-    cdef double *bend
-    cdef double *best
+    cdef Row dlam, along, square, bend, best
     cdef double loss, primal, dual  # 1/2 sum n u^2, and how far phi and lam may go
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q):
         cdef Py_ssize_t most = K * (K - 1) // 2
-        self.dlam, self.best = self.vector(most), self.vector(most)
-        self.bend = self.vector(most)
+        self.dlam, self.best, self.bend = self.vector(most), self.vector(most), self.vector(most)
         self.along, self.square = self.vector(most), self.vector(most)
 
-    cdef bint enter(self, Py_ssize_t *label) noexcept nogil:
+    cdef bint enter(self, Indices label) noexcept nogil:
         """Begin inside the bounds, as far as they are broken; return False if they are not.
 
         Points that broken bounds connect are drawn towards their mean, and no others: to move a
@@ -71,7 +66,7 @@ cdef class Barrier(TreeSystem):
             return False
         margin = 1.0 + max(min(0.1, worst - 1.0), 1e-14)
         while not clear:
-            count = label_groups(self.A.data, self.A.stride, K, 0.5, label)
+            count = label_groups(self.A, K, 0.5, label)
             self.draw_together(label, count, margin)
             clear = True
             for e in range(self.pairs):
@@ -85,14 +80,10 @@ cdef class Barrier(TreeSystem):
             self.lam[e] = tau / self.s[e]
         return True
 
-    cdef void draw_together(
-        self, Py_ssize_t *label, Py_ssize_t count, double margin
-    ) noexcept nogil:
+    cdef void draw_together(self, Indices label, Py_ssize_t count, double margin) noexcept nogil:
         """Shrink every group until its bounds hold with a margin; fill in u, v and distances."""
         cdef Py_ssize_t c, e, i, j, g
-        cdef double *share = self.factors
-        cdef double *h
-        cdef double *k
+        cdef Row share = self.factors, h, k
         cdef double mass, mean
         for g in range(count):
             share[g], mass = 1.0, 0.0
@@ -135,7 +126,7 @@ cdef class Barrier(TreeSystem):
     cdef void weigh(self) noexcept nogil:
         """Fill in the loss."""
         cdef Py_ssize_t c, i
-        cdef double *u
+        cdef Row u
         self.loss = 0.0
         for c in range(self.q):
             u = row(self.u, c)
@@ -194,8 +185,7 @@ cdef class Barrier(TreeSystem):
     cdef void direct(self, double tau) noexcept nogil:
         """Find the step towards tau, and how far it may go."""
         cdef Py_ssize_t e, c
-        cdef double *a
-        cdef double *b
+        cdef Row a, b
         cdef double fastest = 0.0, largest = 0.0
         for e in range(self.pairs):
             self.weight[e] = (tau + self.bend[e]) / self.s[e]
@@ -236,8 +226,7 @@ cdef class Barrier(TreeSystem):
     cdef void advance(self) noexcept nogil:
         """Go as far as a step may."""
         cdef double a = self.primal, b = self.dual
-        cdef double *u
-        cdef double *edge
+        cdef Row u, edge
         cdef Py_ssize_t c, e, i
         for c in range(self.q):
             u, edge = row(self.u, c), row(self.edge, c)
@@ -283,7 +272,7 @@ cdef class Barrier(TreeSystem):
             self.primal *= 0.5
         return False
 
-    cdef double gap(self, Workspace ws, double *lam) noexcept nogil:
+    cdef double gap(self, Workspace ws, Row lam) noexcept nogil:
         """Return the relative gap of multipliers; the workspace holds their phi."""
         memset(ws.lam, 0, ws.pairs * sizeof(double))
         for e in range(self.pairs):

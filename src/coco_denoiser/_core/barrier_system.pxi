@@ -15,27 +15,19 @@ cdef class TreeSystem(Memory):
     """A problem in the coordinates of a tree, and the system of a step."""
 
     cdef Py_ssize_t K, q, pairs, size
-    cdef Py_ssize_t *above  # the point that a point hangs on; K for the origin
-    cdef Py_ssize_t *order  # the point at each node
-    cdef Py_ssize_t *parent  # the node that a node hangs on
-    cdef Py_ssize_t *stop  # the first node behind those that hang on a node
-    cdef Py_ssize_t *first  # the two nodes of a pair, the first being the larger
-    cdef Py_ssize_t *second
-    cdef Py_ssize_t *listed  # of a pair, where the workspace has it
-    cdef double *n
-    cdef double *shares  # what these are multiplied by in each coordinate
+    cdef Indices above  # the point that a point hangs on; K for the origin
+    # The point at each node, the node that it hangs on, the first behind those that hang on it.
+    cdef Indices order, parent, stop
+    cdef Indices first, second  # the two nodes of a pair, the first being the larger
+    cdef Indices listed  # of a pair, where the workspace has it
+    cdef Row n, shares  # precisions, and what they are multiplied by in each coordinate
     # Of every pair: bound, slack, multiplier; and what it weighs in a sum.
-    cdef double *rho
-    cdef double *s
-    cdef double *lam
-    cdef double *weight
+    cdef Row rho, s, lam, weight
     # Coordinates by columns of nodes (u, du, and edge: u from that of the parent on) or pairs
     # (v, dv); residuals by rows of nodes.
     cdef Table u, du, edge, v, dv, h
     cdef Table H  # the system, and then its factor: rows below the diagonal, pivots inverted
-    cdef double *gradient
-    cdef double *step
-    cdef double *factors
+    cdef Row gradient, step, factors
     cdef Table A, before, after  # by nodes, (K + 1, K + 1)
 
     def __cinit__(self, Py_ssize_t K, Py_ssize_t q):
@@ -55,10 +47,6 @@ cdef class TreeSystem(Memory):
         self.gradient, self.step = self.vector(self.size), self.vector(self.size)
         self.A, self.before = self.table(K + 1, K + 1), self.table(K + 1, K + 1)
         self.after = self.table(K + 2, K + 1)
-
-    cdef Py_ssize_t *indices(self, Py_ssize_t size) except NULL:
-        """Return room for indices."""
-        return <Py_ssize_t *> self.allocate((size + 1) * sizeof(Py_ssize_t))
 
     cdef void load(self, Workspace ws) noexcept nogil:
         """Take a problem: number its points along a tree, and list the pairs.
@@ -107,8 +95,7 @@ cdef class TreeSystem(Memory):
     cdef void assemble(self) noexcept nogil:
         """Fill in H, block by block of two coordinates."""
         cdef Py_ssize_t c, d, e, i, j
-        cdef double *a
-        cdef double *b
+        cdef Row a, b
         for c in range(self.q):
             for d in range(c + 1):
                 a, b = row(self.v, c), row(self.v, d)
@@ -133,9 +120,7 @@ cdef class TreeSystem(Memory):
         l's points to what does not hang on k; else those between the two, with a minus sign.
         """
         cdef Py_ssize_t K = self.K, i, k, p, start = c * K - 1, other = d * K - 1
-        cdef double *inside
-        cdef double *before
-        cdef double *after
+        cdef Row inside, before, after
         memset(row(self.before, 0), 0, (K + 1) * sizeof(double))
         memset(row(self.after, K + 1), 0, (K + 1) * sizeof(double))
         for k in range(1, K + 1):
@@ -162,7 +147,7 @@ cdef class TreeSystem(Memory):
     cdef bint cholesky(self, double ridge) noexcept nogil:
         """Factor H from the last row on; return False if a pivot is not positive."""
         cdef Py_ssize_t i, k
-        cdef double *own
+        cdef Row own
         cdef double pivot
         for i in range(self.size - 1, -1, -1):
             own = row(self.H, i)
@@ -185,8 +170,7 @@ cdef class TreeSystem(Memory):
         """Fill in a coordinate of the gradient: the forces across the edge of every subtree."""
         cdef Py_ssize_t K = self.K, e, i, j, k
         cdef double total
-        cdef double *a = row(self.v, c)
-        cdef double *u = row(self.u, c)
+        cdef Row a = row(self.v, c), u = row(self.u, c)
         for i in range(K + 1):
             memset(row(self.A, i), 0, (K + 1) * sizeof(double))
             row(self.A, i)[0] = self.n[i] * self.shares[c] * u[i]
@@ -215,8 +199,7 @@ cdef class TreeSystem(Memory):
     cdef void spread(self, Py_ssize_t c) noexcept nogil:
         """Fill in a coordinate of du and dv: differences along the tree."""
         cdef Py_ssize_t e, i, j
-        cdef double *own
-        cdef double *above
+        cdef Row own, above
         cdef double z
         for i in range(1, self.K + 1):
             own, above = row(self.A, i), row(self.A, self.parent[i])
@@ -231,7 +214,7 @@ cdef class TreeSystem(Memory):
             own[e] = row(self.A, self.first[e])[self.second[e]]
 
 
-cdef inline void sum_of_rows(double *out, double *a, double *b, Py_ssize_t width) noexcept nogil:
+cdef inline void sum_of_rows(Row out, Row a, Row b, Py_ssize_t width) noexcept nogil:
     """Let out = a + b."""
     for j in range(width):
         out[j] = a[j] + b[j]

@@ -54,7 +54,8 @@ cdef class Batch(Memory):
     cdef Row x, g, h, rho, variances
 
     def __init__(self, points, gradients, variances, double c, double r):
-        cdef Py_ssize_t K = points.shape[0], d = points.shape[1]
+        cdef Py_ssize_t K = points.shape[0], d = points.shape[1], k
+        cdef Table spare
         self.gradients, self.K, self.d, self.c, self.r = gradients, K, d, c, r
         self.x, self.g = self.read(points, K, d), self.read(gradients, K, d)
         self.variances = self.read(variances, K)
@@ -66,37 +67,27 @@ cdef class Batch(Memory):
             reduce_batch(self, n)
         if d > max(K, <Py_ssize_t> FEW):
             self.coordinates = empty((K, K))
-            rotate(copy_in(self, self.h, K, d), K, d, self.write(self.coordinates, K, K))
+            spare = self.table(K, d)
+            for k in range(K):
+                memcpy(row(spare, k), self.h + k * d, d * sizeof(double))
+            rotate(spare, K, d, self.write(self.coordinates, K, K))
 
-    def solve(self, double tol, int max_iter, double within):
-        """Solve a problem, and return to the units of the batch.
-
-        Args:
-            tol: relative gap and violation to reach.
-            max_iter: limit on the steps; -1 leaves it to the method.
-            within: residuals may break their bounds by this share of them.
+    def solve(self, double tol, max_iter):
+        """Solve the problem, as the function `solve` does, which has the same arguments.
 
         Returns:
-            Gradients (K, d), weights (K, K), multipliers (K, K), the number of steps, gap,
-            violation, whether the gradients have changed, and the name of the method; None if it
-            falls short.
+            The gradients (K, d) of the answer, and the answer.
         """
-        cdef Memory given = Memory.__new__(Memory)
+        cdef Memory given = Memory()
         cdef Workspace ws = borrow(self.K, self.coordinates.shape[1])
-        ws.load(self.coordinates, self.bounds, self.precisions, None, tol, within)
-        answer = None
-        if ws.solve(max_iter):
-            gradients = empty((self.K, self.d))
-            add_moves(self, ws, given.write(gradients, self.K, self.d))
-            moved, worst = repair(self, gradients, tol)
-            if worst == 0.0:
-                weights, _, multipliers, steps, active, gap, violation, name = ws.answer()
-                if self.least != 1.0:
-                    multipliers /= self.least
-                moved = moved or active
-                answer = gradients, weights, multipliers, steps, gap, violation, moved, name
+        ws.load(self.coordinates, self.bounds, self.precisions)
+        ws.aim(tol, max_iter)
+        ws.solve()
+        gradients = empty((self.K, self.d))
+        add_moves(self, ws, given.write(gradients, self.K, self.d))
+        answer = ws.answer()
         give_back(ws)
-        return answer
+        return gradients, answer
 
 
 def repair(Batch batch not None, gradients, double tol):
@@ -130,7 +121,7 @@ def repair(Batch batch not None, gradients, double tol):
     return sweeps > 0, max(worst, 0.0)
 
 
-cdef void reduce_batch(Batch batch, double *n) noexcept nogil:
+cdef void reduce_batch(Batch batch, Row n) noexcept nogil:
     """Fill in residuals, bounds and precisions."""
     cdef Py_ssize_t K = batch.K, d = batch.d, central, k
     cdef Row h = batch.h
@@ -152,7 +143,7 @@ cdef void reduce_batch(Batch batch, double *n) noexcept nogil:
         n[k] = batch.least / batch.variances[k]
 
 
-cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, double *out) noexcept nogil:
+cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, Row out) noexcept nogil:
     """Fill in coordinates (K, K) of K vectors, which are overwritten, by Gram and Schmidt.
 
     From the vectors, not from the table of distances: close residuals would lose half of their
@@ -171,7 +162,7 @@ cdef void rotate(Table h, Py_ssize_t K, Py_ssize_t d, double *out) noexcept nogi
                 add_multiple(row(h, i), -out[i * K + j], row(h, j), d)
 
 
-cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
+cdef void add_moves(Batch batch, Workspace ws, Row theta) noexcept nogil:
     """Let theta be the gradients and what the residuals of an answer have moved."""
     cdef Py_ssize_t K = batch.K, d = batch.d, i, j, c
     cdef Row h = batch.h
@@ -188,7 +179,7 @@ cdef void add_moves(Batch batch, Workspace ws, double *theta) noexcept nogil:
                 theta[i * d + c] += w * h[j * d + c]
 
 
-cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts) noexcept nogil:
+cdef double size_of_sum(Batch batch, Row theta, Py_ssize_t i, Row parts) noexcept nogil:
     """Return the size of what a gradient is the sum of; parts holds 2 d numbers, the last zero."""
     cdef Py_ssize_t d = batch.d, k
     cdef Row x = batch.x + i * d, g = batch.g + i * d
@@ -197,9 +188,7 @@ cdef double size_of_sum(Batch batch, double *theta, Py_ssize_t i, double *parts)
     return root(squared_distance(parts, parts + d, d), parts, parts + d, 0.0, x, x, d)
 
 
-cdef double sweep_pairs(
-    Batch batch, double *theta, double *size, double tol, bint move
-) noexcept nogil:
+cdef double sweep_pairs(Batch batch, Row theta, Row size, double tol, bint move) noexcept nogil:
     """Move the pairs that break their bounds, the noisier point more.
 
     Args:

@@ -15,65 +15,32 @@
 #
 # Comparisons are such that what is not a number counts against the answer.
 
-
-cdef struct Claim:
-    Py_ssize_t K
-    Py_ssize_t q  # a multiple of four; further coordinates are zero
-    Table h
-    Table bounds
-    Table phi
-    Table lam
-    double *n
-    double *shares  # what precisions are multiplied by in each coordinate
-    bint coloured  # whether these differ
-    # Room to work in: forces, u, a system, the size of each point, a vector.
-    Table force
-    Table u
-    Laplacian system
-    double *size
-    double *mean
+UNCERTAINTY = ROUNDING  # for Python
 
 
-cdef Py_ssize_t certificate_room(Py_ssize_t K, Py_ssize_t q) noexcept nogil:
-    """Return how many numbers `divide_room` needs."""
-    return 2 * K * whole(q) + K * whole(q + 1 + K) + K * whole(K) + 2 * whole(K) + whole(q)
-
-
-cdef void divide_room(Claim *claim, double *room) noexcept nogil:
-    """Set the tables that a claim is judged with."""
-    cdef Py_ssize_t K = claim.K, q = claim.q
-    claim.force.stride = claim.u.stride = whole(q)
-    claim.force.data = room
-    claim.u.data = claim.force.data + K * whole(q)
-    claim.system.K, claim.system.q = K, q
-    claim.system.A.stride, claim.system.F.stride = whole(q + 1 + K), whole(K)
-    claim.system.A.data = claim.u.data + K * whole(q)
-    claim.system.F.data = claim.system.A.data + K * whole(q + 1 + K)
-    claim.system.pivot = claim.system.F.data + K * whole(K)
-    claim.size = claim.system.pivot + whole(K)
-    claim.mean = claim.size + whole(K)
-
-
-cdef (double, double) judge(Claim *claim) noexcept nogil:
-    """Return the relative gap and the worst relative violation."""
-    cdef double value = weigh(claim), gap = 0.0, violation = 0.0
+cdef bint certify_answer(Workspace ws) noexcept nogil:
+    """Judge the answer of a workspace; return whether it is good enough."""
+    cdef double value = weigh(ws), gap = 0.0
     cdef Py_ssize_t i, j
-    load_rest(claim)
-    if claim.coloured:
-        for i in range(claim.K):
-            memcpy(row(claim.u, i), row(claim.system.A, i), claim.q * sizeof(double))
-        solve_shares(claim.system, claim.n, claim.lam, claim.shares, claim.q, claim.u)
+    load_rest(ws)
+    if ws.coloured:
+        for i in range(ws.K):
+            memcpy(row(ws.u, i), row(ws.system.A, i), ws.system.q * sizeof(double))
+        solve_shares(ws.system, ws.n, ws.multipliers, ws.shares, ws.system.q, ws.u)
     else:
-        solve_system(claim.system, claim.u)
-    for i in range(claim.K):
+        solve_system(ws.system, ws.u)
+    ws.violation = 0.0
+    for i in range(ws.K):
         for j in range(i):
-            violation = max(violation, excess_of(claim, i, j))
-            if is_held(row(claim.lam, i)[j]):
-                gap += slack_of(claim, i, j)
-    gap += unbalanced(claim)
+            ws.violation = max(ws.violation, excess_of(ws, i, j))
+            if is_held(row(ws.multipliers, i)[j]):
+                gap += slack_of(ws, i, j)
+    gap += unbalanced(ws)
     if gap == 0.0 and value >= 0.0:
-        return 0.0, violation
-    return (gap / value if gap > 0.0 and value > 0.0 else INFINITY), violation
+        ws.gap = 0.0
+    else:
+        ws.gap = gap / value if gap > 0.0 and value > 0.0 else INFINITY
+    return is_good(ws.gap, ws.violation, ws.tol)
 
 
 cdef inline bint is_held(double lam) noexcept nogil:
@@ -81,78 +48,74 @@ cdef inline bint is_held(double lam) noexcept nogil:
     return lam != 0.0 and lam < INFINITY
 
 
-cdef double weigh(Claim *claim) noexcept nogil:
+cdef double weigh(Workspace ws) noexcept nogil:
     """Fill in the forces n (h - phi) and the sizes of the points; return the objective."""
     cdef double value = 0.0, change
     cdef Py_ssize_t i, c
-    for i in range(claim.K):
-        claim.size[i] = 0.0
-        for c in range(claim.q):
-            change = row(claim.h, i)[c] - row(claim.phi, i)[c]
-            row(claim.force, i)[c] = claim.n[i] * claim.shares[c] * change
-            value += 0.5 * row(claim.force, i)[c] * change
-            claim.size[i] += fabs(row(claim.phi, i)[c]) + fabs(change)
+    for i in range(ws.K):
+        ws.size[i] = 0.0
+        for c in range(ws.system.q):
+            change = row(ws.h, i)[c] - row(ws.phi, i)[c]
+            row(ws.force, i)[c] = ws.n[i] * ws.shares[c] * change
+            value += 0.5 * row(ws.force, i)[c] * change
+            ws.size[i] += fabs(row(ws.phi, i)[c]) + fabs(change)
     return value
 
 
-cdef void load_rest(Claim *claim) noexcept nogil:
+cdef void load_rest(Workspace ws) noexcept nogil:
     """Set the system for u: what the forces lam v leave of n (h - phi)."""
-    cdef Py_ssize_t i, j, c, q = claim.q
+    cdef Py_ssize_t i, j, c, q = ws.system.q
     cdef double lam
-    cdef double *own
-    for i in range(claim.K):
-        own = row(claim.system.A, i)
-        memcpy(own, row(claim.force, i), q * sizeof(double))
-        own[q] = claim.n[i]
-        for j in range(claim.K):
-            lam = row(claim.lam, i)[j]
+    cdef Row own
+    for i in range(ws.K):
+        own = row(ws.system.A, i)
+        memcpy(own, row(ws.force, i), q * sizeof(double))
+        own[q] = ws.n[i]
+        for j in range(ws.K):
+            lam = row(ws.multipliers, i)[j]
             if is_held(lam):
                 for c in range(q):
-                    own[c] -= lam * (row(claim.phi, i)[c] - row(claim.phi, j)[c])
+                    own[c] -= lam * (row(ws.phi, i)[c] - row(ws.phi, j)[c])
         for j in range(i):
-            own[q + 1 + j] = min(row(claim.lam, i)[j], 1e30)
+            own[q + 1 + j] = min(row(ws.multipliers, i)[j], 1e30)
 
 
-cdef double excess_of(Claim *claim, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+cdef double excess_of(Workspace ws, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
     """Return by what share a pair breaks its bound."""
-    cdef double bound = row(claim.bounds, i)[j], lost, excess
-    lost = ROUNDING * min(1.0, claim.size[i] + claim.size[j])
-    excess = sqrt(squared_distance(row(claim.phi, i), row(claim.phi, j), claim.q)) - bound
+    cdef double bound = row(ws.bounds, i)[j], lost, excess
+    lost = ROUNDING * min(1.0, ws.size[i] + ws.size[j])
+    excess = sqrt(squared_distance(row(ws.phi, i), row(ws.phi, j), ws.system.q)) - bound
     if excess <= 2.0 * lost:  # once for the answer, once for this sum
         return 0.0
     excess /= bound + lost
     return excess if excess > 0.0 else INFINITY
 
 
-cdef double slack_of(Claim *claim, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+cdef double slack_of(Workspace ws, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
     """Take the force of a pair from its two points; return rho ||y|| - <y, v>."""
-    cdef double lam = row(claim.lam, i)[j], y, v, strength = 0.0, work = 0.0
-    cdef double *a = row(claim.phi, i)
-    cdef double *b = row(claim.phi, j)
-    cdef double *p = row(claim.u, i)
-    cdef double *r = row(claim.u, j)
-    cdef double *mine = row(claim.force, i)
-    cdef double *other = row(claim.force, j)
-    for c in range(claim.q):
+    cdef double lam = row(ws.multipliers, i)[j], y, v, strength = 0.0, work = 0.0
+    cdef Row a = row(ws.phi, i), p = row(ws.u, i), mine = row(ws.force, i)
+    cdef Row b = row(ws.phi, j), r = row(ws.u, j), other = row(ws.force, j)
+    for c in range(ws.system.q):
         v = a[c] - b[c]
         y = lam * (v + (p[c] - r[c]))
         strength += y * y
         work += y * v
         mine[c] -= y
         other[c] += y
-    return forgiven(claim, i, j, sqrt(strength), work)
+    return forgiven(ws, i, j, sqrt(strength), work)
 
 
 cdef double forgiven(
-    Claim *claim, Py_ssize_t i, Py_ssize_t j, double strength, double work
+    Workspace ws, Py_ssize_t i, Py_ssize_t j, double strength, double work
 ) noexcept nogil:
     """Return rho ||y|| - <y, v>, less what is not known of it."""
-    cdef double known = ROUNDING * min(1.0, 2.0 * (claim.size[i] + claim.size[j]))
-    cdef double slack = fabs(row(claim.bounds, i)[j] * strength - work) - known * strength
+    cdef double known = ROUNDING * min(1.0, 2.0 * (ws.size[i] + ws.size[j]))
+    cdef double slack = fabs(row(ws.bounds, i)[j] * strength - work) - known * strength
     return 0.0 if slack <= 0.0 else slack
 
 
-cdef double unbalanced(Claim *claim) noexcept nogil:
+cdef double unbalanced(Workspace ws) noexcept nogil:
     """Return what the forces that no multiplier accounts for add to the gap.
 
     Among points that move as one, a force for each pair balances all but the mean; that is
@@ -160,72 +123,51 @@ cdef double unbalanced(Claim *claim) noexcept nogil:
     """
     cdef double gap = 0.0, force, n
     cdef Py_ssize_t i, j, c, count
-    for i in range(claim.K):
+    for i in range(ws.K):
         count = 1
-        memcpy(claim.mean, row(claim.force, i), claim.q * sizeof(double))
-        for j in range(claim.K):
-            if row(claim.lam, i)[j] == INFINITY:
+        memcpy(ws.mean, row(ws.force, i), ws.system.q * sizeof(double))
+        for j in range(ws.K):
+            if row(ws.multipliers, i)[j] == INFINITY:
                 count += 1
-                add_multiple(claim.mean, 1.0, row(claim.force, j), claim.q)
-        for c in range(claim.q):
-            force, n = claim.mean[c] / count, claim.n[i] * claim.shares[c]
+                add_multiple(ws.mean, 1.0, row(ws.force, j), ws.system.q)
+        for c in range(ws.system.q):
+            force, n = ws.mean[c] / count, ws.n[i] * ws.shares[c]
             if not fabs(force) <= ROUNDING * n:
                 gap += 0.5 * force * force / n
         for j in range(i):
-            if row(claim.lam, i)[j] == INFINITY:
-                gap += slack_within(claim, i, j, count)
+            if row(ws.multipliers, i)[j] == INFINITY:
+                gap += slack_within(ws, i, j, count)
     return gap
 
 
-cdef double slack_within(Claim *claim, Py_ssize_t i, Py_ssize_t j, Py_ssize_t count) noexcept nogil:
+cdef double slack_within(Workspace ws, Py_ssize_t i, Py_ssize_t j, Py_ssize_t count) noexcept nogil:
     """Return rho ||y|| - <y, v> of a pair among `count` points that move as one."""
     cdef double y, strength = 0.0, work = 0.0
-    for c in range(claim.q):
-        y = (row(claim.force, i)[c] - row(claim.force, j)[c]) / count
+    for c in range(ws.system.q):
+        y = (row(ws.force, i)[c] - row(ws.force, j)[c]) / count
         strength += y * y
-        work += y * (row(claim.phi, i)[c] - row(claim.phi, j)[c])
-    return forgiven(claim, i, j, sqrt(strength), work)
+        work += y * (row(ws.phi, i)[c] - row(ws.phi, j)[c])
+    return forgiven(ws, i, j, sqrt(strength), work)
 
 
-def certify(residuals, bounds, precisions, shares, phi, multipliers) -> tuple[float, float]:
+def certify(problem, phi, multipliers) -> tuple[float, float]:
     """Return the relative duality gap and the worst relative violation of an answer.
 
     Args:
-        residuals: (K, q).
-        bounds: (K, K).
-        precisions: (K,).
-        shares: (q,), what these are multiplied by in each coordinate.
+        problem: K residuals and what is asked of them.
         phi: (K, q), the residuals of the answer.
         multipliers: (K, K), symmetric; infinite for pairs that move as one.
     """
     cdef Memory given = Memory()
-    cdef Memory memory = Memory()
-    cdef Claim claim
-    cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1]
-    claim.K, claim.q, claim.n = K, (q + 3) // 4 * 4, given.read(precisions, K)
-    claim.h = copy_in(memory, given.read(residuals, K, q), K, q)
-    claim.phi = copy_in(memory, given.read(phi, K, q), K, q)
-    claim.bounds = copy_in(memory, given.read(bounds, K, K), K, K)
-    claim.lam = copy_in(memory, given.read(multipliers, K, K), K, K)
-    divide_room(&claim, memory.vector(certificate_room(K, claim.q)))
-    claim.shares = memory.vector(claim.q)
-    claim.coloured = read_shares(claim.shares, given.read(shares, q), q)
-    return judge(&claim)
-
-
-cdef bint read_shares(double *shares, const double *given, Py_ssize_t q) noexcept nogil:
-    """Copy what precisions are multiplied by; return whether coordinates differ."""
-    cdef bint coloured = False
-    cdef Py_ssize_t c
-    for c in range((q + 3) // 4 * 4):
-        shares[c] = given[c] if c < q else 1.0
-        coloured = coloured or shares[c] != 1.0
-    return coloured
-
-
-cdef Table copy_in(Memory memory, double *given, Py_ssize_t rows, Py_ssize_t columns) except *:
-    """Return a padded copy of contiguous numbers."""
-    cdef Table table = memory.table(rows, columns)
-    for i in range(rows):
-        memcpy(row(table, i), given + i * columns, columns * sizeof(double))
-    return table
+    cdef Workspace ws = loaded(problem)
+    cdef Py_ssize_t i
+    cdef Row moved = given.read(ascontiguousarray(phi), ws.K, ws.q)
+    cdef Row lam = given.read(ascontiguousarray(multipliers), ws.K, ws.K)
+    set_identity(ws)
+    for i in range(ws.K):
+        memcpy(row(ws.phi, i), moved + i * ws.q, ws.q * sizeof(double))
+        memcpy(row(ws.multipliers, i), lam + i * ws.K, ws.K * sizeof(double))
+    certify_answer(ws)
+    found = ws.gap, ws.violation
+    give_back(ws)
+    return found

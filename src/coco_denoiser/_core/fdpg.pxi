@@ -5,9 +5,7 @@ cdef class Fdpg(Memory):
     """Algorithm 1, from any dual vectors.
 
     Args:
-        residuals: (K, q).
-        bounds: (K, K).
-        precisions: (K, q).
+        problem: residuals, bounds and precisions.
         dual: (pairs, q), in the order of `numpy.triu_indices(K, 1)`; overwritten.
         restart: drop the momentum when it points uphill.
     """
@@ -19,11 +17,13 @@ cdef class Fdpg(Memory):
     # Dual vectors s and y of all pairs (m < l, by rows), s of the iteration before, and phi.
     cdef Row s, y, before, phi
 
-    def __init__(self, residuals, bounds, precisions, dual, bint restart):
+    def __init__(self, problem, dual, bint restart):
+        residuals, bounds, precisions, shares = parts(problem)
         cdef Py_ssize_t K = residuals.shape[0], q = residuals.shape[1], pairs = K * (K - 1) // 2
         self.K, self.q, self.size = K, q, pairs * q
         self.h, self.bounds = self.read(residuals, K, q), self.read(bounds, K, K)
-        self.n, self.s = self.read(precisions, K, q), self.write(dual, pairs, q)
+        self.n = self.read(precisions[:, None] * shares, K, q)
+        self.s = self.write(dual, pairs, q)
         self.y, self.before = self.vector(self.size), self.vector(self.size)
         self.phi, self.restart, self.step, self.t = self.vector(K * q), restart, INFINITY, 1.0
         memcpy(self.y, self.s, self.size * sizeof(double))

@@ -41,7 +41,7 @@ cdef double load_gradients(Workspace ws, Model model) noexcept nogil:
     """Set where conjugate gradients start; return the square at which they end."""
     cdef Py_ssize_t k, c, e, i, j
     cdef double enough = 0.0
-    cdef double *v
+    cdef Row v
     cdef Table M
     for k in range(model.m):
         e, i, j, v = model.listed[k], model.one[k], model.two[k], row(model.vectors, k)
@@ -87,9 +87,7 @@ cdef Py_ssize_t conjugate(Workspace ws, Model model, double enough, Py_ssize_t l
 cdef void apply_system(Workspace ws, Model model) noexcept nogil:
     """Let factors be the system times slope: forces on the points, their moves, those of pairs."""
     cdef Py_ssize_t k, c, i, K = ws.K, q = ws.system.q
-    cdef double *v
-    cdef double *a
-    cdef double *b
+    cdef Row v, a, b
     model.spent += <double> K * K * ws.q + PAIR * model.m
     for i in range(K):
         memset(row(model.forces, i), 0, q * sizeof(double))

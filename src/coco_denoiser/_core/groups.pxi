@@ -4,7 +4,7 @@
 
 cdef Py_ssize_t solve_groups(Workspace ws, double near, int max_iter) noexcept nogil:
     """Solve a problem as if points up to a bound of `near` coincided; return how many are left."""
-    cdef Py_ssize_t count = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, near, ws.label)
+    cdef Py_ssize_t count = label_groups(ws.bounds, ws.K, near, ws.label)
     if count == ws.K:
         solve_distinct(ws, near, max_iter)
         return count
@@ -26,14 +26,14 @@ cdef void solve_distinct(Workspace ws, double near, int max_iter) noexcept nogil
 
 
 cdef Py_ssize_t label_groups(
-    double *bounds, Py_ssize_t stride, Py_ssize_t K, double limit, Py_ssize_t *label
+    Table bounds, Py_ssize_t K, double limit, Indices label
 ) noexcept nogil:
     """Label the points by groups no further apart than a limit; return how many there are."""
     cdef Py_ssize_t i, j, k, count = 0, old
     for i in range(K):
         label[i] = i
         for j in range(i):
-            if bounds[i * stride + j] <= limit and label[j] != label[i]:
+            if row(bounds, i)[j] <= limit and label[j] != label[i]:
                 old = label[i]
                 for k in range(i + 1):
                     if label[k] == old:

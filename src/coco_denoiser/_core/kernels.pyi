@@ -1,13 +1,17 @@
 # The functions of the compiled core, for type checkers.
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from coco_denoiser.models.base import Limits, Model
+from coco_denoiser.problem import Problem
+from coco_denoiser.solution import Answer, Status
 from coco_denoiser.typing import Array, Float64
 from coco_denoiser.window import Estimate
 
 # A method's name, or a function of residuals, bounds and precisions.
 Way: TypeAlias = str | Callable[[Float64, Float64, Float64], tuple[Float64, int]]
+
+UNCERTAINTY: float  # of a distance, relative to the size of its points
 
 def has_avx2() -> bool: ...
 def measure(
@@ -30,8 +34,6 @@ def commit(
     average: tuple[Float64, float, bool] | None,
     out: Array,
 ) -> None: ...
-
-CONSTANTS: dict[str, Any]  # numbers, integral or not
 
 class Window:
     slots: int | None
@@ -60,28 +62,13 @@ class Window:
 class Workspace:
     least: float
     def problem(self) -> tuple[Float64, Float64, Float64]: ...
-    def answer(self) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
-    def weights(self, i: int) -> tuple[Float64, int, bool, float, float, str]: ...
-    def solve(self, max_iter: int = ..., method: Way = ...) -> bool: ...
+    def answer(self) -> Answer: ...
+    def weights(self, i: int) -> tuple[Float64, float, float, int, str, Status]: ...
+    def solve(self, method: Way = ...) -> None: ...
 
-def solve(
-    residuals: Float64,
-    bounds: Float64,
-    precisions: Float64,
-    shares: Float64 | None,
-    tol: float,
-    max_iter: int,
-    within: float,
-    method: Way,
-) -> tuple[Float64, Float64, Float64, int, bool, float, float, str]: ...
-def average(
-    residuals: Float64,
-    bounds: Float64,
-    precisions: Float64,
-    shares: Float64 | None,
-    multipliers: Float64,
-    within: float,
-) -> tuple[Float64, Float64, float, float]: ...
+def status(gap: float, violation: float, tol: float, moved: bool, exhausted: bool) -> Status: ...
+def solve(problem: Problem, tol: float, max_iter: int | None, method: Way) -> Answer: ...
+def average(problem: Problem, multipliers: Float64, within: float) -> Answer: ...
 def step(
     window: Window,
     x: Array,
@@ -94,14 +81,7 @@ def step(
     before: Estimate | None,
 ) -> Estimate | Literal[True] | None: ...
 def workspace(window: Window, limits: Limits, model: Model) -> Workspace: ...
-def certify(
-    residuals: Float64,
-    bounds: Float64,
-    precisions: Float64,
-    shares: Float64,
-    phi: Float64,
-    multipliers: Float64,
-) -> tuple[float, float]: ...
+def certify(problem: Problem, phi: Float64, multipliers: Float64) -> tuple[float, float]: ...
 def distances(vectors: Float64) -> Float64: ...
 def fits(points: Float64, gradients: Float64, c: float, limit: float) -> bool: ...
 
@@ -116,19 +96,10 @@ class Batch:
     def __init__(
         self, points: Float64, gradients: Float64, variances: Float64, c: float, r: float
     ) -> None: ...
-    def solve(
-        self, tol: float, max_iter: int, within: float
-    ) -> tuple[Float64, Float64, Float64, int, float, float, bool, str] | None: ...
+    def solve(self, tol: float, max_iter: int | None) -> tuple[Float64, Answer]: ...
 
 def repair(batch: Batch, gradients: Float64, tol: float) -> tuple[bool, float]: ...
 
 class Fdpg:
-    def __init__(
-        self,
-        residuals: Float64,
-        bounds: Float64,
-        precisions: Float64,
-        dual: Float64,
-        restart: bool,
-    ) -> None: ...
+    def __init__(self, problem: Problem, dual: Float64, restart: bool) -> None: ...
     def iterate(self, count: int) -> None: ...

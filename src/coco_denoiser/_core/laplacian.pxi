@@ -8,18 +8,15 @@
 
 
 cdef struct Laplacian:
-    Py_ssize_t K
-    Py_ssize_t q
-    Table A
-    Table F
-    double *pivot
+    Py_ssize_t K, q
+    Table A, F
+    Row pivot
 
 
 cdef void eliminate(Laplacian s) noexcept nogil:
     """Eliminate one node after another, and their right-hand sides."""
     cdef Py_ssize_t i, k
-    cdef double *factors
-    cdef double *own
+    cdef Row factors, own
     for i in range(s.K - 1, -1, -1):
         factors, own = row(s.F, i), row(s.A, i)
         for k in range(i + 1, s.K):
@@ -62,10 +59,10 @@ cdef void invert(Laplacian s, Table M) noexcept nogil:
             row(M, i)[j] = row(M, j)[i]
 
 
-cdef Laplacian load_share(Laplacian s, double *n, Table lam, double share) noexcept nogil:
+cdef Laplacian load_share(Laplacian s, Row n, Table lam, double share) noexcept nogil:
     """Set the system (N + Laplacian(lam) / share) x = b, b being zero; return it."""
     cdef Py_ssize_t i, j
-    cdef double *own
+    cdef Row own
     s.q = 4
     for i in range(s.K):
         own = row(s.A, i)
@@ -77,7 +74,7 @@ cdef Laplacian load_share(Laplacian s, double *n, Table lam, double share) noexc
 
 
 cdef void solve_shares(
-    Laplacian s, double *n, Table lam, double *shares, Py_ssize_t q, Table x
+    Laplacian s, Row n, Table lam, Row shares, Py_ssize_t q, Table x
 ) noexcept nogil:
     """Overwrite the coordinates x_c of x, (K, q), by (s_c N + Laplacian(lam))^-1 x_c."""
     cdef Py_ssize_t c, i

@@ -17,19 +17,14 @@ cdef class Line(Memory):
     """Points in the order in which they lie on a line."""
 
     cdef Py_ssize_t K, corners
-    cdef Py_ssize_t *order
-    cdef double *h
-    cdef double *n
-    cdef double *rho  # between a point and the next, like the multipliers
-    cdef double *lam
-    cdef double *phi
-    cdef double *corner  # where the slope of the derivative changes
-    cdef double *value  # of the derivative there
-    cdef double *near
+    cdef Indices order
+    cdef Row h, n, phi, near
+    cdef Row rho, lam  # between a point and the next
+    cdef Row corner, value  # where the slope of the derivative changes, and the derivative there
 
     def __cinit__(self, Py_ssize_t K):
         self.K = K
-        self.order = <Py_ssize_t *> self.allocate(2 * K * sizeof(Py_ssize_t))
+        self.order = self.indices(2 * K)
         self.h, self.n, self.rho = self.vector(K), self.vector(K), self.vector(K)
         self.lam, self.phi, self.near = self.vector(K), self.vector(K), self.vector(K)
         self.corner, self.value = self.vector(2 * K), self.vector(2 * K)
@@ -41,7 +36,7 @@ cdef class Line(Memory):
         others apart.
         """
         cdef Py_ssize_t K = self.K, first = K, last = K, new = 0, i, k
-        cdef Py_ssize_t *order = self.order
+        cdef Indices order = self.order
         cdef double least = INFINITY, length = 0.0, total
         for i in range(K):
             total = 0.0
@@ -127,8 +122,7 @@ cdef class Line(Memory):
         Before, they are the signs of these forces, and zero inside a bound.
         """
         cdef Py_ssize_t K = self.K, k
-        cdef double *ahead = self.value
-        cdef double *size = self.corner
+        cdef Row ahead = self.value, size = self.corner
         cdef double force = 0.0, total = 0.0, held
         for k in range(K):
             force += self.n[k] * (self.h[k] - self.phi[k])

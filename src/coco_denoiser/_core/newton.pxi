@@ -108,8 +108,7 @@ cdef bint is_implied(Table bounds, Py_ssize_t K, Py_ssize_t i, Py_ssize_t j) noe
 
     Both must be shorter: without that, near-duplicates would imply each other away.
     """
-    cdef double *a = row(bounds, i)
-    cdef double *b = row(bounds, j)
+    cdef Row a = row(bounds, i), b = row(bounds, j)
     cdef double rho = a[j], shorter = rho * (1.0 - 1e-14), reach = rho * (1.0 + 2e-15)
     cdef Py_ssize_t p
     cdef int third = 0
@@ -160,7 +159,7 @@ cdef void guess_multipliers(Workspace ws) noexcept nogil:
 cdef void move(Workspace ws) noexcept nogil:
     """Let phi = (N + Laplacian(lam))^-1 N h, and measure the pairs."""
     cdef Py_ssize_t i, c, e = 0, q = ws.system.q
-    cdef double *own
+    cdef Row own
     if ws.coloured:  # coordinate by coordinate
         for i in range(ws.K):
             for c in range(q):
@@ -181,8 +180,7 @@ cdef void move(Workspace ws) noexcept nogil:
 cdef void measure_pairs(Workspace ws) noexcept nogil:
     """Fill in the distances of all pairs, how well they are known, and the worst ratio."""
     cdef Py_ssize_t i, c, j, e = 0
-    cdef double *own
-    cdef double *given
+    cdef Row own, given
     cdef double total
     for i in range(ws.K):
         own, given, total = row(ws.phi, i), row(ws.h, i), 0.0
@@ -311,8 +309,7 @@ cdef void evaluate(Workspace ws) noexcept nogil:
     """Compute the dual, and the relative gap of phi, shrunk until every pair fits."""
     cdef double gap, dual = 0.0, spread = 0.0, value = 0.0
     cdef double shrink = 1.0 / ws.worst if ws.worst > 1.0 + ws.within else 1.0
-    cdef double *own
-    cdef double *given
+    cdef Row own, given
     cdef double moved, shrunk, square, share
     cdef Py_ssize_t i, c, e
     for i in range(ws.K):

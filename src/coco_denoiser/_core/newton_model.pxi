@@ -44,7 +44,7 @@ cdef bint make_step(Workspace ws, Model model) noexcept nogil:
 
 
 cdef inline void take_differences(
-    double *out, double *x, Py_ssize_t *one, Py_ssize_t *two, Py_ssize_t m
+    Row out, Row x, Indices one, Indices two, Py_ssize_t m
 ) noexcept nogil:
     """Let out be the differences of pairs of entries."""
     for k in range(m):
@@ -72,7 +72,7 @@ cdef void fill_products(Workspace ws, Model model) noexcept nogil:
 cdef void add_products(Workspace ws, Model model) noexcept nogil:
     """Fill in H with a covariance, coordinate by coordinate."""
     cdef Py_ssize_t i, k, c, m = model.m
-    cdef double *nothing = row(model.Y, 0)
+    cdef Row nothing = row(model.Y, 0)
     memset(nothing, 0, m * sizeof(double))
     for k in range(m):
         memset(row(model.H, k), 0, m * sizeof(double))
@@ -93,7 +93,7 @@ cdef void fill_target(Workspace ws, Model model, double ridge) noexcept nogil:
     The ridge, relative to the diagonal, grows with what a difference of rows has lost.
     """
     cdef Py_ssize_t m = model.m, k, e
-    cdef double *own
+    cdef Row own
     cdef double rest, lam
     memset(model.target, 0, m * sizeof(double))
     for k in range(m):
@@ -132,8 +132,7 @@ cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
     Row i of R holds the target's entry, i entries of the factor, and the inverse of D.
     """
     cdef Py_ssize_t i, j, k
-    cdef double *own
-    cdef double *given
+    cdef Row own, given
     for i in range(count - 1, -1, -1):
         own, given = row(model.R, i), row(model.H, model.at[i])
         own[0] = model.target[model.at[i]]
@@ -156,7 +155,7 @@ cdef bint factorise(Model model, Py_ssize_t count) noexcept nogil:
 cdef Py_ssize_t change_sides(Model model, Py_ssize_t count) noexcept nogil:
     """Find y by substitution, and let entries whose sign is wrong change sides; count these."""
     cdef Py_ssize_t i, k, wrong = 0
-    cdef double *own
+    cdef Row own
     memcpy(model.slope, model.target, model.m * sizeof(double))
     for i in range(count):
         own = row(model.R, i)

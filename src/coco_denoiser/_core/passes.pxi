@@ -57,7 +57,7 @@ def measure(points, residuals, x, g, double centre, double limit, Py_ssize_t ski
     cdef Memory given = Memory.__new__(Memory)
     cdef Slots at = take_vectors(given, points, residuals, x, g, None)
     cdef Py_ssize_t used = (len(out) - 2) // 3
-    cdef double *sums = given.write(out, 3 * used + 2)
+    cdef Row sums = given.write(out, 3 * used + 2)
     if used > at.rows:
         raise ValueError(f"expected at most {at.rows} slots, got {used}")
     with nogil:

@@ -12,18 +12,16 @@ def distances(vectors):
     """Return the distances between vectors (K, d), as a table (K, K)."""
     cdef Memory given = Memory()
     cdef Py_ssize_t K = vectors.shape[0], d = vectors.shape[1]
-    cdef double *v = given.read(vectors, K, d)
     table = empty((K, K))
-    fill_distances(v, K, d, given.write(table, K, K))
+    fill_distances(given.read(vectors, K, d), K, d, given.write(table, K, K))
     return table
 
 
-cdef void fill_distances(double *v, Py_ssize_t K, Py_ssize_t d, double *table) noexcept nogil:
+cdef void fill_distances(Row v, Py_ssize_t K, Py_ssize_t d, Row table) noexcept nogil:
     """Fill a table with the distances between vectors."""
     cdef Py_ssize_t i, j
     cdef double length
-    cdef double *a
-    cdef double *b
+    cdef Row a, b
     for i in range(K):
         a, table[i * K + i] = v + i * d, 0.0
         for j in range(i):
@@ -33,15 +31,13 @@ cdef void fill_distances(double *v, Py_ssize_t K, Py_ssize_t d, double *table) n
 
 
 cdef inline double root(
-    double square, double *a, double *b, double c, double *x, double *y, Py_ssize_t n
+    double square, Row a, Row b, double c, Row x, Row y, Py_ssize_t n
 ) noexcept nogil:
     """Return the length of (a - b) - c (x - y) from its square, which may have underflowed."""
     return sqrt(square) if square > TINY else small_length(a, b, c, x, y, n)
 
 
-cdef double small_length(
-    double *a, double *b, double c, double *x, double *y, Py_ssize_t n
-) noexcept nogil:
+cdef double small_length(Row a, Row b, double c, Row x, Row y, Py_ssize_t n) noexcept nogil:
     """Return the length of (a - b) - c (x - y), whose square underflows."""
     cdef double top = 0.0, total = 0.0
     cdef Py_ssize_t k
@@ -54,7 +50,7 @@ cdef double small_length(
     return top * sqrt(total)
 
 
-cdef Py_ssize_t most_central(double *h, Py_ssize_t K, Py_ssize_t d, double *total) noexcept nogil:
+cdef Py_ssize_t most_central(Row h, Py_ssize_t K, Py_ssize_t d, Row total) noexcept nogil:
     """Return the residual that is nearest to the others overall; total, (K,), is overwritten."""
     cdef Py_ssize_t i, j, best = 0
     cdef double apart
@@ -70,9 +66,7 @@ cdef Py_ssize_t most_central(double *h, Py_ssize_t K, Py_ssize_t d, double *tota
     return best
 
 
-cdef double standardise_rows(
-    double *h, Py_ssize_t K, Py_ssize_t d, Py_ssize_t central
-) noexcept nogil:
+cdef double standardise_rows(Row h, Py_ssize_t K, Py_ssize_t d, Py_ssize_t central) noexcept nogil:
     """Shift the central residual to zero, scale the largest entry to 1; return the scale.
 
     Not their mean: next to a residual that is far away, the others would lose their digits.

@@ -15,36 +15,34 @@ cdef extern from *:
 cdef double[3] LEVELS = [COINCIDENT, ROUNDING, 1e-150]
 
 
-cdef bint solve_window(Workspace ws, int max_iter, Route route) noexcept nogil:
-    """Solve the problem of a workspace, and judge the answer; return whether it is good enough.
+cdef void solve_window(Workspace ws, Route route) noexcept nogil:
+    """Solve the problem of a workspace, and judge the answer.
 
     On a line dynamic programming first; then Newton's method, and then the barrier method. These
     take points that nearly coincide for one; where the certificate tells that this was not good
-    enough, the latter tells them apart. Where all fall short, the answer is the best. A negative
-    max_iter leaves the limit to the method.
+    enough, the latter tells them apart. Where all fall short, the answer is the best.
     """
     cdef double unknowns = <double> ws.K * ws.q
-    cdef int steps = max_iter if max_iter >= 0 else <int> STEPS
+    cdef int steps = ws.max_iter if ws.max_iter >= 0 else <int> STEPS
     cdef Py_ssize_t count, distinct = 0, k
     ws.least_error = INFINITY
     if route == LINE or (route == EITHER and ws.q == 1 and ws.K > 2):
         if attempt(ws, Attempt(LINE, 0.0, 0)):
-            return True
+            return
     if route == NEWTON or route == EITHER:
         if route == EITHER and unknowns <= SMALL:
             steps = min(steps, <int> EARLY)
         if attempt(ws, Attempt(NEWTON, COINCIDENT, steps)):
-            return True
+            return
     if route == BARRIER or (route == EITHER and unknowns ** 3 <= 6.0 * BARRIER_WORK):
-        steps = max_iter if max_iter >= 0 else <int> PATH
+        steps = ws.max_iter if ws.max_iter >= 0 else <int> PATH
         for k in range(3):
-            count = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, LEVELS[k], ws.label)
+            count = label_groups(ws.bounds, ws.K, LEVELS[k], ws.label)
             if count > distinct and attempt(ws, Attempt(BARRIER, LEVELS[k], steps)):
-                return True
+                return
             distinct = count
     if max(ws.gap, ws.violation) > ws.least_error:
         attempt(ws, ws.best_attempt)
-    return False
 
 
 cdef bint attempt(Workspace ws, Attempt way) noexcept nogil:
@@ -59,7 +57,7 @@ cdef bint attempt(Workspace ws, Attempt way) noexcept nogil:
     return False
 
 
-cdef void take_multipliers(Workspace ws, double *lam) noexcept nogil:
+cdef void take_multipliers(Workspace ws, Row lam) noexcept nogil:
     """Let the answer be that of multipliers, (K, K)."""
     for e in range(ws.pairs):
         ws.lam[e] = ws.best[e] = lam[ws.first[e] * ws.K + ws.second[e]]
@@ -67,7 +65,7 @@ cdef void take_multipliers(Workspace ws, double *lam) noexcept nogil:
     finish(ws)
 
 
-cdef bint ask(Workspace ws, function) except -1:
+cdef int ask(Workspace ws, function) except -1:
     """Solve a problem by a function of residuals, bounds and precisions; judge the answer.
 
     It returns multipliers, (K, K), and the number of its steps; and is asked only where points
@@ -76,7 +74,7 @@ cdef bint ask(Workspace ws, function) except -1:
     cdef Workspace part = ws
     cdef Memory given = Memory.__new__(Memory)
     ws.answered = ASKED
-    ws.distinct = label_groups(ws.bounds.data, ws.bounds.stride, ws.K, COINCIDENT, ws.label)
+    ws.distinct = label_groups(ws.bounds, ws.K, COINCIDENT, ws.label)
     if ws.distinct < ws.K:
         part = merge_groups(ws, ws.distinct)
     if begin(part, COINCIDENT):
@@ -86,7 +84,5 @@ cdef bint ask(Workspace ws, function) except -1:
         part.steps = steps
     if part is not ws:
         expand_groups(ws, part)
-    return certify_answer(ws)
-
-
-CONSTANTS = {"COINCIDENT": COINCIDENT, "ROUNDING": ROUNDING, "STEPS": STEPS, "PATH": PATH}
+    certify_answer(ws)
+    return 0

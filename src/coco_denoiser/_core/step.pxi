@@ -12,8 +12,8 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
         variance: relative noise variance of the observation.
         limit: the largest entry that may enter.
         limits: the curvature bounds of this step.
-        model: `most`, up to which size the core solves a window, `tol` and `within`; what falls
-            short of these, and larger windows, its `estimate` answers.
+        model: `compiled`, whether the core solves the window, by its `tol` and `max_iter`; if not,
+            its `estimate` does.
         before: the estimate of the last step.
 
     Returns:
@@ -25,8 +25,10 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
     cdef double centre = limits.centre, radius = limits.radius
     check_room(window, at.rows)
     cdef Py_ssize_t K = window.count + (leaving_slot(window) < 0)
-    cdef Workspace ws = memory_for(window, K, model) if 1 < K <= model.most else None
-    cdef bint accepted, solved = K == 1
+    cdef Workspace ws = None
+    if K > 1 and model.compiled:
+        ws = memory_for(window, K, model)
+    cdef bint accepted
     cdef Row weights = NULL
     found = True
     with nogil:
@@ -35,8 +37,9 @@ def step(Window window, x, g, theta, double variance, double limit, limits, mode
             write_newest(window, &at, NULL, 0.0)
         if accepted and ws is not None:
             reduce_window(ws, window, &at, centre, radius)
-            solved, weights = solve_window(ws, -1, EITHER), row(ws.W, window.newest)
-        if accepted and not solved:
+            solve_window(ws, EITHER)
+            weights = row(ws.W, window.newest)
+        elif accepted and K > 1:
             with gil:
                 found = model.estimate(window, limits, before)
                 weights = given.read(found.weights, window.count)
@@ -65,7 +68,7 @@ cdef Workspace memory_for(Window window, Py_ssize_t K, model):
         raise ValueError(f"expected a window of {K} observations, got {window.room}")
     if ws is None or ws.K != K:
         ws = window.work = Workspace(K, K)
-    ws.tol, ws.within = model.tol, model.within
+    ws.aim(model.tol, model.max_iter)
     return ws
 
 
@@ -96,9 +99,7 @@ cdef inline void *slot_of(const Slots *at, void *vectors, Py_ssize_t slot) noexc
     return <char *> vectors + slot * at.size * (4 if at.kind == b"f" else 8)
 
 
-cdef void merge_oldest(
-    const Slots *at, Slots pair, const Fold *fold, double centre
-) noexcept nogil:
+cdef void merge_oldest(const Slots *at, Slots pair, const Fold *fold, double centre) noexcept nogil:
     """Merge the oldest slot into the next, which the pair observes; put the new one in its place."""
     cdef Entry entry = Entry(fold.new - fold.old, 0.0, 1, &fold.weight, fold.shift, True)
     pair.points = slot_of(at, at.points, fold.old)

@@ -1,5 +1,8 @@
 # One problem, its answer, and everything that is computed on the way.
 
+from coco_denoiser.solution import Answer, Status
+
+
 cdef enum Route:
     EITHER  # one after the other, until an answer is good enough
     LINE
@@ -18,6 +21,14 @@ cdef enum:
     # gradients are faster, and `python -m benchmarks large-windows` measures it.
     FACTORISED = 1200
     FEW_POINTS = 160
+
+cdef extern from *:
+    """
+    /* A pair of the answer may break its bound by this share of it, or a tenth of tol if that is
+     * less: drawing all points together costs far more than it mends where one is far away. */
+    #define FEASIBLE 1e-10
+    """
+    const double FEASIBLE
 
 cdef class Line(Memory)  # line.pxi
 
@@ -72,6 +83,7 @@ cdef class Workspace(Memory):
     cdef readonly double least
     cdef Py_ssize_t K, q, most, pairs
     cdef double tol, within  # the gap to reach, and by what share of it phi may break a bound
+    cdef int max_iter  # limit on the steps; -1 leaves it to the method
     cdef Route answered  # which of them did
     cdef int steps  # of Newton's method
     cdef Py_ssize_t active, distinct  # pairs at their bounds, points that were told apart
@@ -99,7 +111,9 @@ cdef class Workspace(Memory):
     cdef Model model
     cdef Line line
     cdef Table multipliers
-    cdef Row scratch  # of the certificate
+    # Of the certificate: forces, what makes up for the rounding of phi, and their mean.
+    cdef Table force, u
+    cdef Row mean
     cdef Indices label  # of the group of each point
     cdef Workspace part  # of the problem in which every group is one point
 
@@ -118,7 +132,7 @@ cdef class Workspace(Memory):
         self.last, self.best = self.vector(pairs), self.vector(pairs)
         self.old_lam, self.old_w = self.vector(pairs), self.vector(pairs)
         self.term = self.vector(pairs)
-        self.scratch = self.vector(certificate_room(K, q))
+        self.force, self.u, self.mean = self.table(K, q), self.table(K, q), self.vector(q)
         self.model, self.line = Model(K, q, pairs), Line(K)
         self.label = self.indices(K)
         for i in range(q):
@@ -128,10 +142,14 @@ cdef class Workspace(Memory):
                 self.first[e], self.second[e] = i, j
                 e += 1
 
-    cdef int load(
-        self, residuals, bounds, precisions, shares, double tol, double within
-    ) except -1:
-        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,), and the settings.
+    cdef int aim(self, double tol, max_iter) except -1:
+        """Set what the answer must reach, and the limit on the steps; None leaves it to the method."""
+        self.tol, self.within = tol, min(0.1 * tol, FEASIBLE)
+        self.max_iter = -1 if max_iter is None else max_iter
+        return 0
+
+    cdef int load(self, residuals, bounds, precisions, shares=None) except -1:
+        """Set the problem: residuals (K, q), bounds (K, K), precisions (K,).
 
         With a covariance, precisions are multiplied by shares (q,) in each coordinate.
         """
@@ -139,7 +157,6 @@ cdef class Workspace(Memory):
         cdef Py_ssize_t K = self.K, q = residuals.shape[1], i
         cdef Row h = given.read(residuals, K, q), rho = given.read(bounds, K, K)
         memcpy(self.n, given.read(precisions, K), K * sizeof(double))
-        self.tol, self.within = tol, within
         set_coordinates(self, q)
         self.coloured = False
         for i in range(self.system.q):
@@ -164,57 +181,70 @@ cdef class Workspace(Memory):
         return copied(self.h, self.K, self.q), copied(self.bounds, self.K, self.K), n
 
     def answer(self):
-        """Return what `solve` returns."""
+        """Return the answer, in the units of the problem."""
         K = self.K
-        found = copied(self.W, K, K), copied(self.phi, K, self.q), copied(self.multipliers, K, K)
-        return *found, *self.verdict()
+        found = copied(self.phi, K, self.q), copied(self.W, K, K), copied(self.multipliers, K, K)
+        return Answer(*found, *self.verdict())
 
     def weights(self, Py_ssize_t i):
-        """Return the weights of one residual, (K,), and what else `solve` returns after these."""
+        """Return the weights of one residual, (K,), and what is known about the answer."""
         if not 0 <= i < self.K:
             raise IndexError(f"expected one of {self.K} residuals, got {i}")
         return copied(Table(row(self.W, i), 0), 1, self.K)[0], *self.verdict()
 
     cdef tuple verdict(self):
-        """Return steps, whether any pair is at its bound, gap, violation, and the method."""
-        return self.steps, self.active > 0, self.gap, self.violation, self.method()
-
-    cdef str method(self):
-        """The name of the method that answered."""
+        """Return gap, violation, steps, the name of the method, and the status."""
+        cdef int limit = PATH if self.answered == BARRIER else STEPS
+        method = "line" if self.answered == LINE else "newton"
         if self.answered == BARRIER:
-            return "barrier"
-        if self.distinct <= 2:
-            return "closed-form"
-        return "line" if self.answered == LINE else "newton"
+            method = "barrier"
+        elif self.distinct <= 2:
+            method = "closed-form"
+        if self.max_iter >= 0:
+            limit = self.max_iter
+        ended = status(self.gap, self.violation, self.tol, self.active > 0, self.steps >= limit)
+        return self.gap, self.violation, self.steps, method, ended
 
-    def solve(self, int max_iter=-1, method="auto") -> bool:
-        """Solve the problem, and judge the answer; return whether it is good enough.
+    def solve(self, method="auto") -> None:
+        """Solve the problem, and judge the answer: the best, if none is good enough.
 
         Args:
-            max_iter: limit on the steps; -1 leaves it to the method.
-            method: "line", "newton", "barrier", or "auto": one after the other, the first for one
-                coordinate; or a function, as `ask` takes.
+            method: "line", "newton" or "closed-form", "barrier", or "auto": one after the other,
+                the first for one coordinate; or a function, as `ask` takes.
         """
-        cdef bint solved
         cdef Route route = EITHER
         if not isinstance(method, str):
-            return ask(self, method)
+            ask(self, method)
+            return
         if method != "auto":
             route = LINE if method == "line" else BARRIER if method == "barrier" else NEWTON
         with nogil:
-            solved = solve_window(self, max_iter, route)
-        return solved
+            solve_window(self, route)
 
 
-cdef bint certify_answer(Workspace ws) noexcept nogil:
-    """Judge the answer of a workspace; return whether it is good enough."""
-    cdef Claim claim
-    claim.K, claim.q, claim.n = ws.K, ws.system.q, ws.n
-    claim.h, claim.bounds, claim.phi, claim.lam = ws.h, ws.bounds, ws.phi, ws.multipliers
-    claim.shares, claim.coloured = ws.shares, ws.coloured
-    divide_room(&claim, ws.scratch)
-    ws.gap, ws.violation = judge(&claim)
-    return ws.gap <= ws.tol and ws.violation <= ws.tol
+cdef inline bint is_good(double gap, double violation, double tol) noexcept nogil:
+    """Return whether an answer reaches a tolerance; what is not a number does not."""
+    return gap <= tol and violation <= tol
+
+
+cpdef status(double gap, double violation, double tol, bint moved, bint exhausted):
+    """Return how a solver ended, by the certificate.
+
+    Args:
+        gap: relative duality gap.
+        violation: worst relative violation of a bound.
+        tol: what both must reach.
+        moved: whether the answer differs from the observations.
+        exhausted: whether the steps were used up.
+    """
+    if is_good(gap, violation, tol):
+        return SOLVED if moved else UNCHANGED
+    return ITERATION_LIMIT if exhausted else STALLED
+
+
+# An enumeration takes longer to look up.
+SOLVED, UNCHANGED = Status.SOLVED, Status.UNCHANGED
+ITERATION_LIMIT, STALLED = Status.ITERATION_LIMIT, Status.STALLED
 
 
 cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
@@ -226,7 +256,7 @@ cdef void set_coordinates(Workspace ws, Py_ssize_t q) noexcept nogil:
             row(ws.h, i)[c] = 0.0
 
 
-cdef void copy_out(Table table, double *out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+cdef void copy_out(Table table, Row out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     """Copy a table to contiguous memory."""
     for i in range(rows):
         memcpy(out + i * columns, row(table, i), columns * sizeof(double))
@@ -243,46 +273,61 @@ cdef object copied(Table table, Py_ssize_t rows, Py_ssize_t columns):
 _idle = {}  # workspaces that nobody uses, by the number of residuals
 
 
-def solve(
-    residuals, bounds, precisions, shares, double tol, int max_iter, double within, method
-):
-    """Solve a problem, and judge the answer.
+def solve(problem, double tol, max_iter, method):
+    """Solve a problem, and judge the answer; return it.
 
     Args:
-        residuals: (K, q).
-        bounds: (K, K).
-        precisions: (K,).
-        shares: (q,), what these are multiplied by in each coordinate; None for 1.
-        tol: relative gap to reach.
-        max_iter: limit on the steps; -1 leaves it to the method.
-        within: phi may break its bounds by this share of them.
+        problem: residuals and what is asked of them.
+        tol: relative gap and violation to reach.
+        max_iter: limit on the steps; None leaves it to the method.
         method: what `Workspace.solve` takes.
-
-    Returns:
-        W (K, K), phi (K, q), multipliers (K, K), the number of steps, whether any pair is at its
-        bound, gap and violation, and the name of the method.
     """
-    K, q = residuals.shape
-    cdef Workspace ws = borrow(K, q)
-    ws.load(residuals, bounds, precisions, shares, tol, within)
-    ws.solve(max_iter, method)
+    cdef Workspace ws = loaded(problem)
+    ws.aim(tol, max_iter)
+    ws.solve(method)
     answer = ws.answer()
     give_back(ws)
     return answer
 
 
-def average(residuals, bounds, precisions, shares, multipliers, double within):
-    """Return the answer of multipliers, (K, K): W (K, K), phi (K, q), gap and violation."""
-    K, q = residuals.shape
-    cdef Workspace ws = borrow(K, q)
-    cdef Memory given = Memory.__new__(Memory)
-    ws.load(residuals, bounds, precisions, shares, 0.0, within)
+def average(problem, multipliers, double within):
+    """Return the answer of multipliers, (K, K); phi may break its bounds by a share of them."""
+    cdef Workspace ws = loaded(problem)
+    cdef Memory given = Memory()
+    ws.aim(0.0, None)
+    ws.within = within
+    ws.answered, ws.distinct = NEWTON, ws.K
     if begin(ws, 0.0):
-        take_multipliers(ws, given.read(multipliers, K, K))
+        take_multipliers(ws, given.read(multipliers, ws.K, ws.K))
     certify_answer(ws)
-    answer = copied(ws.W, K, K), copied(ws.phi, K, q), ws.gap, ws.violation
+    answer = ws.answer()
     give_back(ws)
     return answer
+
+
+cdef bint read_shares(Row shares, const double *given, Py_ssize_t q) noexcept nogil:
+    """Copy what precisions are multiplied by; return whether coordinates differ."""
+    cdef bint coloured = False
+    cdef Py_ssize_t c
+    for c in range((q + 3) // 4 * 4):
+        shares[c] = given[c] if c < q else 1.0
+        coloured = coloured or shares[c] != 1.0
+    return coloured
+
+
+cdef tuple parts(problem):
+    """Return residuals, bounds, precisions, and what these are multiplied by, contiguous."""
+    given = problem.residuals, problem.bounds, problem.precisions, problem.coordinate_precisions
+    return tuple(map(ascontiguousarray, given))
+
+
+cdef Workspace loaded(problem):
+    """Return a workspace that holds a problem."""
+    residuals, bounds, precisions, shares = parts(problem)
+    K, q = residuals.shape
+    cdef Workspace ws = borrow(K, q)
+    ws.load(residuals, bounds, precisions, shares)
+    return ws
 
 
 cdef Workspace borrow(Py_ssize_t K, Py_ssize_t q):

@@ -39,8 +39,8 @@ class Model:
         window: how many observations are kept unless they say otherwise.
         folds: whether an observation may stand for several.
         tol: what an answer must reach.
-        within: by what share of it an answer may break a bound.
-        most: up to how many observations Newton's method in the core answers; 0 for never.
+        max_iter: limit on the steps of a solver; None leaves it to the method.
+        compiled: whether the core answers in a stream of arrays, without asking `estimate`.
         fixed: what `limits` returns, if that never changes.
     """
 
@@ -48,8 +48,8 @@ class Model:
     window: ClassVar[int] = 16
     folds: ClassVar[bool] = False
     tol: float = math.nan
-    within: float = math.nan
-    most: int = 0
+    max_iter: int | None = None
+    compiled: bool = False
     fixed: Limits | None = None
 
     def fix(self, *bounds: object) -> None:

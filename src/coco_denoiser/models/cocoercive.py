@@ -8,14 +8,13 @@ whose weights are not negative.
 
 A window knows, of every two observations, how far apart their points are and their residuals
 h = g - c0 x, and the cosine between the two differences (`window.py`). From these, whatever the
-vectors are, Newton's method makes a problem at the present centre c and solves it, in the compiled
-function that a batch uses too; the certificate says how good that is. What the method cannot solve
-is handed to the loop over all methods, as the same problem.
+vectors are, the core makes a problem at the present centre c and solves it, as it does that of a
+batch; the certificate says how good that is. A method that is named, and a covariance, are left to
+`solvers.solve`.
 """
 
 import math
-import sys
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import numpy as np
@@ -73,9 +72,7 @@ class Cocoercive(Model):
         check.one_of("method", self.method, ("auto", *solvers.METHODS))
         self.max_iter = check.count("max_iter", self.max_iter, optional=True)
         self.tol = check.positive("tol", self.tol)
-        self.within = solvers.allowed(self.tol)
-        plain = self.method == "auto" and self.max_iter is None
-        self.most = sys.maxsize if plain else 0
+        self.compiled = self.method == "auto"
         self.fix(self.L, self.mu)
 
     @property
@@ -91,13 +88,14 @@ class Cocoercive(Model):
     def estimate(self, window: Window, limits: Limits, before: Estimate | None = None) -> Estimate:
         """Return the weights of the newest observation."""
         room = kernels.workspace(window, limits, self)
-        plain = window.count <= self.most
-        if plain and room.solve():
+        if self.compiled:
+            room.solve()
             return window.found()
         start = None
         if self.method == "fdpg" and before is not None and isinstance(before.source, Answer):
             start = _start(before.source.multipliers, window)
-        problem = replace(self.problem(window, limits), start=start)
+        h, bounds, n = room.problem()
+        problem = Problem(h, bounds, n, ones(h.shape[1]), start)
         answer = solvers.solve(problem, method=self.method, tol=self.tol, max_iter=self.max_iter)
         answer = answer._replace(multipliers=answer.multipliers / window.variances.min())
         weights = np.ascontiguousarray(answer.weights[window.newest])
@@ -124,28 +122,11 @@ class Cocoercive(Model):
         problem, units = from_observations(
             x, g, L=limits.L, mu=limits.mu, variances=variances, covariance=covariance
         )
-        if self.method == "auto" and covariance is None:
-            found = _solve_ordinary(units.batch, self)
-            if found is not None:
-                return found
+        if self.compiled and covariance is None:
+            gradients, answer = units.batch.solve(self.tol, self.max_iter)
+            return units.finish(answer, gradients, self.tol)
         answer = solvers.solve(problem, method=self.method, tol=self.tol, max_iter=self.max_iter)
         return units.restore(answer, self.tol)
-
-    def problem(self, window: Window, limits: Limits) -> Problem:
-        """Reduce a window."""
-        h, bounds, n = kernels.workspace(window, limits, self).problem()
-        return Problem(h, bounds, n, ones(h.shape[1]))
-
-
-def _solve_ordinary(batch: kernels.Batch, model: Cocoercive) -> Solution | None:
-    """Solve a batch in one compiled call; None if what it tries falls short."""
-    found = batch.solve(model.tol, model.max_iter or -1, model.within)
-    if found is None:
-        return None
-    gradients, weights, multipliers, iterations, gap, violation, moved, name = found
-    status = Status.SOLVED if moved else Status.UNCHANGED
-    answer = Answer(gradients, weights, multipliers, gap, violation, iterations, name, status)
-    return answer.solution(gradients, multipliers)
 
 
 def _start(multipliers: Float64, window: Window) -> Float64:

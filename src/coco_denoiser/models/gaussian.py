@@ -41,7 +41,7 @@ class Gaussian(Model):
     tol: float = field(default=1e-9, kw_only=True)
 
     def __post_init__(self) -> None:
-        self.tol = self.within = check.positive("tol", self.tol)
+        self.tol = check.positive("tol", self.tol)
         self.fix(self.L)
 
     @property

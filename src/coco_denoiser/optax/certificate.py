@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from coco_denoiser.problem import ROUNDING
+from coco_denoiser._core import kernels
 
 
 def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Array, Array]:
@@ -99,7 +99,7 @@ def _response(lam: Array, n: Array, forces: Array) -> Array:
 
 
 def _rounding(dtype: DTypeLike) -> float:
-    return ROUNDING / 2.0**-52 * float(np.finfo(dtype).eps)
+    return kernels.UNCERTAINTY / 2.0**-52 * float(np.finfo(dtype).eps)
 
 
 def _relative(gap: Array, value: Array) -> Array:

@@ -22,12 +22,12 @@ def iterate(
             None. The paper's warm start passes what the last window ended with.
         restart: drop the momentum when it points uphill, which is not the paper's.
     """
-    h, n = np.ascontiguousarray(problem.residuals), problem.table
+    h, n = problem.residuals, problem.precisions[:, None] * problem.coordinate_precisions
     first, second = np.triu_indices(len(h), 1)
     c, rho = h[first] - h[second], problem.bounds[first, second]
     s = np.zeros_like(c) if dual is None else np.ascontiguousarray(dual).copy()
     ends = np.eye(len(h))[:, first] - np.eye(len(h))[:, second]  # of the pairs
-    method, history = kernels.Fdpg(h, problem.bounds, n, s, restart), np.empty(max_iter + 1)
+    method, history = kernels.Fdpg(problem, s, restart), np.empty(max_iter + 1)
     for k in range(max_iter + 1):
         pull = ends @ s
         lengths = np.linalg.norm(s, axis=1)

@@ -34,15 +34,14 @@ def solve(problem: Problem, *, tol: float, max_iter: int) -> tuple[Float64, int]
         laplacian = np.diag(problem.start.sum(axis=1)) - problem.start
         phi = np.linalg.solve(np.diag(n) + laplacian, n[:, None] * h)
         s = problem.start[pairs][:, None] * (phi[pairs[0]] - phi[pairs[1]])
-    given = h, bounds, problem.table, s, True
+    given = problem, s, True
     method = kernels.Fdpg(*given)
     while True:
         lam = np.zeros_like(bounds)
         lam[pairs] = np.linalg.norm(s, axis=1) / rho
         lam += lam.T
-        shares = problem.coordinate_precisions
-        _, _, gap, violation = kernels.average(h, bounds, n, shares, lam, 0.1 * tol)
-        if max(gap, violation) <= 0.5 * tol or iterations >= max_iter:
+        found = kernels.average(problem, lam, 0.1 * tol)
+        if max(found.gap, found.violation) <= 0.5 * tol or iterations >= max_iter:
             return lam, iterations
         count = min(_CHECKED, max_iter - iterations)
         method.iterate(count)
