@@ -19,7 +19,7 @@ from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 
 # Few sizes: each is compiled once a precision.
-SHAPES = [(6, 1), (6, 3), (6, 20)]
+SHAPES = [(2, 3), (6, 1), (6, 3), (6, 20)]
 KINDS = [
     *("box of 10.0", "duplicates in groups", "near-duplicates", "collinear up to 0.0"),
     *("box of 1000.0", "box of 0.01", "no noise", "grid"),
