@@ -1,6 +1,7 @@
 """What turns the tables of a window into weights, in JAX, and what is known of these."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ class Answer(NamedTuple):
     """How the newest gradient is averaged, and the `found` and `outcome` of a state."""
 
     weights: Array  # (K,); they sum to 1
-    found: Array
+    found: Sequence[Number]
     outcome: Array
 
 
@@ -44,7 +45,7 @@ def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> A
     good = (gap <= tol) & (violation <= tol)
     outcome = jnp.where(good, jnp.where(lam.any(), SOLVED, UNCHANGED), STALLED)
     weights = lax.dynamic_index_in_dim(W, newest, keepdims=False)
-    return _told(weights, [gap, violation, UNKNOWN, UNKNOWN, UNKNOWN], outcome)
+    return Answer(weights, (gap, violation, UNKNOWN, UNKNOWN, UNKNOWN), outcome)
 
 
 def _embed(apart: Array, origin: Slot, pair: Array) -> Array:
@@ -85,9 +86,4 @@ def gaussian(window: Window, newest: Array, *, d: int, L: Number | None, tol: Nu
     estimated = jnp.where(jnp.isnan(estimated) | alone, UNKNOWN, estimated)
     gap = fitted.gap[0]
     outcome = jnp.where(gap <= tol, ESTIMATED, STALLED)
-    return _told(weights, [gap, UNKNOWN, *estimated], outcome)
-
-
-def _told(weights: Array, found: list[Number], outcome: Array) -> Answer:
-    told = jnp.stack([jnp.asarray(v, weights.dtype) for v in found])
-    return Answer(weights, told, outcome.astype(jnp.int32))
+    return Answer(weights, (gap, UNKNOWN, *estimated), outcome)

@@ -44,9 +44,8 @@ def step(
     """
     held, window = state[:2], state.window
     is_filter = radius is not None and window.variances.size == 2
-    if centre is not None:  # of a filter's tables nothing is kept
-        moved = window._replace(centre=centre)
-        window = moved if is_filter else windows.recentred(window, centre)
+    if centre is not None:
+        window = windows.recentred(window, centre)
     newest = 1 if is_filter else window.next
     row = windows.row_of(passes.measure(held, new, window.centre))
     fits = _fits(row, variance)
@@ -60,8 +59,10 @@ def step(
         window = windows.settle(window, radius)
     else:
         theta, held = passes.commit(held, new, newest, answer.weights, centre, fits)
-    told = jnp.where(fits, answer.found, UNKNOWN), jnp.where(fits, answer.outcome, REFUSED)
-    return theta, CocoState(*held, window, *told, state.refused + ~fits, state.version)
+    found = jnp.where(fits, jnp.stack(answer.found, dtype=row.dtype), UNKNOWN)
+    outcome = jnp.where(fits, answer.outcome, REFUSED).astype(jnp.int32)
+    refused = state.refused + ~fits
+    return theta, CocoState(*held, window, found, outcome, refused, state.version)
 
 
 def _fits(row: Array, variance: Array) -> Array:
@@ -74,7 +75,7 @@ def _fold_oldest(
     held: passes.Two, new: passes.Two, before: Window, after: Window, radius: Array, fits: Array
 ) -> tuple[passes.Two, Window]:
     """Merge the observation that leaves, if there is one, into the next."""
-    slots = before.next, before.following
+    slots = before.next, after.next
     weight, variance = windows.fold_pair(before, *slots, radius)
 
     def merged() -> tuple[passes.Two, Window]:
