@@ -56,13 +56,15 @@ def judged(p: Problem, W: Float64, lam: Float64, dtype: Any, *, empty: int = 0) 
 @pytest.mark.parametrize("empty", [0, 2])
 @pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-9), ("float32", 1e-6)])
 def test_it_says_of_any_answer_what_numpy_says(dtype: str, tol: float, empty: int) -> None:
-    close = {"rtol": 1e-9, "atol": 1e-12} if dtype == "float64" else {"rtol": 1e-3, "atol": 1e-5}
+    close: Any = (
+        {"rtol": 1e-9, "atol": 1e-12} if dtype == "float64" else {"rtol": 1e-3, "atol": 1e-5}
+    )
     for seed in range(20):
-        p, *best = solved(seed)
+        p, W, lam = solved(seed)
         by_jax = partial(judged, p, dtype=dtype, empty=empty)
-        assert max(by_jax(*best)) <= tol
-        for answer in others(p, *best, seed):
+        assert max(by_jax(W, lam)) <= tol
+        for answer in others(p, W, lam, seed):
             found = by_jax(*answer)
             np.testing.assert_allclose(found, core(p, answer[0] @ p.residuals, answer[1]), **close)
             assert max(found) > tol
-        assert by_jax(best[0], np.nan * best[1])[0] > 1e30
+        assert by_jax(W, np.nan * lam)[0] > 1e30

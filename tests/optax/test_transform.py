@@ -14,66 +14,52 @@ from coco_denoiser import Denoiser, Status
 from coco_denoiser.optax import coco_denoise, gaussian_denoise
 from coco_denoiser.optax.state import VERSION
 from tests.optax.streams import (
-    CHAIN,
-    STEPS,
     K,
     as_tree,
     flat,
-    make_step,
     noisy_gradient,
-    run,
     same,
 )
 
+TX = optax.chain(coco_denoise(1.0, K), optax.sgd(0.1))
+
+
+def step(params: Any, state: Any, seed: Any) -> Any:
+    u, state = TX.update(noisy_gradient(params, seed), state, params, value=1.0, anything="else")
+    return optax.apply_updates(params, u), state
+
 
 def test_it_needs_params_and_says_so_as_optax_does() -> None:
-    tx = coco_denoise(1.0, K)
-    assert isinstance(tx, optax.GradientTransformationExtraArgs)
-    reference = optax.add_decayed_weights(0.1)
-    messages = []
-    for each in (tx, reference):
+    messages, params = set(), as_tree(jnp.float32)
+    for tx in (coco_denoise(1.0, K), optax.add_decayed_weights(0.1)):
         with pytest.raises(ValueError, match="params") as error:
-            each.update(as_tree(jnp.float32), each.init(as_tree(jnp.float32)), None)
-        messages.append(str(error.value))
-    assert messages[0] == messages[1]
+            tx.update(params, tx.init(params), None)
+        messages.add(str(error.value))
+    assert len(messages) == 1
 
 
-def test_scan_cond_and_vmap_give_what_a_loop_gives() -> None:
-    def trajectory(seeds: Any) -> Any:
+def test_scan_cond_and_vmap_give_what_a_loop_that_donates_gives() -> None:
+    def advance(carry: Any, now: Any) -> Any:
         # Not a branch of the batch: one number for all, so that cond stays cond under vmap.
-        def advance(carry: Any, now: Any) -> Any:
-            n, seed = now
-            params, state = carry
-            g = noisy_gradient(params, seed)
-            u, state = jax.lax.cond(
-                n >= 0,
-                lambda: CHAIN.update(g, state, params),
-                lambda: (g, state),
-            )
-            return (optax.apply_updates(params, u), state), None
+        (n, seed), (params, state) = now, carry
+        return jax.lax.cond(n >= 0, lambda: step(params, state, seed), lambda: carry), None
 
+    def trajectory(seeds: Any) -> Any:
         params = as_tree(jnp.float64)
-        return jax.lax.scan(advance, (params, CHAIN.init(params)), (jnp.arange(STEPS), seeds))[0][0]
+        return jax.lax.scan(advance, (params, TX.init(params)), (jnp.arange(10), seeds))[0][0]
 
     with jax.enable_x64(True):
-        seeds = np.arange(3 * STEPS).reshape(3, STEPS)
+        seeds, single = np.arange(30).reshape(3, 10), jax.jit(step, donate_argnums=(0, 1))
         together = jax.jit(jax.vmap(trajectory))(seeds)
         for i, row in enumerate(seeds):
-            looped, _ = run(as_tree(jnp.float64), row)
+            params = as_tree(jnp.float64)
+            state = TX.init(params)
+            for seed in row:
+                before = state
+                params, state = single(params, state, seed)
+                assert all(leaf.is_deleted() for leaf in jax.tree.leaves(before[0].points))
             here = jax.tree.map(lambda leaf, i=i: leaf[i], together)
-            np.testing.assert_allclose(flat(here), flat(looped), rtol=1e-7, atol=1e-7)
-
-
-def test_params_and_state_may_be_donated() -> None:
-    with jax.enable_x64(True):
-        kept, _ = run(as_tree(jnp.float64))
-        params = as_tree(jnp.float64)
-        state, giving = CHAIN.init(params), make_step(CHAIN, donate_argnums=(0, 1))
-        for seed in range(STEPS):
-            before = state
-            params, state = giving(params, state, seed)
-            assert all(leaf.is_deleted() for leaf in jax.tree.leaves(before[0].points))
-        np.testing.assert_allclose(flat(kept), flat(params), rtol=1e-7, atol=1e-7)
+            np.testing.assert_allclose(flat(here), flat(params), rtol=1e-7, atol=1e-7)
 
 
 def test_shardings_of_parameters_are_those_of_the_window_behind_its_slots() -> None:
@@ -166,9 +152,7 @@ def test_a_batch_of_states_has_a_status_each() -> None:
 def test_a_state_survives_its_file_and_one_of_another_version_is_refused(options: Any) -> None:
     tx, x = coco_denoise(1.0, **options), jnp.ones(3)
     state: Any = tx.init(x)
-    again = pickle.loads(pickle.dumps(state))
-    assert same(again, state)
-    assert same(tx.update(x, again, x), tx.update(x, state, x))
+    assert same(pickle.loads(pickle.dumps(state)), state)
     # A reader that goes by position, or fills in the leaves of a template, restores the version.
     for version in (jnp.zeros(VERSION + 1, jnp.int8), jnp.array(2)):
         other = state._replace(version=version)
@@ -270,32 +254,24 @@ def test_traced_numbers_out_of_range_are_refused(forget: Any) -> None:
         np.testing.assert_allclose(u, 2.0 * one)  # the mean of the two that were not
 
 
-SCHEDULE = optax.constant_schedule(1.0)
-
-
 @pytest.mark.parametrize(
     ("make", "options", "error", "words"),
     [
-        (coco_denoise, {}, TypeError, "missing 1 required positional argument: 'L'"),
         (coco_denoise, {"L": None}, TypeError, "L must be a real number, got None.*hessian_bounds"),
-        (coco_denoise, {"L": "Auto"}, TypeError, "got 'Auto'.*gaussian_denoise needs none"),
-        (coco_denoise, {"L": SCHEDULE}, TypeError, r"inject_hyperparams.*\(L=schedule"),
-        (coco_denoise, {"L": 1.0, "mu": SCHEDULE}, TypeError, r"inject.*\(mu=schedule"),
+        (coco_denoise, {"L": abs}, TypeError, r"inject_hyperparams.*\(L=schedule"),
+        (coco_denoise, {"L": 1.0, "mu": abs}, TypeError, r"inject.*\(mu=schedule"),
         (coco_denoise, {"L": 1.0, "tol": -1.0}, ValueError, "tol must be positive"),
-        (coco_denoise, {"L": np.ones(2)}, TypeError, "L must be a real number, got array"),
         (coco_denoise, {"L": 0.0}, ValueError, "L must be positive"),
         (coco_denoise, {"L": 1.0, "mu": 1.0}, ValueError, "mu must be less than L"),
         (coco_denoise, {"L": 1.0, "window": 0}, ValueError, "window must be"),
         (coco_denoise, {"L": 1.0, "state_dtype": jnp.int32}, TypeError, "state_dtype"),
         (coco_denoise, {"L": 1.0, "window": 1, "forget": "fold"}, ValueError, "forget"),
         (coco_denoise, {"L": 1.0, "forget": "merge"}, ValueError, "forget"),
-        (gaussian_denoise, {"mu": 0.5}, TypeError, "unexpected keyword argument 'mu'"),
-        (gaussian_denoise, {"forget": "fold"}, TypeError, "unexpected keyword argument 'forget'"),
         (gaussian_denoise, {"L": -1.0}, ValueError, "L must be positive"),
         (gaussian_denoise, {"window": "large"}, TypeError, "window must be"),
     ],
 )
-def test_bad_settings_and_those_of_another_model_are_refused(
+def test_bad_settings_are_refused(
     make: Any, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from coco_denoiser.optax import coco_denoise, gaussian_denoise, hessian_bounds
-from tests.optax.streams import K, as_tree, noisy_gradient, same, update
+from tests.optax.streams import K, as_tree, noisy_gradient, same
 
 ONES = {"w": jnp.ones((2, 3))}
 
@@ -63,13 +63,14 @@ def test_what_is_no_parameter_is_refused_from_the_start_and_later(leaf: Any, wor
 
 
 def test_numbers_of_python_are_parameters_too() -> None:
-    state, reference = coco_denoise(1.0, K).init(2.0), coco_denoise(1.0, K).init(jnp.array(2.0))
+    tx, array = coco_denoise(1.0, K), jnp.array(2.0)
+    state, reference, update = tx.init(2.0), tx.init(array), jax.jit(tx.update)
     kinds: list[Any] = [jax.tree.map(lambda v: v.aval, each) for each in (state, reference)]
     assert kinds[0] == kinds[1]
     for seed in range(3):
-        g = float(noisy_gradient(jnp.array(2.0), seed))
+        g = float(noisy_gradient(array, seed))
         u, state = update(g, state, 2.0)
-        v, reference = update(jnp.array(g), reference, jnp.array(2.0))
+        v, reference = update(jnp.array(g), reference, array)
         assert u == v
     assert u != g
 
@@ -124,7 +125,8 @@ def test_what_is_no_leaf_passes(tree: Any, tx: Any) -> None:
 
 def test_no_update_is_a_zero_and_stays_none() -> None:
     params = as_tree(jnp.float32)
-    states = [coco_denoise(1.0, K).init(params)] * 2
+    tx = coco_denoise(1.0, K)
+    states, update = [tx.init(params)] * 2, jax.jit(tx.update)
     for seed in range(K):
         zero = noisy_gradient(params, seed) | {"b": jnp.zeros(3)}
         u, first = update(zero | {"b": None}, states[0], params)
