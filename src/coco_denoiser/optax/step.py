@@ -44,8 +44,9 @@ def step(
     """
     held, window = state[:2], state.window
     is_filter = radius is not None and window.variances.size == 2
-    if centre is not None:
-        window = windows.recentred(window, centre)
+    if centre is not None:  # of a filter's tables nothing is kept
+        moved = window._replace(centre=centre)
+        window = moved if is_filter else windows.recentred(window, centre)
     newest = 1 if is_filter else window.next
     row = windows.row_of(passes.measure(held, new, window.centre))
     fits = _fits(row, variance)
