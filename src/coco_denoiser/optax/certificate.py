@@ -11,9 +11,8 @@ what rounding alone explains is forgiven.
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-from coco_denoiser.optax import solver
 from coco_denoiser.problem import ROUNDING
 
 
@@ -44,8 +43,7 @@ def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Ar
     broken = pair & ~(excess <= 2.0 * lost)  # once for the answer, once for this sum
     violation = jnp.max(jnp.where(broken, excess / (bounds + lost), 0.0), initial=0.0)
     # Large multipliers magnify the rounding of phi: u makes up for it. Any u would be valid.
-    M = solver.inverse(lam, jnp.where(used, n, 1.0))
-    u = jnp.matmul(M, force - (lam[:, :, None] * v).sum(1), precision="highest")
+    u = _response(lam, jnp.where(used, n, 1.0), force - (lam[:, :, None] * v).sum(1))
     y = lam[:, :, None] * (v + (u[:, None] - u))
     strength, work = jnp.sqrt((y * y).sum(-1)), (y * v).sum(-1)
     slack = jnp.abs(bounds * strength - work) - jnp.minimum(2.0 * lost, rounding) * strength
@@ -55,6 +53,21 @@ def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Ar
     gap += 0.5 * jnp.where(unbalanced, left * left / n[:, None], 0.0).sum()
     value = 0.5 * (force * move).sum()
     return _finite(gap / jnp.where(gap == 0.0, 1.0, value)), _finite(violation)
+
+
+def _response(lam: Array, n: Array, forces: Array) -> Array:
+    """Return (N + Laplacian(lam))^-1 forces, by an elimination that never subtracts multipliers."""
+    K = n.size
+    rows = jnp.arange(K)[:, None]
+
+    def eliminate(k: int | Array, A: Array) -> Array:
+        row = jnp.where(jnp.arange(A.shape[1]) > k, A[k], 0.0)
+        row = row / row[: K + 1].sum()
+        return jnp.where(rows == k, row, A + jnp.where(rows == k, 0.0, A[:, k, None]) * row)
+
+    A = jnp.concatenate([lam, n[:, None], forces], axis=1)
+    solved: Array = lax.fori_loop(0, K, eliminate, A)[:, K + 1 :]
+    return solved
 
 
 def _finite(number: Array) -> Array:

@@ -97,7 +97,7 @@ class _Problem(NamedTuple):
     def at(self, lam: Array) -> _Point:
         """Return the point of multipliers (P,)."""
         n = self.n[:, None]
-        M = inverse(_table(lam + self.ties, self.n.size), self.n)
+        M = _inverse(_table(lam + self.ties, self.n.size), self.n)
         phi = M @ (n * self.h)
         w = jnp.sqrt((_edges(phi) ** 2).sum(-1))
         known = jnp.where(self.on, (w - precision(w.dtype).rounding) / self.rho, 0.0)
@@ -142,10 +142,10 @@ def solve_pair(n: Array, apart: Array, bounds: Array) -> tuple[Array, Array]:
     tied = precision(n.dtype).eps / 16.0  # to keep the multiplier finite
     excess = jnp.maximum(apart / jnp.maximum(bounds, tied) - 1.0, 0.0)
     lam = excess * (n[:, None] * n / (n[:, None] + n))
-    return jnp.where(lam.any(), inverse(lam, n) * n, jnp.eye(n.size, dtype=n.dtype)), lam
+    return jnp.where(lam.any(), _inverse(lam, n) * n, jnp.eye(n.size, dtype=n.dtype)), lam
 
 
-def inverse(lam: Array, n: Array) -> Array:
+def _inverse(lam: Array, n: Array) -> Array:
     """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (K, K) and precisions (K,).
 
     Nodes are eliminated one by one, as by Gauss and Jordan, in place. As in the elimination of
