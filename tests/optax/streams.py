@@ -1,8 +1,4 @@
-"""Streams of noisy gradients, and what is compiled once for many tests.
-
-Compilation is most of the time that these tests take. So they share `update`, one program for
-each tree and precision, and `step`, with an optimizer.
-"""
+"""Noisy gradients, trees, and processes that see several devices."""
 
 import os
 import subprocess
@@ -13,57 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from coco_denoiser.optax import coco_denoise
-
-K, STEPS = 4, 10
+K = 4
 PARAMS = {"w": np.linspace(-2, 3, 6).reshape(2, 3), "b": np.ones(3)}
 
 
-@jax.jit
 def noisy_gradient(params: Any, seed: Any) -> Any:
-    """The gradient of a quadratic with curvatures from 1/3 to 1, and noise."""
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(seed), max(len(leaves), 1))
-    return jax.tree.unflatten(
-        tree,
-        [
-            jnp.linspace(1, 1 / 3, p.size).reshape(p.shape).astype(p.dtype) * p
-            + jax.random.normal(key, p.shape, p.dtype)
-            for p, key in zip(leaves, keys, strict=False)
-        ],
-    )
+    """The gradient of |x|^2 / 4, and what looks like noise."""
+    return jax.tree.map(lambda p: 0.5 * p + 2.0 * jnp.sin(p + 37 * seed), params)
 
 
-def make_step(tx: Any, **options: Any) -> Any:
-    def step(params: Any, state: Any, seed: Any) -> Any:
-        updates, state = tx.update(noisy_gradient(params, seed), state, params)
-        return optax.apply_updates(params, updates), state
-
-    return jax.jit(step, **options)
-
-
-CHAIN = optax.chain(coco_denoise(1.0, K), optax.sgd(0.1))
-step = make_step(CHAIN)
-
-
-@jax.jit
-def update(g: Any, state: Any, params: Any, L: Any = 1.0, mu: Any = 0.0) -> Any:
-    return coco_denoise(L, K, mu=mu, tol=1e-12 if state.gap.dtype == jnp.float64 else 1e-6).update(
-        g, state, params, value=1.0, anything="else"
-    )
-
-
-def as_tree(dtype: Any, params: Any = PARAMS) -> Any:
-    return jax.tree.map(lambda p: jnp.asarray(p, dtype), params)
-
-
-def run(params: Any, seeds: Any = range(STEPS)) -> Any:
-    state = CHAIN.init(params)
-    for seed in seeds:
-        params, state = step(params, state, seed)
-    return params, state
+def as_tree(dtype: Any) -> Any:
+    return jax.tree.map(lambda p: jnp.asarray(p, dtype), PARAMS)
 
 
 def flat(tree: Any) -> Any:

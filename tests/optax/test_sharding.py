@@ -14,6 +14,7 @@ import jax, jax.numpy as jnp, numpy as np, optax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from coco_denoiser import Denoiser, Gaussian
 from coco_denoiser.optax import coco_denoise, gaussian_denoise
+from tests.optax.streams import noisy_gradient
 
 K, STEPS, LONG, KINDS = {K}, 2 * {K}, 1 << 19, ("Auto", "Explicit")
 def chain(L):
@@ -25,15 +26,12 @@ params = {{"w": 10 + draw.standard_normal((LONG // 64, 64)), "v": np.ones(64), "
 params = jax.tree.map(lambda p: jnp.asarray(p, jnp.float32), params)
 specs = {{"w": P("x"), "v": P("x"), "b": P()}}
 
-def gradient(params, seed):
-    return jax.tree.map(lambda p: 0.5 * p + 2 * jnp.sin(p + 37 * seed), params)
-
 def step(params, state, seed):
-    u, state = tx.update(gradient(params, seed), state, params)
+    u, state = tx.update(noisy_gradient(params, seed), state, params)
     return optax.apply_updates(params, u), state
 
 def averaged(params, state, seed):  # as in data-parallel training
-    g = jax.lax.pmean(gradient(params, seed), "x")
+    g = jax.lax.pmean(noisy_gradient(params, seed), "x")
     u, state = tx.update(g, state, params)
     return optax.apply_updates(params, u), state
 

@@ -10,16 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import coco_denoiser
-from coco_denoiser._core import kernels
-from coco_denoiser.optax import solver
 from coco_denoiser.optax.models import cocoercive
+from coco_denoiser.optax.state import SOLVED
 from coco_denoiser.optax.window import Window
-from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from tests.families import FAMILIES
 
 # Few sizes: each is compiled once a precision.
-SHAPES = [(6, 1), (6, 3), (6, 20)]
+SHAPES = [(2, 3), (6, 1), (6, 3), (6, 20)]
 KINDS = [
     *("box of 10.0", "duplicates in groups", "near-duplicates", "collinear up to 0.0"),
     *("box of 1000.0", "box of 0.01", "no noise", "grid"),
@@ -94,17 +92,11 @@ def test_wide_windows_agree_as_well() -> None:
         assert difference(x, g, L, 0.0, np.float32) <= TOLERANCE[np.float32]
 
 
-def test_the_gap_of_an_answer_that_was_stopped_is_numpys() -> None:
+def test_an_answer_that_was_stopped_has_a_gap_and_no_more_than_it_may() -> None:
     x, g, L = window("box of 10.0", (6, 20), seed=1)
-    h = g - 0.5 * L * x
-    h -= h.mean(0)
-    apart, bounds = (np.linalg.norm(v[:, None] - v, axis=-1) for v in (h, 0.5 * L * x))
-    h, apart, bounds = (v / apart.max() for v in (h, apart, bounds))
-    ones = np.ones(len(h))
     with jax.enable_x64(True):
-        _, (_, *found) = newest(*map(jnp.asarray, (x, g, L, 0.0, 0.03)))
-        W, lam = jax.jit(solver.solve)(*map(jnp.asarray, (h, ones, apart, bounds)), tol=0.03)
-    p = Problem(h, bounds, ones, np.ones(h.shape[1]))
-    expected = kernels.certify(p, np.asarray(W) @ h, np.array(lam))
-    assert expected[0] > 1e-8  # stopped early, which is what makes it worth reading
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)
+        _, found = newest(*map(jnp.asarray, (x, g, L, 0.0, 0.03)))
+    outcome, gap, violation = map(float, found)
+    assert outcome == SOLVED
+    assert 1e-8 < gap <= 0.03
+    assert violation <= 1e-12

@@ -1,6 +1,7 @@
 """What turns the tables of a window into weights, in JAX, and what is known of these."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,47 +13,39 @@ from coco_denoiser.models import slope
 from coco_denoiser.optax import certificate, solver
 from coco_denoiser.optax.state import ESTIMATED, SOLVED, STALLED, UNCHANGED, UNKNOWN
 from coco_denoiser.optax.tree import Number
-from coco_denoiser.optax.window import Slot, Window, fold_pair
+from coco_denoiser.optax.window import Slot, Window
 
 
 class Answer(NamedTuple):
     """How the newest gradient is averaged, and the `found` and `outcome` of a state."""
 
     weights: Array  # (K,); they sum to 1
-    found: Array
+    found: Sequence[Number]
     outcome: Array
 
 
 @jax.jit  # so that it is compiled once where the caller is not compiled
 def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> Answer:
     """Return the answer of the paper's projection."""
-    K, n, used = window.variances.size, window.precisions, window.used
-    bounds, apart = radius * window.tables[0], window.tables[2]
-    if K == 1:
-        gap = violation = jnp.zeros_like(radius)
-        weights, moved = jnp.ones_like(n), gap > 0.0
-    elif K == 2:
-        old = 1 - newest
-        weight, _ = fold_pair(window, old, newest, radius)
-        two = apart[old, newest], bounds[old, newest], window.variances[old]
-        gap, violation = certificate.certify_two(*two, window.variances[newest], weight)
-        weights, moved = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight), weight > 0.0
+    n, used = window.precisions, window.used
+    pair = used[:, None] & used
+    bounds, apart = radius * window.tables[0], jnp.where(pair, window.tables[2], 0.0)
+    scale = apart.max()
+    scale = jnp.where(scale > 0.0, scale, 1.0)
+    apart, bounds = apart / scale, bounds / scale
+    h = _embed(apart, newest, pair)
+    total = n.sum()
+    mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
+    h = jnp.where(used[:, None], h - mean, 0.0)
+    if n.size <= 2:
+        W, lam = solver.solve_pair(n, apart, bounds)
     else:
-        pair = used[:, None] & used
-        apart = jnp.where(pair, apart, 0.0)
-        scale = apart.max()
-        scale = jnp.where(scale > 0.0, scale, 1.0)
-        apart, bounds = apart / scale, bounds / scale
-        h = _embed(apart, newest, pair)
-        total = n.sum()
-        mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
-        h = jnp.where(used[:, None], h - mean, 0.0)
         W, lam = solver.solve(h, n, apart, bounds, tol=tol)
-        gap, violation = certificate.certify(h, n, bounds, W, lam)
-        weights, moved = lax.dynamic_index_in_dim(W, newest, keepdims=False), lam.any()
+    gap, violation = certificate.certify(h, n, bounds, W, lam)
     good = (gap <= tol) & (violation <= tol)
-    outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
-    return _told(weights, [gap, violation, UNKNOWN, UNKNOWN, UNKNOWN], outcome)
+    outcome = jnp.where(good, jnp.where(lam.any(), SOLVED, UNCHANGED), STALLED)
+    weights = lax.dynamic_index_in_dim(W, newest, keepdims=False)
+    return Answer(weights, (gap, violation, UNKNOWN, UNKNOWN, UNKNOWN), outcome)
 
 
 def _embed(apart: Array, origin: Slot, pair: Array) -> Array:
@@ -93,9 +86,4 @@ def gaussian(window: Window, newest: Array, *, d: int, L: Number | None, tol: Nu
     estimated = jnp.where(jnp.isnan(estimated) | alone, UNKNOWN, estimated)
     gap = fitted.gap[0]
     outcome = jnp.where(gap <= tol, ESTIMATED, STALLED)
-    return _told(weights, [gap, UNKNOWN, *estimated], outcome)
-
-
-def _told(weights: Array, found: list[Number], outcome: Array) -> Answer:
-    told = jnp.stack([jnp.asarray(v, weights.dtype) for v in found])
-    return Answer(weights, told, outcome.astype(jnp.int32))
+    return Answer(weights, (gap, UNKNOWN, *estimated), outcome)

@@ -60,8 +60,10 @@ def step(
         window = windows.settle(window, radius)
     else:
         theta, held = passes.commit(held, new, newest, answer.weights, centre, fits)
-    told = jnp.where(fits, answer.found, UNKNOWN), jnp.where(fits, answer.outcome, REFUSED)
-    return theta, CocoState(*held, window, *told, state.refused + ~fits, state.version)
+    found = jnp.where(fits, jnp.stack(answer.found, dtype=row.dtype), UNKNOWN)
+    outcome = jnp.where(fits, answer.outcome, REFUSED).astype(jnp.int32)
+    refused = state.refused + ~fits
+    return theta, CocoState(*held, window, found, outcome, refused, state.version)
 
 
 def _fits(row: Array, variance: Array) -> Array:
@@ -74,7 +76,7 @@ def _fold_oldest(
     held: passes.Two, new: passes.Two, before: Window, after: Window, radius: Array, fits: Array
 ) -> tuple[passes.Two, Window]:
     """Merge the observation that leaves, if there is one, into the next."""
-    slots = before.next, before.following
+    slots = before.next, after.next
     weight, variance = windows.fold_pair(before, *slots, radius)
 
     def merged() -> tuple[passes.Two, Window]:

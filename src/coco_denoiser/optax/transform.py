@@ -174,7 +174,7 @@ def _transformation(
         raise TypeError(f"state_dtype must be a real floating dtype, got {dtype}.")
 
     def init(params: Tree) -> CocoState:
-        return empty(tree.parameters(params), slots, K, dtype)
+        return empty(tree.arrays("params", params), slots, K, dtype)
 
     def update(
         updates: Tree,
@@ -199,23 +199,19 @@ def _transformation(
 
 def _number(name: str, value: Passed, *, positive: bool = False) -> Passed:
     """Return a finite number; only one that is traced may be out of range."""
-    if callable(value):
-        raise TypeError(
-            f"{name} must be a number, got the function {value!r}. For a schedule, "
-            f"optax.inject_hyperparams(..., static_args='window')({name}=schedule, ...) calls it "
-            "at every update."
-        )
-    if value is None or isinstance(value, str):
-        raise TypeError(
-            f"{name} must be a number, got {value!r}. coco_denoiser.optax.hessian_bounds computes "
-            "L and mu of a loss; coco_denoiser.optax.gaussian_denoise needs none."
-        )
-    if np.ndim(value):
-        raise TypeError(f"{name} must be a real number, got {value!r}.")
-    if isinstance(value, jax.core.Tracer):
+    scalar = np.ndim(value) == 0
+    if scalar and isinstance(value, jax.core.Tracer):
         return value
-    value = value.item() if hasattr(value, "item") else value
-    return check.positive(name, value) if positive else check.number(name, value)
+    plain = value.item() if scalar and isinstance(value, jax.Array) else value
+    try:
+        return check.positive(name, plain) if positive else check.number(name, plain)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a real number, got {value!r}. For a schedule, "
+            f"optax.inject_hyperparams(..., static_args='window')({name}=schedule, ...) calls it "
+            "at every update; coco_denoiser.optax.hessian_bounds computes L and mu of a loss; "
+            "coco_denoiser.optax.gaussian_denoise needs none."
+        ) from None
 
 
 def _size(window: Passed, default: int) -> int:

@@ -1,6 +1,7 @@
 """Trees of parameters and updates: which are accepted, and the errors for all others."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import jax
@@ -21,11 +22,15 @@ _NO_PARAMS = (
     "You are using a transformation that requires the current value of parameters, but you are "
     "not passing `params` when calling `update`."
 )
+_CALL = (
+    "Call update with gradients for all parameters, None included; for other parameters, or "
+    "another window, call init again."
+)
 
 
-def parameters(params: Tree) -> Tree:
-    """Return parameters as arrays; Python numbers are accepted too."""
-    return tree_map_with_path(lambda path, p: _array("params", keystr(path), p), params)
+def arrays(name: str, given: Tree) -> Tree:
+    """Return a tree of arrays; Python numbers are accepted too."""
+    return tree_map_with_path(lambda path, leaf: _array(name, keystr(path), leaf), given)
 
 
 def observation(updates: Tree, params: Tree, points: Tree, slots: int) -> tuple[Tree, Tree]:
@@ -39,45 +44,40 @@ def observation(updates: Tree, params: Tree, points: Tree, slots: int) -> tuple[
     """
     if params is None:
         raise ValueError(_NO_PARAMS)
-    params = parameters(params)
+    params = arrays("params", params)
 
     def filled(g: Passed, p: Tree) -> Tree:
         return jax.tree.map(jnp.zeros_like, p) if g is None else g
 
-    try:
+    with suppress(ValueError):  # of other trees, which _match names
         updates = jax.tree.map(filled, updates, params, is_leaf=lambda g: g is None)
-    except ValueError:
-        updates = None
-    trees: list[object] = [jax.tree.structure(tree) for tree in (updates, params, points)]
-    for name, tree in (("updates", trees[0]), ("the state's points", trees[2])):
-        if tree != trees[1]:
+    updates = arrays("updates", updates)
+    _match("updates", updates, params, ())
+    _match("the state's points", points, params, (slots,))
+    return params, updates
+
+
+def _match(name: str, given: Tree, params: Tree, lead: tuple[int, ...]) -> None:
+    """Refuse a tree unlike the parameters, whose leaves have some more leading axes."""
+    structures: list[object] = [jax.tree.structure(each) for each in (params, given)]
+    if structures[0] != structures[1]:
+        raise ValueError(
+            f"{name} must be a tree like params, {structures[0]}, got another. {_CALL}"
+        )
+
+    def check(path: tuple[object, ...], p: Array, leaf: Array) -> None:
+        where, shape = keystr(path), (*lead, *p.shape)
+        if leaf.shape != shape:
             raise ValueError(
-                f"{name} must be a tree like params, {trees[1]}, got another. Call init with "
-                "these parameters, and update with gradients for all of them, None included."
+                f"{name} must have shape {shape} for params{where}, got {leaf.shape}. {_CALL}"
+            )
+        if jnp.iscomplexobj(leaf) != jnp.iscomplexobj(p):
+            raise TypeError(
+                f"{name} must be complex where params are, and real where they are, got "
+                f"{leaf.dtype} for params{where} of {p.dtype}."
             )
 
-    def checked(path: tuple[object, ...], p: Array, g: Passed, X: Array) -> Passed:
-        where = keystr(path)
-        if X.shape != (slots, *p.shape):
-            raise ValueError(
-                f"the state must be one of these parameters and of this window: it holds shape "
-                f"{X.shape} for params{where}, which needs {(slots, *p.shape)}. Call init again."
-            )
-        g = _array("updates", where, g)
-        if g.shape != p.shape:
-            raise ValueError(
-                f"updates must have the shapes of params, got {g.shape} at updates{where} where "
-                f"params{where} has {p.shape}."
-            )
-        for name, other in (("updates", g), ("the state's points", X)):
-            if jnp.iscomplexobj(other) != jnp.iscomplexobj(p):
-                raise TypeError(
-                    f"{name} must be complex where params are, and real where they are, got "
-                    f"{other.dtype} for params{where} of {p.dtype}."
-                )
-        return g
-
-    return params, tree_map_with_path(checked, params, updates, points)
+    tree_map_with_path(check, params, given)
 
 
 def without(given: Tree, updates: Tree) -> Tree:

@@ -35,11 +35,6 @@ class Window(NamedTuple):
         return self.variances > 0.0
 
     @property
-    def following(self) -> Array:
-        """The slot after the next: that of the second oldest, if the window is full."""
-        return (self.next + 1) % self.variances.size
-
-    @property
     def precisions(self) -> Array:
         """Inverse variances, (K,); 0 for empty slots."""
         return jnp.where(self.used, 1.0 / _or_one(self.variances), 0.0)
@@ -89,7 +84,8 @@ def insert(window: Window, row: Array, variance: Array, slot: Slot) -> Window:
 def admit(window: Window, row: Array, variance: Array, newest: Slot) -> Window:
     """Return the window with a new observation in the next slot; in a filter, after the past."""
     after = insert(window, row, variance, newest)
-    return after._replace(count=jnp.maximum(window.count, newest + 1), next=window.following)
+    following = (window.next + 1) % window.variances.size
+    return after._replace(count=jnp.maximum(window.count, newest + 1), next=following)
 
 
 def fold_pair(window: Window, old: Slot, new: Slot, radius: Array) -> tuple[Array, Array]:
