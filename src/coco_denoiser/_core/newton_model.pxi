@@ -19,6 +19,9 @@ cdef bint make_step(Workspace ws, Model model) noexcept nogil:
     cdef Py_ssize_t count, k
     model.spent = 0.0
     if not model.is_small():
+        if model.held < model.m:
+            with gil:
+                model.make_vectors(model.m)
         minimise_by_gradients(ws, model)
         return True
     if model.room < model.m:

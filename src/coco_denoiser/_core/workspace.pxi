@@ -36,7 +36,7 @@ cdef class Line(Memory)  # line.pxi
 cdef class Model(Memory):
     """The quadratic model of a step over m pairs, and its minimum over y >= 0."""
 
-    cdef Py_ssize_t m, room, K, q, most
+    cdef Py_ssize_t m, room, held, K, q, most
     cdef Indices listed, one, two  # the pairs that take part, and their points
     cdef Indices at  # which of them are free
     cdef char *free
@@ -54,8 +54,7 @@ cdef class Model(Memory):
         self.free = <char *> self.allocate(max(most, 1))
         self.y, self.slope, self.target = self.vector(most), self.vector(most), self.vector(most)
         self.factors, self.diagonal = self.vector(most), self.vector(most)
-        self.vectors, self.forces = self.table(most, q), self.table(K, q)
-        self.moves = self.table(K, q)
+        self.forces, self.moves, self.held = self.table(K, q), self.table(K, q), 0
         self.make_room(min(min(most, 4 * K), FACTORISED))
 
     cdef bint is_small(self) noexcept nogil:
@@ -68,6 +67,12 @@ cdef class Model(Memory):
         self.X, self.Y = self.table(self.K, self.room), self.table(self.K, self.room)
         self.V, self.H = self.table(self.q, self.room), self.table(self.room, self.room)
         self.R = self.table(self.room, self.room + 1)
+        return 0
+
+    cdef int make_vectors(self, Py_ssize_t m) except -1:
+        """Make room for the vectors of m pairs: of all there are it might be too much."""
+        self.held = min(max(m, 2 * self.held), self.most)
+        self.vectors = self.table(self.held, self.q)
         return 0
 
 
