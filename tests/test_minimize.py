@@ -13,7 +13,7 @@ import pytest
 import coco_denoiser as coco
 from coco_denoiser import path, regression
 from coco_denoiser.paper.optimizers import SGD, run, soft_threshold
-from coco_denoiser.path import Project
+from coco_denoiser.path import Project, Prox
 from coco_denoiser.typing import Float64
 
 CURVATURE, X0 = np.array([1.0, 0.7, 0.3]), np.full(3, 10.0)
@@ -29,6 +29,10 @@ def noisy(
 
 def excess(x: Float64, curvature: Float64 = CURVATURE) -> float:
     return float(0.5 * curvature @ x**2)
+
+
+def lasso(weight: float) -> Prox:
+    return lambda x, step: soft_threshold(x, weight * step)
 
 
 def mean_excess(make: Callable[[int], Gradient], runs: int, calls: int, **options: Any) -> float:
@@ -141,9 +145,7 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer() -> None:
     exact = soft_threshold(minimum, 3.0)
     for seed in range(5):
         gradient = noisy(seed, 1.0, np.ones(6), minimum)
-        result = coco.minimize(
-            gradient, np.ones(6), 400, prox=lambda x, step: soft_threshold(x, 3.0 * step)
-        )
+        result = coco.minimize(gradient, np.ones(6), 400, prox=lasso(3.0))
         assert np.array_equal(result.x != 0.0, exact != 0.0)  # SGD's average has no zeros
         assert np.allclose(result.x, exact, atol=0.3)
         assert result.success
@@ -153,9 +155,7 @@ def test_noise_before_a_proximal_map_does_not_bias_the_answer() -> None:
 def test_momentum_leaves_the_solution_of_a_penalty_where_it_is() -> None:
     curvature, minimum = np.array([1.0, 0.02]), np.array([1.0, 50.0])
     gradient = noisy(0, 0.0, curvature, minimum)
-    result = coco.minimize(
-        gradient, [5.0, 1.0], 2000, prox=lambda x, step: soft_threshold(x, 0.1 * step)
-    )
+    result = coco.minimize(gradient, [5.0, 1.0], 2000, prox=lasso(0.1))
     assert np.allclose(result.x, [0.9, 45.0], atol=1e-6)
 
 
@@ -372,9 +372,7 @@ def test_a_penalty_of_the_fitted_field_needs_no_calls() -> None:
     errors = []
     for seed in range(5):
         gradient = noisy(seed, 0.3, curvature, minimum)
-        result = coco.minimize(
-            gradient, [1.0, 1.0], 400, prox=lambda x, step: soft_threshold(x, 0.2 * step)
-        )
+        result = coco.minimize(gradient, [1.0, 1.0], 400, prox=lasso(0.2))
         errors.append(excess(result.x - exact, curvature))
         assert result.nfev == 400
     assert np.mean(errors) < 0.05

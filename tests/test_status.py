@@ -60,19 +60,15 @@ def test_however_loose_the_tolerance_an_answer_obeys_its_bounds() -> None:
         assert found.violation <= 1e-10
 
 
-def test_bounds_that_stay_broken_in_the_units_of_the_batch_are_no_success(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("moved", "worst", "status"),
+    [(False, 1.0, coco.Status.STALLED), (True, 0.0, coco.Status.SOLVED)],
+)
+def test_what_a_repair_moves_or_leaves_broken_is_said(
+    monkeypatch: pytest.MonkeyPatch, moved: bool, worst: float, status: coco.Status
 ) -> None:
-    """We know no window where this happens: the repair is made to fail."""
-    monkeypatch.setattr(kernels, "repair", lambda *_: (False, 1.0))
-    points, gradients = box(np.random.default_rng(0), 5, 3)
-    found = coco.solve(points, gradients, L=1.0, throw=False)
-    assert found.status is coco.Status.STALLED
-    assert found.violation == 1.0
-
-
-def test_gradients_that_are_repaired_are_not_called_unchanged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(kernels, "repair", lambda *_: (True, 0.0))
-    assert coco.solve(np.eye(3), 0.5 * np.eye(3), L=1.0).status is coco.Status.SOLVED
+    """We know no window where bounds stay broken in the units of the batch."""
+    monkeypatch.setattr(kernels, "repair", lambda *_: (moved, worst))
+    found = coco.solve(np.eye(3), 0.5 * np.eye(3), L=1.0, throw=False)
+    assert found.status is status
+    assert found.violation == worst

@@ -9,13 +9,13 @@ import coco_denoiser as coco
 from coco_denoiser import solvers
 from coco_denoiser._core import kernels
 from coco_denoiser.problem import Problem
-from coco_denoiser.typing import Float64
+from coco_denoiser.typing import Array, Float64
 from tests.families import Case, modelled
 
 
-def distances(x: Float64) -> Float64:
+def distances(x: Array) -> Float64:
     """The distance of every two rows, (K, K)."""
-    return np.asarray(np.linalg.norm(x[:, None] - x, axis=2))
+    return np.asarray(np.linalg.norm(x[:, None] - x, axis=2), np.float64)
 
 
 def plain(residuals: Float64, bounds: Float64, precisions: Float64 | None = None) -> Problem:

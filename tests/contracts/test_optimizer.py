@@ -19,6 +19,7 @@ from coco_denoiser.paper.optimizers import (
 )
 from coco_denoiser.paper.problems import LogisticRegression
 from coco_denoiser.typing import Array
+from tests.paper.problems.test_logistic import small
 
 Make = Callable[..., Optimizer]
 
@@ -42,10 +43,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 @pytest.fixture(scope="module")
 def problem() -> LogisticRegression:
-    rng = np.random.default_rng(0)
-    features = rng.standard_normal((50, 4))
-    labels = np.where(features[:, 0] + rng.standard_normal(50) > 0, 1.0, -1.0)
-    return LogisticRegression(features, labels, regularization=0.1)
+    return small(n=50)[0]
 
 
 class Recorder:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from coco_denoiser._core import baseline, kernels
 from coco_denoiser.models.cocoercive import Cocoercive
 from coco_denoiser.problem import Problem
+from tests import fuzz
 from tests.families import FAMILIES, Case
 
 BUILDS: list[Any] = [baseline]
@@ -19,18 +19,6 @@ if baseline.has_avx2():  # built on x86-64 only
 
     BUILDS.append(avx2)
 BOTH = pytest.mark.skipif(len(BUILDS) < 2, reason="this processor has no AVX2")
-
-
-def windows(count: int) -> Any:
-    """Yield problems of all families, sizes and dimensions."""
-    rng, names = np.random.default_rng(0), cycle(FAMILIES)
-    while count:
-        name = next(names)
-        K = int(rng.integers(2, 41 if count % 10 == 0 else 17))
-        case = FAMILIES[name](rng, K, int(rng.integers(1, 20)))
-        if len(case.points) <= 64:
-            yield case.reduced()
-            count -= 1
 
 
 def answers(build: Any, method: str, problem: Problem) -> list[Any]:
@@ -44,7 +32,9 @@ def answers(build: Any, method: str, problem: Problem) -> list[Any]:
 
 @BOTH
 def test_both_builds_give_the_same_bits() -> None:
-    for k, problem in enumerate(windows(2500)):
+    names = list(FAMILIES)
+    for k in range(2500):  # of all families, sizes and dimensions
+        problem = fuzz.draw(names[k % len(names)], 0, k).reduced()
         method = "barrier" if k % 10 == 9 else "newton"
         method = "line" if problem.residuals.shape[1] == 1 else method
         for one, other in zip(*(answers(build, method, problem) for build in BUILDS), strict=True):

@@ -12,6 +12,7 @@ from coco_denoiser.models.base import Limits
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 from coco_denoiser.window import Window
+from tests.test_streaming import follow
 from tests.windows import distances, plain
 
 
@@ -21,21 +22,13 @@ def observed(K: int, d: int, seed: int) -> tuple[Float64, Float64, Float64]:
     return rng.normal(size=(K, d)), 3.0 * rng.normal(size=(K, d)), rng.uniform(0.3, 3.0, K)
 
 
-def window_of(x: Float64, h: Float64, variances: Float64, *, vectors: bool = False) -> Window:
+def window_of(x: Float64, h: Float64, variances: Float64) -> Window:
     """A window of these observations, with room for two more, filled with what must not count."""
-    K = len(x)
-    dx, dh = (v[:, None] - v for v in (x, h))
-    X, H = distances(x), distances(h)
-    size = X * H
-    cosines = np.divide(np.sum(dx * dh, axis=2), size, out=np.zeros_like(X), where=size > 0.0)
-    window = Window(K + 2)
-    tables, all_variances = np.full((3, K + 2, K + 2), 1e9), np.full(K + 2, 1e-9)
-    window.hold(tables, all_variances, K, K, K - 1)
-    window.tables[:, :K, :K] = X, np.clip(cosines, -1.0, 1.0), H
-    window.all_variances[:K] = variances
-    window.d = x.shape[1]
-    if vectors:
-        window.points, window.residuals = x, h
+    denoiser, K = coco.Denoiser(model=coco.Cocoercive(1.0, -1.0), window=len(x) + 2), len(x)
+    follow(denoiser, x, h, variances)  # around zero, gradients are residuals
+    window = denoiser._stream.window
+    window.tables[:, K:] = window.tables[:, :, K:] = 1e9
+    window.all_variances[K:] = 1e-9
     return window
 
 
@@ -50,7 +43,10 @@ def problem_of(window: Window, shift: float, radius: float) -> Problem:
 def test_tables_reduce_to_the_problem_of_the_vectors(K: int, d: int, shift: float) -> None:
     x, h, variances = observed(K, d, 0)
     for vectors in (False, True):
-        problem = problem_of(window_of(x, h, variances, vectors=vectors), shift, 0.7)
+        window = window_of(x, h, variances)
+        if not vectors:
+            window.points = window.residuals = None
+        problem = problem_of(window, shift, 0.7)
         found, bounds, n = problem.residuals, problem.bounds, problem.precisions
         apart = distances(h - shift * x)
         np.testing.assert_allclose(distances(found), apart / apart.max(), atol=1e-7)

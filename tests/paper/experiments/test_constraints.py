@@ -10,11 +10,7 @@ from coco_denoiser.paper.experiments.constraint_problems import (
     SEEN,
     problem,
 )
-from coco_denoiser.paper.experiments.constraints import (
-    SHARES,
-    Constraints,
-    tuned,
-)
+from coco_denoiser.paper.experiments.constraints import SHARES, Constraints, tuned
 
 EXPERIMENT = Constraints(
     runs=4, slow_runs=2, calls=12, steps=(0.01, 1.0, 10.0), problems=("box",), frank_wolfe=()

@@ -1,7 +1,6 @@
 """The page of results in a real browser: it needs no network, and shows and judges everything."""
 
 import re
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +10,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from coco_denoiser import __version__
-from coco_denoiser.paper.experiments import units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
 from coco_denoiser.paper.experiments.reproduce import write_page
 from coco_denoiser.paper.experiments.results import finish
 from tests.browser import chromium, complaints, resize
 from tests.paper.experiments.conftest import small
+from tests.paper.experiments.test_units import complete
 
 NAMES = ("elementwise-mse", "constraint-tightness", "counterexample", "mse-vs-distance")
 VERDICTS = tuple(verdict.value for verdict in Verdict)
@@ -29,9 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
     for name in NAMES:
         experiment = small(name)
-        store = units.Store(experiment, out)
-        for _, index, unit, _ in units.answers(deque(store.missing()), units.Here(), 1):
-            store.save(index, unit)
+        complete(out, experiment=experiment)
         finish(experiment, out, 1.0)
     return write_page(out, {"logistic-fourclass": MISSING})
 

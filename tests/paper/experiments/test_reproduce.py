@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coco_denoiser.paper import cli
-from coco_denoiser.paper.experiments import logistic, reproduce, results
+from coco_denoiser.paper.experiments import logistic, reproduce, units
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.problems import datasets
 
@@ -53,17 +54,27 @@ def test_what_is_selected_without_names_with_all_and_by_the_first_words() -> Non
     assert figures == set(range(2, 15))
 
 
-def test_an_interruption_says_what_is_kept(
+def test_an_interruption_says_what_is_kept_and_the_same_command_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    save, name = units.Store.save, "mse-vs-distance"
+
+    def interrupted(*arguments: Any) -> None:
+        save(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(results, "finish", interrupted)
-    assert _run(tmp_path, "constraint-tightness", "--jobs", "1") == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(units.Store, "save", interrupted)
+        assert _run(tmp_path, name, "--jobs", "1") == 130
     printed = capsys.readouterr()
     assert f"1 unit of work is kept in {tmp_path}" in printed.out
     assert printed.err == "coco-denoiser: interrupted\n"
+    assert not list(tmp_path.rglob("claims.json"))
+    (kept,) = tmp_path.rglob("*.npz")
+    when = kept.stat().st_mtime_ns
+    assert _run(tmp_path, name, "--jobs", "1") == 0
+    assert kept.stat().st_mtime_ns == when
+    assert len(list(tmp_path.rglob("*.npz"))) > 1
 
 
 def test_same_seed_same_bytes_whatever_the_jobs_and_the_order(tmp_path: Path) -> None:
@@ -75,26 +86,6 @@ def test_same_seed_same_bytes_whatever_the_jobs_and_the_order(tmp_path: Path) ->
         for file in FILES - {"run.json"}:
             a, b = (tmp_path / out / name / file for out in "ab")
             assert a.read_bytes() == b.read_bytes(), (name, file)
-
-
-def test_a_kill_loses_nothing_that_was_done(tmp_path: Path) -> None:
-    """Kill the command with no chance to clean up; the same command then goes on from there."""
-    name = "mse-vs-distance"
-    command = [sys.executable, "-m", "coco_denoiser.paper.cli", "reproduce", name]
-    command += ["--out", str(tmp_path), "--jobs", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("*.npz")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    done = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
-    assert done
-    assert not list(tmp_path.rglob("claims.json"))
-    assert cli.main(["reproduce", name, "--out", str(tmp_path), "--jobs", "1"]) == 0
-    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
-    total = EXPERIMENTS[name].count()
-    assert len(list(tmp_path.rglob("*.npz"))) == total
 
 
 _SLOW = """

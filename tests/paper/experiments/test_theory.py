@@ -14,6 +14,7 @@ from coco_denoiser.paper.experiments import (
 from coco_denoiser.paper.experiments.catalogue import EXPERIMENTS
 from coco_denoiser.paper.experiments.claims import Verdict
 from coco_denoiser.paper.problems import datasets
+from tests.windows import distances
 
 
 @pytest.mark.parametrize("L", [0.1, 0.55, 1.0, 1.45])
@@ -68,9 +69,7 @@ def test_one_point_is_left_alone_and_no_noise_changes_nothing() -> None:
 def test_the_counterexample_has_its_constraints_tight_at_the_centre_and_slack_around() -> None:
     points = counterexample.star(9, 7.0)
     residuals = counterexample.gradient(points) - 0.5 * points
-    apart, bounds = (
-        np.linalg.norm(each[:, None] - each, axis=2) for each in (residuals, 0.5 * points)
-    )
+    apart, bounds = distances(residuals), distances(0.5 * points)
     np.testing.assert_allclose(apart[0], bounds[0])
     np.testing.assert_allclose(residuals[1:], [[3.5, 0, 0]] * 8, atol=1e-12)
     assert np.all(apart[1:, 1:] <= 1e-12)

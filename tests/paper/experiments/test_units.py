@@ -23,7 +23,7 @@ EXPERIMENT = replace(small(NAME), runs=4)
 HERE = units.Here()
 
 
-def _complete(
+def complete(
     folder: Path,
     executor: Executor = HERE,
     experiment: Experiment = EXPERIMENT,
@@ -56,7 +56,7 @@ def test_a_call_that_is_added_is_made_too_and_a_worker_that_is_killed_is_reporte
 def test_another_configuration_finds_nothing_and_neither_does_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _complete(tmp_path)
+    complete(tmp_path)
     changes: list[dict[str, Any]] = [{"seed": 1}, {"sigma": 9.0}, {"runs": 3}]
     for change in changes:
         assert units.Store(replace(EXPERIMENT, **change), tmp_path).load(0) is None
@@ -65,22 +65,22 @@ def test_another_configuration_finds_nothing_and_neither_does_other_code(
 
 
 def test_a_damaged_unit_and_one_that_is_another_are_computed_again(tmp_path: Path) -> None:
-    good = _bytes(_complete(tmp_path / "a"))
+    good = _bytes(complete(tmp_path / "a"))
     first, second, *_ = sorted((tmp_path / "a").rglob("*.npz"))
-    _complete(tmp_path / "b", experiment=replace(EXPERIMENT, seed=1))
+    complete(tmp_path / "b", experiment=replace(EXPERIMENT, seed=1))
     (same_number, *_) = sorted((tmp_path / "b").rglob("*.npz"))
     np.savez(tmp_path / "other.npz", x=np.ones(3))
     others = [path.read_bytes() for path in (second, same_number, tmp_path / "other.npz")]
     for content in (b"", b"no archive", first.read_bytes()[:-100], *others):
         first.write_bytes(content)
         assert units.Store(EXPERIMENT, tmp_path / "a").load(0) is None
-        assert _bytes(_complete(tmp_path / "a")) == good
+        assert _bytes(complete(tmp_path / "a")) == good
 
 
 def test_units_are_plain_arrays_computed_once_and_then_read(tmp_path: Path) -> None:
-    first = _complete(tmp_path)
+    first = complete(tmp_path)
     # This executor carries out nothing.
-    assert _bytes(_complete(tmp_path, Executor())) == _bytes(first)
+    assert _bytes(complete(tmp_path, Executor())) == _bytes(first)
     for path in tmp_path.rglob("*.npz"):
         with np.load(path, allow_pickle=False) as content:
             kinds = {content[name].dtype.kind for name in content.files}
@@ -117,7 +117,7 @@ def test_a_killed_worker_of_a_cluster_costs_time_but_no_byte(tmp_path: Path) -> 
             if len(done) == 3:
                 os.kill(victim, signal.SIGKILL)
 
-        found = _complete(tmp_path, executor, experiment, kill)
+        found = complete(tmp_path, executor, experiment, kill)
     here = [experiment.unit(index) for index in range(experiment.count())]
     assert len(here) == len(done) > 4
     assert _bytes(found, experiment) == _bytes(here, experiment)

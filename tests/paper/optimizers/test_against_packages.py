@@ -64,11 +64,10 @@ def test_same_gradients_same_path(
 
 
 seeds = st.integers(0, 10**6)
-momenta = st.floats(0, 0.99)
 
 
 @settings(max_examples=10)
-@given(seed=seeds, beta=momenta)
+@given(seed=seeds, beta=st.floats(0, 0.99))
 def test_gradient_ema_is_that_of_optax(seed: int, beta: float) -> None:
     rng = np.random.default_rng(seed)
     theirs = optax.chain(optax.ema(beta, debias=True), optax.scale(-0.3))

@@ -87,19 +87,6 @@ def test_a_mean_with_the_slope_1_over_step_averages_surrogates() -> None:
         np.testing.assert_allclose(path[k], x, atol=1e-12)
 
 
-def test_the_next_gradient_is_observed_at_the_projected_point() -> None:
-    asked = []
-
-    def observe(x: Array) -> Array:
-        asked.append(x.copy())
-        return gradient(x)
-
-    path = run(SGD(1.0), observe, np.zeros(3), steps=5, project=lambda x: np.clip(x, 0.0, 1.0))
-    np.testing.assert_array_equal(path[:-1], asked)
-    assert path.min() >= 0.0
-    assert path.max() <= 1.0
-
-
 def test_frank_wolfe_stays_in_the_set_and_finds_its_minimum() -> None:
     optimizer = FrankWolfe(lambda g: np.eye(3)[int(g.argmin())], denoiser=Denoiser(1.0, 4))
     path = run(optimizer, gradient, np.full(3, 1 / 3), steps=500)

@@ -57,11 +57,6 @@ def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPa
 CONTENT = b"-1 1:167.000000 2:178.000000 \n+1 1:162.000000 2:31.000000 \n"
 
 
-class Handler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """What can be downloaded, by way of an empty cache beside it."""
@@ -73,7 +68,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     file = tmp_path / "served" / "fourclass"
     file.parent.mkdir()
     file.write_bytes(CONTENT)
-    handler = partial(Handler, directory=str(file.parent))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(file.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         monkeypatch.setattr(datasets, "LIBSVM_URL", f"http://127.0.0.1:{server.server_port}/")
