@@ -12,14 +12,13 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from coco_denoiser import _validation as check
-from coco_denoiser.models.gaussian import Gaussian
+from coco_denoiser.models import Cocoercive, Gaussian
 from coco_denoiser.optax import models, solver, tree
 from coco_denoiser.optax.state import CocoState, check_version, empty
 from coco_denoiser.optax.step import step
 from coco_denoiser.optax.tree import Number, Passed, Tree
 from coco_denoiser.problem import centre_and_radius
 
-_WINDOW = 16  # of the co-coercive model, as in NumPy and PyTorch
 WindowSize: TypeAlias = int | Literal["auto"]
 # A step of one model: state, point and gradient, variance and tolerance.
 _Step: TypeAlias = Callable[[CocoState, tuple[Tree, Tree], Array, Number], tuple[Tree, CocoState]]
@@ -99,7 +98,7 @@ def coco_denoise(
     L, mu = _number("L", L, positive=True), _number("mu", mu)
     if not isinstance(L, jax.core.Tracer) and not isinstance(mu, jax.core.Tracer):
         check.curvature(L, mu)
-    K = _size(window, _WINDOW)
+    K = _size(window, Cocoercive.window)
     folds = check.forgetting(forget, K) == "fold"
 
     def advance(

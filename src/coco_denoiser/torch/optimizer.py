@@ -208,7 +208,7 @@ class CocoOptimizer(Optimizer):
 
     # Else PyTorch would add its own hooks: those for all optimizers then run in the wrapped
     # step, and here once more.
-    step.hooked = True  # type: ignore[attr-defined]
+    step.hooked = True  # type: ignore[attr-defined]  # of a function
 
     def _step(
         self, closure: Callable[[], Loss] | None = None, *, noise_variance: float = 1.0

@@ -135,7 +135,7 @@ class Logistic(paths.Paths):
         return (5,) if self._row() else ()
 
     @property
-    def seconds(self) -> float:  # type: ignore[override]
+    def seconds(self) -> float:  # type: ignore[override]  # of each data set
         return 30.0 if self.data == "fourclass" else 10.0
 
     def check(self) -> None:
