@@ -10,7 +10,7 @@ import pytest
 
 import coco_denoiser
 from coco_denoiser._core import kernels
-from coco_denoiser.optax.certificate import certify
+from coco_denoiser.optax.certificate import certify, certify_two
 from coco_denoiser.problem import Problem
 from coco_denoiser.typing import Float64
 
@@ -70,3 +70,22 @@ def test_it_says_of_any_answer_what_numpy_says(dtype: str, tol: float, empty: in
             )
             assert max(found) > tol
         assert by_jax(W, np.nan * lam)[0] > 1e30
+
+
+def test_two_points_are_judged_as_by_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        apart, older, newer = rng.uniform(0.1, 1.0, 3)
+        bound = apart * rng.uniform(0.1, 0.9)
+        n = np.array([newer, older]) / max(newer, older)
+        h, bounds = np.array([[0.0], [apart]]), np.array([[0.0, bound], [bound, 0.0]])
+        p = Problem(h, bounds, n, np.ones(1))
+        exact = (1.0 - bound / apart) * older / (older + newer)
+        for weight in (exact, 0.9 * exact, 1.05 * exact):
+            phi = np.array([[weight * apart], [apart * (1.0 - weight * newer / older)]])
+            lam = n[0] * phi[0, 0] / (phi[1, 0] - phi[0, 0]) * (1.0 - np.eye(2))
+            with jax.enable_x64(True):
+                numbers = map(jnp.asarray, (apart, bound, 1.0 / older, 1.0 / newer, weight))
+                found = [float(v) for v in certify_two(*numbers)]
+            np.testing.assert_allclose(found, kernels.certify(p, phi, lam), rtol=1e-9, atol=1e-13)
+            assert (max(found) <= 1e-12) == (weight == exact)

@@ -12,6 +12,7 @@ what rounding alone explains is forgiven.
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from coco_denoiser._core import kernels
 
@@ -28,7 +29,7 @@ def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Ar
         W: (K, K), the weights of the answer, phi = W h.
         lam: (K, K), symmetric multipliers, all finite.
     """
-    rounding = kernels.UNCERTAINTY / 2.0**-52 * float(np.finfo(h.dtype).eps)
+    rounding = _rounding(h.dtype)
     used = n > 0.0
     pair = used[:, None] & used & ~jnp.eye(n.size, dtype=bool)
     lam = jnp.where(pair, lam, 0.0)
@@ -52,7 +53,34 @@ def certify(h: Array, n: Array, bounds: Array, W: Array, lam: Array) -> tuple[Ar
     unbalanced = used[:, None] & ~(jnp.abs(left) <= rounding * n[:, None])
     gap += 0.5 * jnp.where(unbalanced, left * left / n[:, None], 0.0).sum()
     value = 0.5 * (force * move).sum()
-    return _finite(gap / jnp.where(gap == 0.0, 1.0, value)), _finite(violation)
+    return _relative(gap, value), _finite(violation)
+
+
+def certify_two(
+    apart: Array, bound: Array, older: Array, newer: Array, weight: Array
+) -> tuple[Array, Array]:
+    """Return the same for two points, of which the newer moves by a weight towards the older.
+
+    Where the older one has to be follows from the balance of forces, so that no f_i is left.
+
+    Args:
+        apart: the distance of the two residuals.
+        bound: how far apart they may be.
+        older: noise variance of the older one; 0 if there is none.
+        newer: that of the newer one.
+        weight: the weight of the older one in the newer one's answer.
+    """
+    rounding = _rounding(apart.dtype)
+    both = 1.0 + older / newer  # the distances that they move, in that of the newer one
+    move = weight * apart
+    distance = apart - move * both
+    lost = rounding * apart
+    excess = jnp.abs(distance) - bound
+    broken = (older > 0.0) & ~(excess <= 2.0 * lost)
+    violation = jnp.where(broken, excess / (bound + lost), 0.0)
+    slack = jnp.maximum(jnp.abs(bound - distance) - lost, 0.0)
+    gap = jnp.where(weight == 0.0, 0.0, slack * move)
+    return _relative(gap, 0.5 * move * move * both), _finite(violation)
 
 
 def _response(lam: Array, n: Array, forces: Array) -> Array:
@@ -68,6 +96,15 @@ def _response(lam: Array, n: Array, forces: Array) -> Array:
     A = jnp.concatenate([lam, n[:, None], forces], axis=1)
     solved: Array = lax.fori_loop(0, K, eliminate, A)[:, K + 1 :]
     return solved
+
+
+def _rounding(dtype: DTypeLike) -> float:
+    return kernels.UNCERTAINTY / 2.0**-52 * float(np.finfo(dtype).eps)
+
+
+def _relative(gap: Array, value: Array) -> Array:
+    """Return gap / value, or 0 for no gap."""
+    return _finite(gap / jnp.where(gap == 0.0, 1.0, value))
 
 
 def _finite(number: Array) -> Array:

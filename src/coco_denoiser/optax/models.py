@@ -13,7 +13,7 @@ from coco_denoiser.models import slope
 from coco_denoiser.optax import certificate, solver
 from coco_denoiser.optax.state import ESTIMATED, SOLVED, STALLED, UNCHANGED, UNKNOWN
 from coco_denoiser.optax.tree import Number
-from coco_denoiser.optax.window import Slot, Window
+from coco_denoiser.optax.window import Slot, Window, fold_pair
 
 
 class Answer(NamedTuple):
@@ -27,6 +27,8 @@ class Answer(NamedTuple):
 @jax.jit  # so that it is compiled once where the caller is not compiled
 def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> Answer:
     """Return the answer of the paper's projection."""
+    if window.variances.size == 2:  # the closed form takes half the time
+        return _two_points(window, newest, radius, tol)
     n, used = window.precisions, window.used
     pair = used[:, None] & used
     bounds, apart = radius * window.tables[0], jnp.where(pair, window.tables[2], 0.0)
@@ -37,14 +39,28 @@ def cocoercive(window: Window, newest: Slot, *, radius: Array, tol: Number) -> A
     total = n.sum()
     mean = (n[:, None] * h).sum(0) / jnp.where(total > 0.0, total, 1.0)
     h = jnp.where(used[:, None], h - mean, 0.0)
-    if n.size <= 2:
-        W, lam = solver.solve_pair(n, apart, bounds)
-    else:
+    W, lam = jnp.ones_like(bounds), jnp.zeros_like(bounds)
+    if n.size > 1:
         W, lam = solver.solve(h, n, apart, bounds, tol=tol)
-    gap, violation = certificate.certify(h, n, bounds, W, lam)
-    good = (gap <= tol) & (violation <= tol)
-    outcome = jnp.where(good, jnp.where(lam.any(), SOLVED, UNCHANGED), STALLED)
+    judged = certificate.certify(h, n, bounds, W, lam)
     weights = lax.dynamic_index_in_dim(W, newest, keepdims=False)
+    return _answer(weights, judged, lam.any(), tol)
+
+
+def _two_points(window: Window, newest: Slot, radius: Array, tol: Number) -> Answer:
+    """Return the answer of the closed form."""
+    old = 1 - newest
+    weight, _ = fold_pair(window, old, newest, radius)
+    distance, _, apart = window.tables[:, old, newest]
+    two = apart, radius * distance, window.variances[old], window.variances[newest]
+    weights = jnp.where(jnp.arange(2) == newest, 1.0 - weight, weight)
+    return _answer(weights, certificate.certify_two(*two, weight), weight > 0.0, tol)
+
+
+def _answer(weights: Array, judged: tuple[Array, Array], moved: Array, tol: Number) -> Answer:
+    gap, violation = judged
+    good = (gap <= tol) & (violation <= tol)
+    outcome = jnp.where(good, jnp.where(moved, SOLVED, UNCHANGED), STALLED)
     return Answer(weights, (gap, violation, UNKNOWN, UNKNOWN, UNKNOWN), outcome)
 
 

@@ -136,15 +136,6 @@ def solve(h: Array, n: Array, apart: Array, bounds: Array, *, tol: Number) -> tu
     return jnp.where(active, W, np.eye(K, dtype=W.dtype)), lam
 
 
-def solve_pair(n: Array, apart: Array, bounds: Array) -> tuple[Array, Array]:
-    """Return the same for at most two residuals, in closed form."""
-    n = jnp.where(n > 0.0, n, 1.0)
-    tied = precision(n.dtype).eps / 16.0  # to keep the multiplier finite
-    excess = jnp.maximum(apart / jnp.maximum(bounds, tied) - 1.0, 0.0)
-    lam = excess * (n[:, None] * n / (n[:, None] + n))
-    return jnp.where(lam.any(), _inverse(lam, n) * n, jnp.eye(n.size, dtype=n.dtype)), lam
-
-
 def _inverse(lam: Array, n: Array) -> Array:
     """Return M = (N + Laplacian(lam))^-1, (K, K), for multipliers (K, K) and precisions (K,).
 
