@@ -57,7 +57,7 @@ CHANGES = {
         ("1.0 / (batch.least * spread)", "1.0"),
         ("Units(batch, h, 1.0 / batch.least, None)", "Units(batch, h, 1.0, None)"),
     ],
-    ("solvers/__init__.py", f"test_examples.py contracts/test_solver.py {STATUS}"): [
+    ("solvers/__init__.py", f"test_examples.py contracts/test_solver.py {STATUS} {STREAM}"): [
         ("if len(n) == len(problem.precisions) else None", "if False else None"),
         ("max_iter = max_iter or ITERATIONS", "max_iter = ITERATIONS"),
     ],
@@ -135,7 +135,7 @@ CHANGES = {
         ("wrong == 0 or left <= 0", "True"),
         ("SUFFICIENT 1e-3", "SUFFICIENT 0.5"),
     ],
-    ("_core/newton.pxi", f"{NEWTON} {STATUS}"): [
+    ("_core/newton.pxi", f"{NEWTON} {STATUS} test_covariance.py"): [
         ("        if ws.relative_gap < best:\n", "        if True:\n"),
         ("if left < 0.0 or ws.steps", "if ws.steps"),
         ("#define RIDGE 0.01", "#define RIDGE 1e-12"),

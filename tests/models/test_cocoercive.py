@@ -58,8 +58,8 @@ def test_tables_reduce_to_the_problem_of_the_vectors(K: int, d: int, shift: floa
 
 
 def test_a_direction_far_smaller_than_the_others_is_kept() -> None:
-    x, h, variances = observed(6, 3, 0)
-    h[:, 2] *= 1e-6
+    x, h, variances = observed(6, 8, 0)  # too long for coordinates of their own
+    h[:, 2], h[:, 3:] = 1e-6 * h[:, 2], 0.0
     assert problem_of(window_of(x, h, variances), 0.0, 1.0).residuals.shape[1] == 3
 
 
