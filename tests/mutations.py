@@ -96,7 +96,7 @@ CHANGES = {
         ("* (ws.n[j] / part.n[b])", ""),
         ("row(ws.bounds, i)[j] < least:", "row(ws.bounds, i)[j] > -1.0:"),
     ],
-    ("_core/barrier.pxi", "solvers/test_barrier.py solvers/test_near.py"): [
+    ("_core/barrier.pxi", "solvers test_covariance.py"): [
         ("#define LEAST 0.01", "#define LEAST 0.0"),
         ("1.0 if self.square[e] <= self.rho[e] else 0.0", "0.0"),
         ("u[i] = u[self.parent[i]] + edge[i]", "u[i] += a * row(self.du, c)[i]"),
